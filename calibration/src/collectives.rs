@@ -5,8 +5,7 @@ pub(crate) mod system;
 
 use crate::document::RowResult;
 use crate::interval::{collective_interval, constant_interval};
-use crate::table::{Record, RowError, Table};
-use crate::validate::{scored, unsupported};
+use crate::table::{Record, Table, TableError};
 use conditions::Conditions;
 use std::io::Read;
 use trainyard_hardware_profiles::{Catalog, Cluster, Fabric};
@@ -44,7 +43,7 @@ pub(crate) fn is_table<R: Read>(table: &Table<'_, R>) -> bool {
 /// # Errors
 ///
 /// When a cell does not hold what its column needs.
-pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult, RowError> {
+pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult, TableError> {
     let id = format!("line {}", record.line);
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");
@@ -57,8 +56,8 @@ pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult
         outside(record, &operation, &system, bytes, catalog)?
     };
     let row = match found {
-        Ok((predicted, interval, measured)) => scored(&id, &suite, predicted, interval, measured),
-        Err(reason) => unsupported(&id, &suite, measured(record, bytes)?, reason),
+        Ok((predicted, interval, measured)) => RowResult::scored(&id, &suite, predicted, interval, measured),
+        Err(reason) => RowResult::unsupported(&id, &suite, measured(record, bytes)?, reason),
     };
     Ok(RowResult { message_bytes: bytes, devices: record.count("gpus", 1)?, ..row })
 }
@@ -83,7 +82,7 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Reads a row of a table.
-    pub(crate) fn read(record: &Record<'_>, collective: Collective) -> Result<Self, RowError> {
+    pub(crate) fn read(record: &Record<'_>, collective: Collective) -> Result<Self, TableError> {
         let bytes = record.count::<u64>("message_bytes", 1)?;
         let system = record.needed("system")?;
         let words = format!("{system}; {}", record.text("notes"));
@@ -104,7 +103,7 @@ impl Measured {
     }
 
     /// Reads a row, if it is of an operation between GPUs.
-    pub(crate) fn of_record(record: &Record<'_>) -> Result<Option<Self>, RowError> {
+    pub(crate) fn of_record(record: &Record<'_>) -> Result<Option<Self>, TableError> {
         let operation = record.needed("operation")?;
         collective(&operation).map(|collective| Self::read(record, collective)).transpose()
     }
@@ -191,7 +190,7 @@ fn outside(
     system: &str,
     bytes: Option<u64>,
     catalog: &Catalog,
-) -> Result<Found, RowError> {
+) -> Result<Found, TableError> {
     if !["host_device_copy", "s3_download"].contains(&operation) {
         let known = Collective::ALL.map(Collective::measured_as).join(", ");
         return Ok(Err(format!("`{operation}` is none of {known}, host_device_copy and s3_download")));
@@ -218,7 +217,7 @@ fn outside(
 }
 
 /// Seconds: the stated latency, or the message over the stated rate.
-fn measured(record: &Record<'_>, bytes: Option<u64>) -> Result<Option<f64>, RowError> {
+fn measured(record: &Record<'_>, bytes: Option<u64>) -> Result<Option<f64>, TableError> {
     if let Some(microseconds) = record.positive("latency_us")? {
         return Ok(Some(microseconds * 1e-6));
     }
@@ -234,7 +233,7 @@ fn by_bus_bandwidth(
     collective: Collective,
     gpus: Option<u32>,
     bytes: Option<u64>,
-) -> Result<Option<f64>, RowError> {
+) -> Result<Option<f64>, TableError> {
     if ["", "0", "0.0", "0.00"].contains(&record.text("busbw_GBps")) {
         return Ok(None);
     }

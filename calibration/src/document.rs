@@ -1,6 +1,6 @@
 //! The validation document: predicted against measured, per row and per suite.
 
-use crate::table::RowError;
+use crate::table::TableError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct ValidationDocument {
     pub suites: Vec<SuiteResult>,
     /// Cells that could not be read; their rows are among the unsupported ones.
     #[serde(skip)]
-    pub malformed: Vec<RowError>,
+    pub malformed: Vec<TableError>,
 }
 
 /// Whether a row has a prediction.
@@ -63,6 +63,38 @@ pub struct RowResult {
     /// Devices that take part, in a table of collectives where it is stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<u32>,
+}
+
+impl RowResult {
+    pub(crate) fn scored(id: &str, suite: &str, predicted: f64, interval: [f64; 2], measured: f64) -> Self {
+        Self {
+            id: id.into(),
+            suite: suite.into(),
+            status: Status::Ok,
+            reason: None,
+            predicted_step_time_s: Some(predicted),
+            interval_s: Some(interval),
+            measured_step_time_s: Some(measured),
+            error: Some(predicted / measured - 1.0),
+            message_bytes: None,
+            devices: None,
+        }
+    }
+
+    pub(crate) fn unsupported(id: &str, suite: &str, measured: Option<f64>, reason: String) -> Self {
+        Self {
+            id: id.into(),
+            suite: suite.into(),
+            status: Status::Unsupported,
+            reason: Some(reason),
+            predicted_step_time_s: None,
+            interval_s: None,
+            measured_step_time_s: measured,
+            error: None,
+            message_bytes: None,
+            devices: None,
+        }
+    }
 }
 
 /// The rows of a suite, summed up. Fractions, not percent; absent if nothing was predicted.

@@ -253,7 +253,7 @@ fn host_time(plan: &Plan, machine: &Machine) -> Seconds {
     };
     let kernels = |stage| -> f64 {
         plan.stages()
-            .runs_of(stage)
+            .chunks_of(stage)
             .flatten()
             .map(|index| plan.graph().layer(index))
             .map(|layer| {

@@ -14,34 +14,38 @@
 //! # Ok::<(), trainyard_calibration::TableError>(())
 //! ```
 
-mod collectives;
-mod configuration;
+// Tables of measurements, and what is told of their rows.
 mod document;
+mod summary;
+mod table;
+
+// From a row to what the simulator says of it, and how far that may be off.
+mod configuration;
+mod interval;
+
+// Tables predicted and scored.
+mod collectives;
+mod validate;
+
+// Measurements made into constants and profiles.
 mod fabric;
 mod fit;
-mod interval;
 mod inverse;
-mod model;
+mod kind;
 mod profile;
 mod profiler;
 mod runs;
-mod summary;
-mod system;
-mod table;
-mod validate;
 
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
-pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics, refit_fabrics};
-pub use fit::{
-    ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, SuiteErrors,
-    TermWidth, refit,
-};
+pub use fabric::{FabricFit, FittedConstant, Sweep, fit_fabrics, refit_fabrics};
+pub use fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, SuiteErrors, TermWidth, refit};
 pub use interval::{collective_interval, interval, network_uncertainty};
-pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
-pub use profiler::{Finding, TraceError, TraceFindings, read_trace, refit_trace};
-pub use runs::{CorrectedProfile, RunMeasurement, RunsError, correct_profile};
+pub use kind::MeasurementKind;
+pub use profile::{Measurements, fit_profile, profile_from_toml, profile_to_toml};
+pub use profiler::{Finding, TraceFindings, read_trace, refit_trace};
+pub use runs::{CorrectedProfile, RunMeasurement, correct_profile};
 pub use summary::Reason;
-pub use table::{Entry, MEASUREMENT_COLUMNS, Row, RowError, TableError, read_measurements};
+pub use table::{Entry, MEASUREMENT_COLUMNS, Row, TableError, read_measurements};
 pub use validate::{Validation, validate, validate_in};

@@ -1,11 +1,12 @@
 //! Profiles of measured machines: measurements in, a checked profile out, and the text of one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Debug, Display};
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample,
     PROFILE_SCHEMA,
 };
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid};
 
 /// The classes without which no profile was ever written: what the first model that ran needs. Profiles of today have
 /// all; from one of earlier times, what else a step needs is missed when it is priced.
@@ -54,72 +55,6 @@ pub struct Measurements {
     pub collectives: Vec<CollectiveSample>,
 }
 
-/// Something in a profile that no machine can have been.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProfileProblem {
-    /// A value is out of range.
-    #[error("`{field}` is {value}, but it must be {allowed}")]
-    Value {
-        /// Path of the field, `operators[3].forward_s`.
-        field: String,
-        /// The value that stands there.
-        value: String,
-        /// Values that may stand there.
-        allowed: &'static str,
-    },
-    /// There is no sample of something that a step needs.
-    #[error("`{field}` has no sample of `{what}` for {ranks} ranks at work at the same time")]
-    Missing {
-        /// `operators` or `collectives`.
-        field: &'static str,
-        /// The operator or the operation.
-        what: String,
-        /// Ranks for which other samples exist.
-        ranks: u32,
-    },
-}
-
-/// Why a text is not a profile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProfileError {
-    /// It is not TOML, or a field is absent, unknown or of the wrong kind.
-    #[error("profile `{file}`: {problem}")]
-    Syntax {
-        /// The file.
-        file: String,
-        /// The problem, with line and field.
-        problem: String,
-    },
-    /// It was written by another version of the program.
-    #[error("profile `{file}`: `schema` is `{found}`, but this version reads `{PROFILE_SCHEMA}`")]
-    Schema {
-        /// The file.
-        file: String,
-        /// The text of the file.
-        found: String,
-    },
-    /// A value makes no sense.
-    #[error("profile `{file}`: {problem}")]
-    Problem {
-        /// The file.
-        file: String,
-        /// The problem.
-        problem: ProfileProblem,
-    },
-}
-
-impl ProfileError {
-    /// Advice to the user.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Schema { .. } => "measure the machine again: `trainyard calibrate` writes a new profile".into(),
-            Self::Syntax { .. } | Self::Problem { .. } => {
-                "profiles are written by `trainyard calibrate`; measure again rather than repair".into()
-            }
-        }
-    }
-}
-
 /// A profile from measurements.
 ///
 /// Times that physics wants to grow with the amount of data, and that noise made fall, are replaced by the mean of
@@ -128,7 +63,7 @@ impl ProfileError {
 /// # Errors
 ///
 /// When a number makes no sense, or something that a step needs was not measured.
-pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, ProfileProblem> {
+pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Invalid> {
     let mut machine = MeasuredMachine {
         schema: PROFILE_SCHEMA.into(),
         name: measurements.name,
@@ -162,24 +97,37 @@ pub fn profile_to_toml(machine: &MeasuredMachine) -> String {
 /// # Errors
 ///
 /// When the text is no profile of this version, or what it says makes no sense.
-pub fn profile_from_toml(text: &str, file: &str) -> Result<MeasuredMachine, ProfileError> {
-    let syntax = |error: &toml::de::Error| ProfileError::Syntax { file: file.into(), problem: error.to_string() };
-    let table: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
+pub fn profile_from_toml(text: &str, file: &str) -> Result<MeasuredMachine, Invalid> {
+    let refused = |problem: &dyn Display, hint: &str| Err(Invalid::inside(file, problem).with_hint(hint));
+    let again = "profiles are written by `trainyard calibrate`; measure again rather than repair";
+    let table: toml::Table = match toml::from_str(text) {
+        Ok(table) => table,
+        Err(error) => return refused(&error, again),
+    };
     match table.get("schema").and_then(toml::Value::as_str) {
         Some(PROFILE_SCHEMA) => {}
-        found => return Err(ProfileError::Schema { file: file.into(), found: found.unwrap_or("absent").into() }),
+        found => {
+            let found = found.unwrap_or("absent");
+            let problem = format!("`schema` is `{found}`, but this version reads `{PROFILE_SCHEMA}`");
+            return refused(&problem, "measure the machine again: `trainyard calibrate` writes a new profile");
+        }
     }
-    let machine = toml::from_str(text).map_err(|error| syntax(&error))?;
-    check(&machine).map_err(|problem| ProfileError::Problem { file: file.into(), problem })?;
-    Ok(machine)
+    let machine: MeasuredMachine = match toml::from_str(text) {
+        Ok(machine) => machine,
+        Err(error) => return refused(&error, again),
+    };
+    match check(&machine) {
+        Ok(()) => Ok(machine),
+        Err(invalid) => refused(&invalid, again),
+    }
 }
 
-fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+fn check(machine: &MeasuredMachine) -> Result<(), Invalid> {
     positive("devices", f64::from(machine.devices))?;
     positive("memory", machine.memory.as_f64())?;
     positive("copy_bandwidth", machine.copy_bandwidth.0)?;
     if let Some(slowdown) = machine.overlap_slowdown.filter(|slowdown| !(slowdown.is_finite() && *slowdown >= 0.0)) {
-        return Err(wrong("overlap_slowdown".into(), &slowdown, "a number of at least 0"));
+        return Err(Invalid::value("overlap_slowdown", slowdown, "a number of at least 0"));
     }
     for (index, sample) in machine.operators.iter().enumerate() {
         check_operator(&format!("operators[{index}]"), sample)?;
@@ -189,40 +137,44 @@ fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
         positive(&field("bytes"), sample.bytes as f64)?;
         positive(&field("seconds"), sample.seconds)?;
         if sample.ranks < 2 {
-            return Err(wrong(field("ranks"), &sample.ranks, "at least 2"));
+            return Err(Invalid::value(field("ranks"), sample.ranks, "at least 2"));
         }
     }
     check_corrections(machine)?;
     complete(machine, FIRST_CLASSES.into_iter())
 }
 
-fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), ProfileProblem> {
+fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), Invalid> {
     positive(&format!("{at}.ranks"), f64::from(sample.ranks))?;
     positive(&format!("{at}.threads"), f64::from(sample.threads))?;
     positive(&format!("{at}.forward_s"), sample.forward_s)?;
     for (name, value) in [("backward_s", sample.backward_s), ("spread", sample.spread)] {
         if !(value.is_finite() && value >= 0.0) {
-            return Err(wrong(format!("{at}.{name}"), &value, "a number of at least 0"));
+            return Err(Invalid::value(format!("{at}.{name}"), value, "a number of at least 0"));
         }
     }
     if sample.shape.len() != sample.operator.dimensions() || sample.shape.contains(&0) {
         let shape = format!("{:?}", sample.shape);
-        return Err(wrong(format!("{at}.shape"), &shape, "as many sizes above 0 as the class has dimensions"));
+        return Err(Invalid::value(format!("{at}.shape"), shape, "as many sizes above 0 as the class has dimensions"));
     }
     Ok(())
 }
 
-fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+fn check_corrections(machine: &MeasuredMachine) -> Result<(), Invalid> {
     for (index, correction) in machine.corrections.iter().enumerate() {
         let field = |name: &str| format!("corrections[{index}].{name}");
         if !CORRECTION_RANGE.contains(&correction.factor) {
-            return Err(wrong(field("factor"), &correction.factor, "a factor between 0.1 and 10"));
+            return Err(Invalid::value(field("factor"), correction.factor, "a factor between 0.1 and 10"));
         }
         if !(correction.deviation.is_finite() && correction.deviation >= 0.0) {
-            return Err(wrong(field("deviation"), &correction.deviation, "a number of at least 0"));
+            return Err(Invalid::value(field("deviation"), correction.deviation, "a number of at least 0"));
         }
         if machine.corrections[..index].iter().any(|other| other.phase == correction.phase) {
-            return Err(wrong(field("phase"), &correction.phase.name(), "a phase that no other correction is of"));
+            return Err(Invalid::value(
+                field("phase"),
+                correction.phase.name(),
+                "a phase that no other correction is of",
+            ));
         }
     }
     Ok(())
@@ -231,10 +183,7 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
 /// Refuses a number of ranks without one of these operators, and more than one rank without an all-reduce and a
 /// transfer.
 #[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
-fn complete(
-    machine: &MeasuredMachine,
-    classes: impl Iterator<Item = OperatorClass> + Clone,
-) -> Result<(), ProfileProblem> {
+fn complete(machine: &MeasuredMachine, classes: impl Iterator<Item = OperatorClass> + Clone) -> Result<(), Invalid> {
     let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).chain([1]).collect();
     for ranks in ranks {
         let known = |class: OperatorClass| {
@@ -242,27 +191,26 @@ fn complete(
             machine.operators.iter().any(own)
         };
         if let Some(class) = classes.clone().find(|class| !known(*class)) {
-            return Err(ProfileProblem::Missing { field: "operators", what: format!("{class:?}"), ranks });
+            return Err(missing("operators", &class, ranks));
         }
         let timed = |operation, ranks| {
             machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks == ranks)
         };
         for (operation, members) in [(CollectiveOperation::AllReduce, ranks), (CollectiveOperation::Send, 2)] {
             if ranks > 1 && !timed(operation, members) {
-                let what = format!("{operation:?}");
-                return Err(ProfileProblem::Missing { field: "collectives", what, ranks: members });
+                return Err(missing("collectives", &operation, members));
             }
         }
     }
     Ok(())
 }
 
-fn positive(field: &str, value: f64) -> Result<(), ProfileProblem> {
-    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(wrong(field.into(), &value, "a number above 0")) }
+fn missing(field: &str, what: &dyn Debug, ranks: u32) -> Invalid {
+    Invalid::inside(field, format!("there is no sample of `{what:?}` for {ranks} ranks at work at the same time"))
 }
 
-fn wrong(field: String, value: &dyn std::fmt::Display, allowed: &'static str) -> ProfileProblem {
-    ProfileProblem::Value { field, value: value.to_string(), allowed }
+fn positive(field: &str, value: f64) -> Result<(), Invalid> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Invalid::value(field, value, "a number above 0")) }
 }
 
 fn smooth_collectives(samples: &mut [CollectiveSample]) {
@@ -362,7 +310,7 @@ mod tests {
         let text = profile_to_toml(&machine).replace("profile/1", "profile/9");
         let error = profile_from_toml(&text, "old.toml").expect_err("another schema");
         assert!(error.to_string().contains("old.toml") && error.to_string().contains("trainyard.profile/9"), "{error}");
-        assert!(error.hint().contains("trainyard calibrate"));
+        assert!(error.hint().is_some_and(|hint| hint.contains("trainyard calibrate")));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::profile::CORRECTION_RANGE;
 use trainyard_hardware_profiles::{Cluster, CorrectedPhase, Correction, MeasuredMachine, Stack};
 use trainyard_plan::Plan;
 use trainyard_plan::document::Phases;
-use trainyard_sim::{Machine, MachineError, simulate, step_time};
+use trainyard_sim::{Machine, simulate, step_time};
+use trainyard_units::Invalid;
 
 /// The difference of a phase of a run from that of the same run on another day, as one standard deviation.
 const REPEAT: f64 = 0.05;
@@ -38,65 +39,6 @@ pub struct RunMeasurement {
     pub phases: Phases,
 }
 
-/// Why runs do not correct a profile.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RunsError {
-    /// There is no run.
-    #[error("`{from}` holds no run")]
-    Nothing {
-        /// Where runs were looked for.
-        from: String,
-    },
-    /// A run was on another machine than the profile is of.
-    #[error("run `{file}`: `device.{field}` is {found}, but the profile `{profile}` is of {wanted}")]
-    OtherMachine {
-        /// The run.
-        file: String,
-        /// Field of its device.
-        field: &'static str,
-        /// The value of the run.
-        found: String,
-        /// The profile.
-        profile: String,
-        /// The value of the profile.
-        wanted: String,
-    },
-    /// A time makes no sense.
-    #[error("run `{file}`: `{field}` is {value}, but it must be a number above 0")]
-    Value {
-        /// The run.
-        file: String,
-        /// The field.
-        field: &'static str,
-        /// The value that stands there.
-        value: f64,
-    },
-    /// The profile lacks what a run needs.
-    #[error("run `{file}`: {error}")]
-    Machine {
-        /// The run.
-        file: String,
-        /// Why it cannot be simulated.
-        error: MachineError,
-    },
-}
-
-impl RunsError {
-    /// Advice to the user.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Nothing { .. } => {
-                Some("name a measurement.json, the folder of a run, or a folder of such folders".into())
-            }
-            Self::OtherMachine { .. } => {
-                Some("correct the profile of that machine, or run the plan on this one".into())
-            }
-            Self::Value { .. } => Some("measurement files are written by `trainyard run`; run again".into()),
-            Self::Machine { error, .. } => error.hint(),
-        }
-    }
-}
-
 /// A profile that runs corrected, and what that came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrectedProfile {
@@ -120,9 +62,10 @@ pub fn correct_profile(
     runs: &[RunMeasurement],
     from: &str,
     date: &str,
-) -> Result<CorrectedProfile, RunsError> {
+) -> Result<CorrectedProfile, Invalid> {
     if runs.is_empty() {
-        return Err(RunsError::Nothing { from: from.into() });
+        let hint = "name a measurement.json, the folder of a run, or a folder of such folders";
+        return Err(Invalid::inside(from, "there is no run").with_hint(hint));
     }
     runs.iter().try_for_each(|run| check(run, profile))?;
     let fit = Fit { profile, stack, from, date };
@@ -143,9 +86,11 @@ pub fn correct_profile(
     Ok(CorrectedProfile { profile: better.then_some(corrected), document })
 }
 
-fn check(run: &RunMeasurement, profile: &MeasuredMachine) -> Result<(), RunsError> {
+fn check(run: &RunMeasurement, profile: &MeasuredMachine) -> Result<(), Invalid> {
     let other = |field, found: String, wanted: String| {
-        Err(RunsError::OtherMachine { file: run.file.clone(), field, found, profile: profile.name.clone(), wanted })
+        let problem = format!("`device.{field}` is {found}, but the profile `{}` is of {wanted}", profile.name);
+        let hint = "correct the profile of that machine, or run the plan on this one";
+        Err(Invalid::inside(&run.file, problem).with_hint(hint))
     };
     if run.processor != profile.processor {
         return other("processor", format!("`{}`", run.processor), format!("`{}`", profile.processor));
@@ -153,14 +98,15 @@ fn check(run: &RunMeasurement, profile: &MeasuredMachine) -> Result<(), RunsErro
     if run.threads != profile.devices {
         return other("cores", run.threads.to_string(), profile.devices.to_string());
     }
-    if !(run.step_time_s.is_finite() && run.step_time_s > 0.0) {
-        return Err(RunsError::Value { file: run.file.clone(), field: "step_time_s", value: run.step_time_s });
-    }
-    let [forward, backward] =
-        [("phases.forward_s", run.phases.forward_s), ("phases.backward_s", run.phases.backward_s)];
-    for (field, value) in [forward, backward] {
+    for (field, value) in [
+        ("step_time_s", run.step_time_s),
+        ("phases.forward_s", run.phases.forward_s),
+        ("phases.backward_s", run.phases.backward_s),
+    ] {
         if !(value.is_finite() && value > 0.0) {
-            return Err(RunsError::Value { file: run.file.clone(), field, value });
+            let hint = "measurement files are written by `trainyard run`; run again";
+            let problem = Invalid::value(field, value, "a number above 0");
+            return Err(Invalid::inside(&run.file, problem).with_hint(hint));
         }
     }
     Ok(())
@@ -200,10 +146,10 @@ impl Fit<'_> {
     }
 
     /// A run beside what operators that were timed apart predict.
-    fn see(&self, run: &RunMeasurement) -> Result<Seen, RunsError> {
+    fn see(&self, run: &RunMeasurement) -> Result<Seen, Invalid> {
         let apart = MeasuredMachine { corrections: Vec::new(), ..self.profile.clone() };
         let outcome = simulate(&run.plan, &self.machine(&apart))
-            .map_err(|error| RunsError::Machine { file: run.file.clone(), error })?;
+            .map_err(|error| Invalid::inside(&run.file, &error).maybe_hint(error.hint()))?;
         let (predicted, measured, step) = (outcome.phases, run.phases, run.step_time_s);
         let said = |predicted: f64, measured: f64| {
             (predicted > SHARE_MIN * step && measured > 0.0).then(|| {
@@ -271,9 +217,9 @@ impl Fit<'_> {
     }
 
     /// The error of the predicted step time, as a fraction of the measured one.
-    fn error(&self, run: &RunMeasurement, profile: &MeasuredMachine) -> Result<f64, RunsError> {
+    fn error(&self, run: &RunMeasurement, profile: &MeasuredMachine) -> Result<f64, Invalid> {
         let seconds = step_time(&run.plan, &self.machine(profile))
-            .map_err(|error| RunsError::Machine { file: run.file.clone(), error })?;
+            .map_err(|error| Invalid::inside(&run.file, &error).maybe_hint(error.hint()))?;
         Ok((seconds.0 / run.step_time_s - 1.0).abs())
     }
 

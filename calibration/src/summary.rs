@@ -174,12 +174,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::{scored, unsupported};
 
     fn summed(rows: &[(f64, f64, u64)]) -> SuiteResult {
         let mut summary = Summary::default();
         for (line, (predicted, measured, plan)) in (2..).zip(rows) {
-            let row = scored("row", "mine", *predicted, [0.9 * predicted, 1.1 * predicted], *measured);
+            let row = RowResult::scored("row", "mine", *predicted, [0.9 * predicted, 1.1 * predicted], *measured);
             summary.add(Some(line), &row, Some(Choice { work: 1, plan: *plan }));
         }
         summary.suites().remove(0)
@@ -209,7 +208,7 @@ mod tests {
         let mut summary = Summary::default();
         for line in 2..20 {
             let reason = if line == 7 { "rare" } else { "frequent" };
-            summary.add(Some(line), &unsupported("row", "mine", None, reason.into()), None);
+            summary.add(Some(line), &RowResult::unsupported("row", "mine", None, reason.into()), None);
         }
         let [frequent, rare] = &summary.reasons()[..] else { panic!("two reasons: {:?}", summary.reasons()) };
         assert_eq!((frequent.rows, frequent.lines.as_slice()), (17, &[2, 3, 4, 5, 6][..]));

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::rc::Rc;
 use std::str::FromStr;
+use trainyard_units::Invalid;
 
 /// Columns that a table of training measurements must have. Others are for people and are not read.
 pub const MEASUREMENT_COLUMNS: [&str; 32] = [
@@ -44,64 +45,35 @@ pub const MEASUREMENT_COLUMNS: [&str; 32] = [
     "step_time_s",
 ];
 
-/// Why a whole table cannot be read. A single bad row is a [`RowError`] and leaves the others alone.
+/// A line of a table that does not hold what it needs: one without which the table cannot be read, or a row, which is
+/// then not scored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// Nothing is in the file.
-    #[error("`{file}` line 1: the table is empty, but it must start with a line of column names")]
-    Empty {
-        /// The file.
-        file: String,
-    },
-    /// A column that every table of this kind has is absent.
-    #[error("`{file}` line 1: there is no column `{column}`; a table of {kind} has the columns {allowed}")]
-    Column {
-        /// The file.
-        file: String,
-        /// The absent column.
-        column: String,
-        /// The kind of table that it was taken for.
-        kind: &'static str,
-        /// All columns that must be there.
-        allowed: String,
-    },
-    /// The text is not CSV.
-    #[error("`{file}` line {line}: {problem}")]
-    Csv {
-        /// The file.
-        file: String,
-        /// Counted from 1.
-        line: u64,
-        /// The problem.
-        problem: String,
-    },
-}
-
-impl TableError {
-    /// Advice to the user.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Empty { .. } => Some("a table of measurements starts with `id,suite,source,system,…`".into()),
-            Self::Column { .. } => Some("name the columns in the first line; a cell may be empty".into()),
-            Self::Csv { .. } => None,
-        }
-    }
-}
-
-/// A cell that does not hold what its column needs. The row is not scored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{file}` line {line}: `{column}` is `{value}`, but it must be {allowed}")]
-pub struct RowError {
+#[error("`{file}` line {line}: {invalid}")]
+pub struct TableError {
     /// The file.
     pub file: String,
     /// Counted from 1, the header being line 1.
     pub line: u64,
-    /// Name of the column.
-    pub column: String,
-    /// The value that stands there.
-    pub value: String,
-    /// Values that may stand there.
-    pub allowed: String,
+    /// The cell, or the column, that is wrong.
+    pub invalid: Invalid,
+}
+
+impl TableError {
+    /// Tells that a cell does not hold what its column needs.
+    pub(crate) fn cell(file: &str, line: u64, column: &str, value: &str, allowed: impl Display) -> Self {
+        Self { file: file.into(), line, invalid: Invalid::value(column, format!("`{value}`"), allowed) }
+    }
+
+    /// Advice to the user.
+    pub fn hint(&self) -> Option<String> {
+        self.invalid.hint()
+    }
+}
+
+impl From<TableError> for Invalid {
+    fn from(TableError { file, line, invalid }: TableError) -> Self {
+        Self::inside(format!("{file} line {line}"), &invalid).maybe_hint(invalid.hint())
+    }
 }
 
 /// One row of a table, read cell by cell.
@@ -120,17 +92,11 @@ impl Record<'_> {
         index.and_then(|index| self.cells.get(index)).unwrap_or("").trim()
     }
 
-    pub(crate) fn wrong(&self, column: &str, allowed: impl Display) -> RowError {
-        RowError {
-            file: self.file.into(),
-            line: self.line,
-            column: column.into(),
-            value: self.text(column).into(),
-            allowed: allowed.to_string(),
-        }
+    pub(crate) fn wrong(&self, column: &str, allowed: impl Display) -> TableError {
+        TableError::cell(self.file, self.line, column, self.text(column), allowed)
     }
 
-    pub(crate) fn needed(&self, column: &str) -> Result<String, RowError> {
+    pub(crate) fn needed(&self, column: &str) -> Result<String, TableError> {
         match self.text(column) {
             "" => Err(self.wrong(column, "given")),
             text => Ok(text.into()),
@@ -142,7 +108,7 @@ impl Record<'_> {
         &self,
         column: &str,
         least: T,
-    ) -> Result<Option<T>, RowError> {
+    ) -> Result<Option<T>, TableError> {
         match self.text(column) {
             "" => Ok(None),
             text => match text.parse() {
@@ -153,7 +119,7 @@ impl Record<'_> {
     }
 
     /// A number above zero, or nothing if the cell is empty.
-    pub(crate) fn positive(&self, column: &str) -> Result<Option<f64>, RowError> {
+    pub(crate) fn positive(&self, column: &str) -> Result<Option<f64>, TableError> {
         match self.text(column) {
             "" => Ok(None),
             text => match text.parse::<f64>() {
@@ -164,7 +130,7 @@ impl Record<'_> {
     }
 
     /// Whole numbers above 0 with `x` between them, or none if the cell is empty.
-    fn extents(&self, column: &str) -> Result<Vec<u64>, RowError> {
+    fn extents(&self, column: &str) -> Result<Vec<u64>, TableError> {
         let wrong = || self.wrong(column, "extents as in 224 or 800x1333, or empty");
         let extent = |text: &str| text.parse().ok().filter(|extent| *extent > 0).ok_or_else(wrong);
         match self.text(column) {
@@ -174,7 +140,7 @@ impl Record<'_> {
     }
 
     /// A whole number above 0 that the notes tell as `name=value`, or nothing if they do not.
-    fn noted(&self, name: &str) -> Result<Option<u64>, RowError> {
+    fn noted(&self, name: &str) -> Result<Option<u64>, TableError> {
         let words = self.text("notes").split([' ', ';', ',']);
         let told = words.filter_map(|word| word.split_once('=')).find(|(told, _)| *told == name);
         let wrong = || self.wrong("notes", format!("without `{name}=`, or with a whole number above 0 after it"));
@@ -182,7 +148,7 @@ impl Record<'_> {
     }
 
     /// One of some words, or nothing if the cell is empty.
-    pub(crate) fn word<'w>(&self, column: &str, words: &[&'w str]) -> Result<Option<&'w str>, RowError> {
+    pub(crate) fn word<'w>(&self, column: &str, words: &[&'w str]) -> Result<Option<&'w str>, TableError> {
         match self.text(column) {
             "" => Ok(None),
             text => words
@@ -267,7 +233,9 @@ impl<'a, R: Read> Table<'a, R> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(counted);
         let header = reader.headers().map_err(|error| broken(file, 1, &error))?.clone();
         if header.iter().all(|name| name.trim().is_empty()) {
-            return Err(TableError::Empty { file: file.into() });
+            let invalid = Invalid::missing("column names", "the table is empty, but it must start with a line of them")
+                .with_hint("a table of measurements starts with `id,suite,source,system,…`");
+            return Err(TableError { file: file.into(), line: 1, invalid });
         }
         Ok(Self { file, header, reader, ends })
     }
@@ -276,16 +244,11 @@ impl<'a, R: Read> Table<'a, R> {
         self.header.iter().any(|name| name == column)
     }
 
-    pub(crate) fn needs(&self, kind: &'static str, columns: &[&str]) -> Result<(), TableError> {
-        match columns.iter().find(|column| !self.has(column)) {
-            None => Ok(()),
-            Some(column) => Err(TableError::Column {
-                file: self.file.into(),
-                column: (*column).into(),
-                kind,
-                allowed: columns.join(", "),
-            }),
-        }
+    pub(crate) fn needs(&self, kind: &str, columns: &[&str]) -> Result<(), TableError> {
+        let Some(column) = columns.iter().find(|column| !self.has(column)) else { return Ok(()) };
+        let why = format!("a table of {kind} has the columns {}", columns.join(", "));
+        let hint = "name the columns in the first line; a cell may be empty";
+        Err(TableError { file: self.file.into(), line: 1, invalid: Invalid::missing(*column, why).with_hint(hint) })
     }
 
     /// Bytes that were read from the input so far.
@@ -295,18 +258,13 @@ impl<'a, R: Read> Table<'a, R> {
 
     /// The next record, or nothing at the end. One that is no text, or has too many or too few cells, is an error of
     /// that row; the ones after it can still be read.
-    pub(crate) fn next_record(&mut self) -> Result<Option<Result<Record<'_>, RowError>>, TableError> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<Result<Record<'_>, TableError>>, TableError> {
         let start = self.reader.position().byte();
         let mut cells = csv::StringRecord::new();
         let read = self.reader.read_record(&mut cells);
         let line = self.ends.borrow_mut().line_at(start);
-        let error = |column: &str, value: &str, allowed: String| RowError {
-            file: self.file.into(),
-            line,
-            column: column.into(),
-            value: value.into(),
-            allowed,
-        };
+        let error =
+            |column: &str, value: &str, allowed: &str| TableError::cell(self.file, line, column, value, allowed);
         match read {
             Ok(false) => Ok(None),
             Ok(true) if cells.len() == self.header.len() => {
@@ -316,12 +274,12 @@ impl<'a, R: Read> Table<'a, R> {
                 let column = self.header.get(cells.len()).unwrap_or("(beyond the last)");
                 let value = cells.get(self.header.len()).unwrap_or("");
                 let allowed = format!("one of {} cells, but the line has {}", self.header.len(), cells.len());
-                Ok(Some(Err(error(column, value, allowed))))
+                Ok(Some(Err(error(column, value, &allowed))))
             }
             Err(problem) => match problem.kind() {
                 csv::ErrorKind::Utf8 { err, .. } => {
                     let column = self.header.get(err.field()).unwrap_or("(beyond the last)");
-                    Ok(Some(Err(error(column, "(bytes)", "UTF-8 text".into()))))
+                    Ok(Some(Err(error(column, "(bytes)", "UTF-8 text"))))
                 }
                 _ => Err(broken(self.file, line, &problem)),
             },
@@ -330,7 +288,7 @@ impl<'a, R: Read> Table<'a, R> {
 }
 
 fn broken(file: &str, line: u64, problem: &csv::Error) -> TableError {
-    TableError::Csv { file: file.into(), line, problem: problem.to_string() }
+    TableError { file: file.into(), line, invalid: Invalid::inside("the text", problem) }
 }
 
 /// One measured training configuration. An absent value is unknown, or means the best setting of a plan's knob.
@@ -415,7 +373,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn read(record: &Record<'_>) -> Result<Self, RowError> {
+    fn read(record: &Record<'_>) -> Result<Self, TableError> {
         Ok(Self {
             line: record.line,
             id: record.needed("id")?,
@@ -484,7 +442,7 @@ pub enum Entry {
         /// Its suite, or nothing.
         suite: String,
         /// The problem.
-        error: RowError,
+        error: TableError,
     },
 }
 
@@ -516,7 +474,7 @@ impl<'a, R: Read> Measurements<'a, R> {
 
     /// The next row, understood or not; nothing at the end.
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TableError> {
-        let malformed = |id: &str, suite: &str, error: RowError| Entry::Malformed {
+        let malformed = |id: &str, suite: &str, error: TableError| Entry::Malformed {
             id: if id.is_empty() { format!("line {}", error.line) } else { id.into() },
             suite: suite.into(),
             error,
@@ -593,7 +551,7 @@ mod tests {
         let mut table = Table::read(&b"a,b\n1,2\n3,\xff\n5,6\n"[..], "mine.csv").expect("a header");
         assert!(matches!(table.next_record(), Ok(Some(Ok(_)))));
         let Ok(Some(Err(error))) = table.next_record() else { panic!("the third line is no text") };
-        assert_eq!((error.line, error.column.as_str()), (3, "b"));
+        assert_eq!((error.line, error.invalid.field()), (3, "b"));
         assert!(matches!(table.next_record(), Ok(Some(Ok(record))) if record.line == 4));
         assert!(matches!(table.next_record(), Ok(None)));
     }

@@ -3,10 +3,10 @@
 use crate::SuiteResult;
 use crate::collectives;
 use crate::configuration::{Unsupported, configure_in};
-use crate::document::{RowResult, Status, VALIDATION_SCHEMA, ValidationDocument};
+use crate::document::{RowResult, VALIDATION_SCHEMA, ValidationDocument};
 use crate::interval::interval;
 use crate::summary::{Choice, Reason, Summary};
-use crate::table::{Entry, Measurements, Row, RowError, Table, TableError};
+use crate::table::{Entry, Measurements, Row, Table, TableError};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -56,7 +56,7 @@ pub struct Validation<'a, R> {
     ready: VecDeque<RowResult>,
     known: BTreeMap<String, Prediction>,
     summary: Summary,
-    malformed: Vec<RowError>,
+    malformed: Vec<TableError>,
     malformed_rows: u64,
 }
 
@@ -114,7 +114,7 @@ impl<'a, R: Read> Validation<'a, R> {
     }
 
     /// The first thousand cells that could not be read.
-    pub fn malformed(&self) -> &[RowError] {
+    pub fn malformed(&self) -> &[TableError] {
         &self.malformed
     }
 
@@ -137,7 +137,8 @@ impl<'a, R: Read> Validation<'a, R> {
                     let (line, result) = match record.and_then(|record| collectives::result(&record, self.catalog)) {
                         Ok(result) => (line, result),
                         Err(error) => {
-                            let row = unsupported(&format!("line {}", error.line), "", None, error.to_string());
+                            let row =
+                                RowResult::unsupported(&format!("line {}", error.line), "", None, error.to_string());
                             remember(&mut self.malformed, &mut self.malformed_rows, error);
                             (None, row)
                         }
@@ -177,17 +178,17 @@ impl<'a, R: Read> Validation<'a, R> {
     fn add(&mut self, entry: Entry, prediction: Option<Prediction>) {
         let (line, result, choice) = match (entry, prediction) {
             (Entry::Malformed { id, suite, error }, _) => {
-                let result = unsupported(&id, &suite, None, error.to_string());
+                let result = RowResult::unsupported(&id, &suite, None, error.to_string());
                 remember(&mut self.malformed, &mut self.malformed_rows, error);
                 (None, result, None)
             }
             (Entry::Row(row), Some(Ok((seconds, interval)))) => {
-                let result = scored(&row.id, &row.suite, seconds, interval, row.step_time_s);
+                let result = RowResult::scored(&row.id, &row.suite, seconds, interval, row.step_time_s);
                 (Some(row.line), result, Choice::of(&row))
             }
             (Entry::Row(row), refused) => {
                 let reason = refused.and_then(Result::err).map_or_else(String::new, |error| error.reason);
-                (Some(row.line), unsupported(&row.id, &row.suite, Some(row.step_time_s), reason), None)
+                (Some(row.line), RowResult::unsupported(&row.id, &row.suite, Some(row.step_time_s), reason), None)
             }
         };
         self.summary.add(line, &result, choice);
@@ -208,7 +209,7 @@ impl<R: Read> Iterator for Validation<'_, R> {
     }
 }
 
-fn remember(kept: &mut Vec<RowError>, count: &mut u64, error: RowError) {
+fn remember(kept: &mut Vec<TableError>, count: &mut u64, error: TableError) {
     *count += 1;
     if kept.len() < ERRORS_KEPT {
         kept.push(error);
@@ -229,34 +230,4 @@ fn predict(row: &Row, catalog: &Catalog) -> Prediction {
     let waited = configuration.decoding.0 / outcome.step_time.0;
     let [low, high] = interval(plan, &configuration.machine, &outcome).map(|end| end * waited.max(1.0));
     Ok((outcome.step_time.0 * waited.max(1.0), [low, high]))
-}
-
-pub(crate) fn scored(id: &str, suite: &str, predicted: f64, interval: [f64; 2], measured: f64) -> RowResult {
-    RowResult {
-        id: id.into(),
-        suite: suite.into(),
-        status: Status::Ok,
-        reason: None,
-        predicted_step_time_s: Some(predicted),
-        interval_s: Some(interval),
-        measured_step_time_s: Some(measured),
-        error: Some(predicted / measured - 1.0),
-        message_bytes: None,
-        devices: None,
-    }
-}
-
-pub(crate) fn unsupported(id: &str, suite: &str, measured: Option<f64>, reason: String) -> RowResult {
-    RowResult {
-        id: id.into(),
-        suite: suite.into(),
-        status: Status::Unsupported,
-        reason: Some(reason),
-        predicted_step_time_s: None,
-        interval_s: None,
-        measured_step_time_s: measured,
-        error: None,
-        message_bytes: None,
-        devices: None,
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::examples;
 use crate::history_arguments::HistoryCommand;
-use crate::plot::is_plot;
+use crate::plot::{PlotArguments, PlotTheme};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -262,34 +262,6 @@ pub(crate) struct SearchArguments {
     /// Processor threads of the search [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-}
-
-/// A plot as a file.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct PlotArguments {
-    /// Draw it
-    #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
-    pub(crate) plot: Option<PathBuf>,
-    /// Ground of the plot: that which the reader's system prefers (a PNG is light), light or dark
-    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot")]
-    pub(crate) plot_theme: PlotTheme,
-}
-
-/// What plots stand on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PlotTheme {
-    /// What the reader's system prefers; light in a PNG
-    #[default]
-    Auto,
-    /// White
-    Light,
-    /// Nearly black
-    Dark,
-}
-
-fn plot_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if is_plot(&path) { Ok(path) } else { Err("the name of a plot ends in .svg or .png".into()) }
 }
 
 /// Arguments of `trainyard plan`.

@@ -75,6 +75,12 @@ impl Failure {
         self
     }
 
+    /// Returns the failure of a whole because of this one of a part.
+    pub(crate) fn inside(&self, whole: Self, place: &str) -> Self {
+        let told = whole.because(format!("{place}: {}", self.message));
+        self.causes.iter().fold(told, Self::because).maybe_hint(self.hint.clone())
+    }
+
     pub(crate) fn code(&self) -> Exit {
         self.code
     }

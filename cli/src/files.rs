@@ -10,10 +10,11 @@ use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
 use trainyard_hardware_profiles::{
-    Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
+    Catalog, ClusterFile, Constants, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
-use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_hugging_face, from_onnx, hugging_face_name};
+use trainyard_interop::{ONNX_BYTES_MAX, from_onnx};
+use trainyard_models::{ModelFile, ModelSpec, from_hugging_face, hugging_face_name};
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles, UNNAMED_MODEL};
 use trainyard_units::{Bytes, human_bytes};
@@ -174,7 +175,7 @@ pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
 
 fn profile_of_text(text: &str, path: &Path) -> Result<MeasuredMachine, Failure> {
     profile_from_toml(text, &path.display().to_string())
-        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+        .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
 /// Parses the files that a plan names for its machines, from their texts and their names for errors.
@@ -204,10 +205,10 @@ pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
 
 fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
     let file: ConstantsFile = diagnose::from_toml("constants", text, path)?;
-    Constants::try_from(file).map_err(|error: ConstantsError| {
+    Constants::try_from(file).map_err(|error| {
         Failure::input(format!("cannot read constants `{}`", path.display()))
             .because(error.to_string())
-            .hint(error.hint())
+            .maybe_hint(error.hint())
     })
 }
 
@@ -215,7 +216,7 @@ fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
 pub(crate) fn read_prices(path: &Path) -> Result<PriceTable, Failure> {
     let text = read_text("prices", path)?;
     PriceTable::from_csv(&text, &path.display().to_string())
-        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+        .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
 /// Returns the built-in catalog, overridden by the constants of a file if there is one.

@@ -3,10 +3,10 @@
 use trainyard_executor::RunReport;
 use trainyard_history::Figures;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
-use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::JobsDocument;
-use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, PlanSpec, ReplayDocument, WhatIfDocument};
+use trainyard_pool::fleet::FleetDocument;
+use trainyard_pool::queue::QueueDocument;
 use trainyard_units::counted;
 
 /// The model, machines and figures of a document, for lists.

@@ -258,31 +258,29 @@ impl Job {
     /// Returns the failure of a job that cannot be planned.
     pub(crate) fn explain(&self, error: &JobError) -> Failure {
         // A quota is valid input: it is a limit that leaves no plan.
-        let exit = if matches!(error, JobError::OverQuota { .. }) { Exit::NoPlan } else { Exit::Input };
-        let described = [&self.spec.model.file, &self.spec.model.config].into_iter().flatten().next();
-        let cause = match (error, described) {
-            (JobError::Model(inner), Some(path)) => {
-                format!("in `model`, read from `{}`: {inner}", self.path(path).display())
-            }
-            (JobError::ClusterFile { path, error }, _) => {
-                // The error names the file as the plan would, relative to another folder.
-                let path = self.spec.cluster.file.as_ref().map_or_else(|| path.into(), |file| self.path(file));
-                format!("in the cluster file `{}`: {error}", path.display())
-            }
-            _ => error.to_string(),
+        let exit = if matches!(error, JobError::OverQuota(_)) { Exit::NoPlan } else { Exit::Input };
+        let (field, model) = (error.invalid().field(), &self.spec.model);
+        let read = match field {
+            "model" => model.file.as_ref().or(model.config.as_ref()),
+            "cluster.file" => self.spec.cluster.file.as_ref(),
+            _ => None,
+        };
+        let cause = match read {
+            Some(path) => format!("{error} (read from `{}`)", self.path(path).display()),
+            None => error.to_string(),
         };
         let failure = match &self.file {
             Some(file) => Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(cause),
             None => Failure::new(exit, cause),
         };
-        failure.maybe_hint(flag_for(error).or_else(|| error.hint()))
+        let flag = || if read.is_none() { flag_for(field) } else { None };
+        failure.maybe_hint(error.invalid().hint().or_else(flag).or_else(|| error.hint()))
     }
 }
 
 /// Returns the command-line flag for a field of a job.
-fn flag_for(error: &JobError) -> Option<String> {
-    let (JobError::Missing { field, .. } | JobError::Invalid { field, .. }) = error else { return None };
-    let flag = match *field {
+fn flag_for(field: &str) -> Option<String> {
+    let flag = match field {
         "model" => "--model NAME, or --model FILE",
         "data" => "--tokens N, --samples N or --steps N",
         "data.tokens" => "--tokens N",

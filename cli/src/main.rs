@@ -3,24 +3,34 @@
 //! Every command reads what the user names, calls public functions of the libraries, and shows what they return.
 //! Only this crate knows exit codes and terminals.
 
+// The process and the machine, and how commands fail.
 mod allocator;
-mod arguments;
-mod commands;
-mod diagnose;
-mod examples;
 mod failure;
+mod interrupt;
+mod machine;
+
+// Files that users name.
+mod diagnose;
 mod files;
+mod traces;
+
+// The command line.
+mod arguments;
+mod examples;
+mod history_arguments;
+mod plot;
+
+// What commands share.
 mod headline;
 mod history;
-mod history_arguments;
-mod interrupt;
 mod job;
-mod machine;
+mod misplaced;
 mod output;
 mod places;
-mod plot;
 mod threads;
-mod traces;
+
+// The commands.
+mod commands;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;

@@ -1,9 +1,10 @@
 //! Where a command is to write, asked before its work: results that cannot be kept afterwards would be lost.
 
-use crate::arguments::{Command, JobArguments, Launcher, PlotArguments, TrainArguments};
+use crate::arguments::{Command, JobArguments, Launcher, TrainArguments};
 use crate::failure::Failure;
 use crate::files::{self, Written};
 use crate::history_arguments::HistoryCommand;
+use crate::plot::PlotArguments;
 use std::fs;
 use std::path::{Path, PathBuf};
 

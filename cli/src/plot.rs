@@ -1,7 +1,7 @@
 //! Pictures as files: which format a name asks for, and which ground.
 
-use crate::arguments::PlotArguments;
-use std::path::Path;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
 use trainyard_reports::{Picture, Scheme, Theme};
 
 /// The formats of plots, as file name extensions.
@@ -21,6 +21,34 @@ pub(crate) fn encoded(path: &Path, picture: &Picture, scheme: Scheme) -> Vec<u8>
     if ends_in(path, "png") { picture.png(scheme) } else { picture.svg(scheme).into_bytes() }
 }
 
+/// A plot as a file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlotArguments {
+    /// Draw it
+    #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
+    pub(crate) plot: Option<PathBuf>,
+    /// Ground of the plot: that which the reader's system prefers (a PNG is light), light or dark
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot")]
+    pub(crate) plot_theme: PlotTheme,
+}
+
+/// What plots stand on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlotTheme {
+    /// What the reader's system prefers; light in a PNG
+    #[default]
+    Auto,
+    /// White
+    Light,
+    /// Nearly black
+    Dark,
+}
+
+fn plot_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if is_plot(&path) { Ok(path) } else { Err("the name of a plot ends in .svg or .png".into()) }
+}
+
 impl PlotArguments {
     /// Returns the requested file, with its content.
     pub(crate) fn file(&self, picture: &Picture) -> Option<(&Path, Vec<u8>)> {
@@ -29,7 +57,7 @@ impl PlotArguments {
     }
 }
 
-impl crate::arguments::PlotTheme {
+impl PlotTheme {
     pub(crate) fn scheme(self) -> Scheme {
         match self {
             Self::Auto => Scheme::Auto,

@@ -63,8 +63,8 @@ impl Groups {
             weights: along(&shard)?,
             micro: plan.batch().micro as usize,
             widths: widths(plan),
-            links: stages.links(),
-            stages: (0..stages.links()).map(|link| stages.at(link)).collect(),
+            links: stages.chunks(),
+            stages: (0..stages.chunks()).map(|link| stages.at(link)).collect(),
             replicas: mesh.copies(),
             world,
         })

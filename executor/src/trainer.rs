@@ -42,11 +42,11 @@ struct Place {
 impl Place {
     fn of(plan: &Plan, stage: StageId) -> Self {
         let stages = plan.stages();
-        let links: Vec<u32> = (0..stages.runs()).map(|run| stages.link(stage, run)).collect();
-        let at = |link: Option<u32>| link.filter(|link| *link < stages.links()).map(|link| stages.at(link));
+        let links: Vec<u32> = (0..stages.chunks_per_stage()).map(|run| stages.position(stage, run)).collect();
+        let at = |link: Option<u32>| link.filter(|link| *link < stages.chunks()).map(|link| stages.at(link));
         Self {
             stage,
-            runs: stages.runs_of(stage).collect(),
+            runs: stages.chunks_of(stage).collect(),
             before: links.iter().map(|link| at(link.checked_sub(1))).collect(),
             behind: links.iter().map(|link| at(Some(link + 1))).collect(),
         }
@@ -178,7 +178,7 @@ impl Trainer {
         self.spans.clear();
         self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
         let mut loss = 0.0;
-        for Slot { pass, run, micro_batch } in self.program.clone() {
+        for Slot { pass, chunk: run, micro_batch } in self.program.clone() {
             let batch = batches.get(micro_batch as usize);
             match pass {
                 StagePass::Forward => loss += self.forward(run, micro_batch, batch)?,

@@ -5,7 +5,7 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::tree::mutate_json;
 use trainyard_hardware_profiles::{DEFAULT_STACK, catalog};
-use trainyard_plan::chakra;
+use trainyard_interop::chakra;
 use trainyard_sim::{Machine, replay};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_json(data, size, max, seed) });

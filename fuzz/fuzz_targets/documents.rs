@@ -17,8 +17,8 @@ fuzz_target!(|text: &str| {
 /// The page of the first kind of document that the text is.
 fn shown(text: &str) -> Result<String, serde_json::Error> {
     let campaign = from_str(text).map(|document| reports::campaign(&document, WIDTH));
-    let queue = || from_str(text).map(|document| reports::queue(&document, WIDTH, true));
-    let fleet = || from_str(text).map(|document| reports::fleet(&document, WIDTH, true));
+    let queue = || from_str(text).map(|document| trainyard_pool::queue::page(&document, WIDTH, true));
+    let fleet = || from_str(text).map(|document| trainyard_pool::fleet::page(&document, WIDTH, true));
     let what_if = || from_str(text).map(|document| reports::what_if(&document, WIDTH));
     let comparison = || from_str(text).map(|document| reports::comparison(&document, WIDTH));
     let jobs = || from_str(text).map(|document| reports::jobs(&document, WIDTH));

@@ -5,23 +5,22 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_toml;
-use trainyard_plan::fleet::FleetSpec;
-use trainyard_planner::{Fixed, FleetJob, Limits, Resources, plan_fleet};
-use trainyard_reports as reports;
+use trainyard_planner::{Fixed, Limits, Resources};
+use trainyard_pool::fleet::{self, FleetJob, FleetSpec, plan_fleet};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_toml(data, size, max, seed) });
 
 fuzz_target!(|text: &str| {
-    let Ok(fleet) = toml::from_str::<FleetSpec>(text) else { return };
+    let Ok(spec) = toml::from_str::<FleetSpec>(text) else { return };
     let jobs =
-        fleet.jobs.iter().map(|job| FleetJob { spec: job.in_place(), resources: Resources::default() }).collect();
-    let small = fleet.jobs.len() <= 2 && fleet.pool.max_instances <= 2 && fleet.pool.instances.len() <= 2;
+        spec.jobs.iter().map(|job| FleetJob { spec: job.in_place(), resources: Resources::default() }).collect();
+    let small = spec.jobs.len() <= 2 && spec.pool.max_instances <= 2 && spec.pool.instances.len() <= 2;
     // More machines than the pool has are refused, but only after everything else was checked.
     let held = (!small).then_some(u32::MAX);
     let fixed = Fixed { instances: held, ..Fixed::default() };
     let limits = Limits { top: 1, max_simulations: Some(4), fixed };
-    if let Ok(planned) = plan_fleet(&fleet, jobs, &limits, &|| ()) {
+    if let Ok(planned) = plan_fleet(&spec, jobs, &limits, &|| ()) {
         trainyard_fuzz::reads_back(&planned.document);
-        reports::fleet(&planned.document, WIDTH, true);
+        fleet::page(&planned.document, WIDTH, true);
     }
 });

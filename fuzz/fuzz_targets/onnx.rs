@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::protobuf::mutate_message;
-use trainyard_models::{Model, from_onnx};
+use trainyard_interop::from_onnx;
+use trainyard_models::Model;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_message(data, size, max, seed) });
 

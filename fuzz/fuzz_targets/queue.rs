@@ -6,9 +6,8 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_toml;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::queue::QueueSpec;
-use trainyard_planner::predict_queue;
-use trainyard_reports::{self as reports, Scheme};
+use trainyard_pool::queue::{self, QueueSpec, predict_queue};
+use trainyard_reports::Scheme;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_toml(data, size, max, seed) });
 
@@ -16,15 +15,15 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_tom
 const JOBS_MAX: u64 = 200;
 
 fuzz_target!(|text: &str| {
-    let Ok(queue) = toml::from_str::<QueueSpec>(text) else { return };
+    let Ok(spec) = toml::from_str::<QueueSpec>(text) else { return };
     let plan: PlanDocument = serde_json::from_str(include_str!("../corpus/plan/gpt2.json")).expect("a plan");
-    let plans = queue.jobs.iter().filter_map(|job| Some((job.plan.clone()?, plan.clone()))).collect();
-    if queue.jobs.iter().map(|job| u64::from(job.count)).sum::<u64>() > JOBS_MAX {
+    let plans = spec.jobs.iter().filter_map(|job| Some((job.plan.clone()?, plan.clone()))).collect();
+    if spec.jobs.iter().map(|job| u64::from(job.count)).sum::<u64>() > JOBS_MAX {
         return;
     }
-    if let Ok(document) = predict_queue(&queue, &plans, 1) {
+    if let Ok(document) = predict_queue(&spec, &plans, 1) {
         trainyard_fuzz::reads_back(&document);
-        reports::queue(&document, WIDTH, true);
-        let _ = reports::gantt(&document).map(|picture| picture.svg(Scheme::Auto));
+        queue::page(&document, WIDTH, true);
+        let _ = queue::gantt(&document).map(|picture| picture.svg(Scheme::Auto));
     }
 });

@@ -4,8 +4,9 @@
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::tree::mutate_json;
+use trainyard_interop::chakra;
+use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, chakra};
 use trainyard_planner::{MachineFiles, trace_step};
 use trainyard_reports as reports;
 use trainyard_sim::Options;

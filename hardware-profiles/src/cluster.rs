@@ -1,8 +1,10 @@
 //! Clusters: pools of machines, the switches between them, and where each device stands.
 
 use crate::gpu::Gpu;
-use crate::instance::{Instance, Interconnect, Network};
+use crate::instance::Instance;
+use crate::interconnect::Interconnect;
 use crate::measured::MeasuredMachine;
+use crate::network::Network;
 use trainyard_units::{Bytes, BytesPerSecond};
 
 /// A device that computes.

@@ -3,13 +3,10 @@
 //! Rates are those of datasheets; what a ring reaches of them is carried over from the catalog's own links. Machines that
 //! are like a type of the catalog state only what differs.
 
-mod error;
 mod valid;
 mod wiring;
 
-pub use error::ClusterFileError;
-
-use crate::instance::Transport;
+use crate::network::Transport;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -11,50 +11,55 @@
 //! assert_eq!((instance.gpus, instance.gpu.as_str()), (8, "a100-sxm4-40gb"));
 //! let cluster = catalog.cluster("p4d.24xlarge", 2)?;
 //! assert_eq!(cluster.devices(), 16);
-//! # Ok::<(), trainyard_hardware_profiles::CatalogError>(())
+//! # Ok::<(), trainyard_units::CatalogError>(())
 //! ```
 
-mod abilities;
-mod catalog;
-mod cluster;
-mod cluster_file;
-mod constants;
+// What every number and every name has.
+mod pattern;
+mod sourced;
+
+// The parts of machines, and what they cost.
 mod gpu;
-mod instance;
+mod interconnect;
 mod measured;
-mod messaging;
+mod network;
 mod operations;
 mod price;
-mod price_table;
 mod processor;
 mod share;
-mod sourced;
-mod stack;
 mod storage;
 
+// Machines, and the software on them.
+mod abilities;
+mod cluster;
+mod instance;
+mod stack;
+
+// The catalog that comes with the program, and what people write instead of its entries.
+mod catalog;
+mod cluster_file;
+mod constants;
+
 pub use abilities::Abilities;
-pub use catalog::{Catalog, CatalogError, catalog, matches};
+pub use catalog::{Catalog, PriceTable, USD_PER_HOUR_MAX, catalog};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };
 pub use cluster_file::{
-    ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
-    SwitchSpec,
+    ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SwitchSpec,
 };
-pub use constants::{
-    CONSTANTS_SCHEMA, Constants, ConstantsError, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot,
-    SlotMut,
-};
+pub use constants::{CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 pub use gpu::{Achieved, Gpu, Rate};
-pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
+pub use instance::{HostLinks, Instance};
+pub use interconnect::{Interconnect, Link};
 pub use measured::{
     CollectiveOperation, CollectiveSample, CorrectedPhase, Correction, DeviceKind, MeasuredMachine, NumberFormat,
     OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
-pub use messaging::{MeasuredFabric, Messaging};
+pub use network::{MeasuredFabric, Messaging, Network, Transport};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
+pub use pattern::matches;
 pub use price::{Price, PriceQuery, Purchase, Service};
-pub use price_table::{PriceTable, PriceTableError, USD_PER_HOUR_MAX};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{

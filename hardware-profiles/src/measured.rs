@@ -3,138 +3,91 @@
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// Operators as calibration times them. Each variant's text names the dimensions of the shape, outermost first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OperatorClass {
-    /// Linear layer with bias: rows, inputs, outputs.
-    Linear,
-    /// Causal attention core, in which queries see earlier tokens only: samples, heads, sequence, head width.
-    Attention,
-    /// Full attention core, in which queries see all tokens: samples, heads, sequence, head width.
-    FullAttention,
-    /// Layer normalisation: rows, width.
-    LayerNorm,
-    /// RMS normalisation with scale: rows, width.
-    RmsNorm,
-    /// GELU: rows, width.
-    Activation,
-    /// ReLU: rows, width.
-    Relu,
-    /// Gated activation, an activated half of the input times the other half: rows, width of the result.
-    GatedActivation,
-    /// Rotary position embedding of queries and keys: rows, width of both together.
-    Rotary,
-    /// Addition to the residual stream: rows, width.
-    Residual,
-    /// Token and position lookup: rows, vocabulary, positions, width.
-    Embedding,
-    /// Class token, which is put before patches, and learned positions added to all: rows, width.
-    ClassToken,
-    /// Product with the transposed token table (tied head): rows, width, vocabulary.
-    TiedHead,
-    /// Convolution with square kernels: samples, pixels of an output, input channels, output channels, side of the
-    /// kernel, stride.
-    Convolution,
-    /// Batch normalisation of channels over samples and pixels: samples, pixels, channels.
-    BatchNorm,
-    /// Max pooling with windows of three by three pixels: samples, windows, channels.
-    MaxPool,
-    /// Mean pooling over all pixels: samples, pixels, channels.
-    MeanPool,
-    /// Softmax cross-entropy: rows, vocabulary.
-    CrossEntropy,
-    /// One AdamW update: parameters, tensors.
-    AdamW,
-    /// One plain gradient-descent update: parameters, tensors.
-    Sgd,
-    /// One update with momentum: parameters, tensors.
-    Momentum,
-    /// One LARS update, with norms of each tensor: parameters, tensors.
-    Lars,
-    /// One LAMB update, with norms of each tensor: parameters, tensors.
-    Lamb,
-    /// Addition of one micro-batch's gradients to the sum: parameters, tensors.
-    Accumulate,
-    /// Copy of gradients into one flat buffer that is sharded over ranks, and of the rank's own shard back: parameters,
-    /// tensors.
-    Flatten,
-    /// Rounding of single-precision parameters to the format in which layers compute: parameters, tensors.
-    Rounding,
+/// Makes [`OperatorClass`] of its classes, each with the number of dimensions of its shape and with what it works on.
+macro_rules! operator_classes {
+    ($($(#[$doc:meta])* $class:ident: $dimensions:literal of $subject:ident,)*) => {
+        /// Operators as calibration times them. Each variant's text names the dimensions of the shape, outermost first.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum OperatorClass {
+            $($(#[$doc])* $class,)*
+        }
+
+        impl OperatorClass {
+            /// Every class.
+            pub const ALL: [Self; [$($dimensions),*].len()] = [$(Self::$class),*];
+
+            /// Returns the number of dimensions in the shape of an operator of the class.
+            pub fn dimensions(self) -> usize {
+                [$($dimensions),*][self as usize]
+            }
+
+            /// Returns `true` if it works on parameters or their gradients, once, instead of having a forward and a
+            /// backward pass.
+            pub fn is_over_parameters(self) -> bool {
+                [$(operator_classes!(@is_over_parameters $subject)),*][self as usize]
+            }
+        }
+    };
+    (@is_over_parameters activations) => { false };
+    (@is_over_parameters parameters) => { true };
 }
 
-impl OperatorClass {
-    /// Every class.
-    pub const ALL: [Self; 26] = [
-        Self::Linear,
-        Self::Attention,
-        Self::FullAttention,
-        Self::LayerNorm,
-        Self::RmsNorm,
-        Self::Activation,
-        Self::Relu,
-        Self::GatedActivation,
-        Self::Rotary,
-        Self::Residual,
-        Self::Embedding,
-        Self::ClassToken,
-        Self::TiedHead,
-        Self::Convolution,
-        Self::BatchNorm,
-        Self::MaxPool,
-        Self::MeanPool,
-        Self::CrossEntropy,
-        Self::AdamW,
-        Self::Sgd,
-        Self::Momentum,
-        Self::Lars,
-        Self::Lamb,
-        Self::Accumulate,
-        Self::Flatten,
-        Self::Rounding,
-    ];
-
-    /// Returns the number of dimensions in the shape of an operator of the class.
-    pub fn dimensions(self) -> usize {
-        match self {
-            Self::Convolution => 6,
-            Self::Attention | Self::FullAttention | Self::Embedding => 4,
-            Self::Linear | Self::TiedHead | Self::BatchNorm | Self::MaxPool | Self::MeanPool => 3,
-            Self::LayerNorm
-            | Self::RmsNorm
-            | Self::Activation
-            | Self::Relu
-            | Self::GatedActivation
-            | Self::Rotary
-            | Self::Residual
-            | Self::ClassToken
-            | Self::CrossEntropy
-            | Self::AdamW
-            | Self::Sgd
-            | Self::Momentum
-            | Self::Lars
-            | Self::Lamb
-            | Self::Accumulate
-            | Self::Flatten
-            | Self::Rounding => 2,
-        }
-    }
-
-    /// Returns `true` if it works on parameters or their gradients, once, instead of having a forward and a backward
-    /// pass.
-    pub fn is_over_parameters(self) -> bool {
-        matches!(
-            self,
-            Self::AdamW
-                | Self::Sgd
-                | Self::Momentum
-                | Self::Lars
-                | Self::Lamb
-                | Self::Accumulate
-                | Self::Flatten
-                | Self::Rounding
-        )
-    }
+operator_classes! {
+    /// Linear layer with bias: rows, inputs, outputs.
+    Linear: 3 of activations,
+    /// Causal attention core, in which queries see earlier tokens only: samples, heads, sequence, head width.
+    Attention: 4 of activations,
+    /// Full attention core, in which queries see all tokens: samples, heads, sequence, head width.
+    FullAttention: 4 of activations,
+    /// Layer normalisation: rows, width.
+    LayerNorm: 2 of activations,
+    /// RMS normalisation with scale: rows, width.
+    RmsNorm: 2 of activations,
+    /// GELU: rows, width.
+    Activation: 2 of activations,
+    /// ReLU: rows, width.
+    Relu: 2 of activations,
+    /// Gated activation, an activated half of the input times the other half: rows, width of the result.
+    GatedActivation: 2 of activations,
+    /// Rotary position embedding of queries and keys: rows, width of both together.
+    Rotary: 2 of activations,
+    /// Addition to the residual stream: rows, width.
+    Residual: 2 of activations,
+    /// Token and position lookup: rows, vocabulary, positions, width.
+    Embedding: 4 of activations,
+    /// Class token, which is put before patches, and learned positions added to all: rows, width.
+    ClassToken: 2 of activations,
+    /// Product with the transposed token table (tied head): rows, width, vocabulary.
+    TiedHead: 3 of activations,
+    /// Convolution with square kernels: samples, pixels of an output, input channels, output channels, side of the
+    /// kernel, stride.
+    Convolution: 6 of activations,
+    /// Batch normalisation of channels over samples and pixels: samples, pixels, channels.
+    BatchNorm: 3 of activations,
+    /// Max pooling with windows of three by three pixels: samples, windows, channels.
+    MaxPool: 3 of activations,
+    /// Mean pooling over all pixels: samples, pixels, channels.
+    MeanPool: 3 of activations,
+    /// Softmax cross-entropy: rows, vocabulary.
+    CrossEntropy: 2 of activations,
+    /// One AdamW update: parameters, tensors.
+    AdamW: 2 of parameters,
+    /// One plain gradient-descent update: parameters, tensors.
+    Sgd: 2 of parameters,
+    /// One update with momentum: parameters, tensors.
+    Momentum: 2 of parameters,
+    /// One LARS update, with norms of each tensor: parameters, tensors.
+    Lars: 2 of parameters,
+    /// One LAMB update, with norms of each tensor: parameters, tensors.
+    Lamb: 2 of parameters,
+    /// Addition of one micro-batch's gradients to the sum: parameters, tensors.
+    Accumulate: 2 of parameters,
+    /// Copy of gradients into one flat buffer that is sharded over ranks, and of the rank's own shard back: parameters,
+    /// tensors.
+    Flatten: 2 of parameters,
+    /// Rounding of single-precision parameters to the format in which layers compute: parameters, tensors.
+    Rounding: 2 of parameters,
 }
 
 /// The number format in which an operator computes.

@@ -1,7 +1,7 @@
 //! Software stacks: what a training framework adds to the hardware.
 
 use crate::abilities::Abilities;
-use crate::catalog::matches;
+use crate::pattern::matches;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};

@@ -3,13 +3,14 @@
 //! Where the points follow it, the law of McCandlish et al. (arXiv:1812.06162, section 2.3),
 //! E(B) = E_min · (1 + B / B_crit), is fitted through them; where they do not, the points are joined.
 
-use crate::catalog::find;
+use crate::catalog::{embedded, find};
 use crate::families::Model;
-use crate::spec::ModelSpec;
+use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
+use trainyard_units::Invalid;
 
 #[derive(RustEmbed)]
 #[folder = "convergence"]
@@ -90,80 +91,39 @@ pub struct ConvergencePoint {
     pub runs: u32,
 }
 
-/// Why there is no curve.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConvergenceError {
-    /// No curve leads to this target.
-    #[error("no target is called `{target}`; there are {}", .known.join(", "))]
-    UnknownTarget {
-        /// What was asked for.
-        target: String,
-        /// The targets.
-        known: Vec<String>,
-    },
-    /// The target was not measured with this model.
-    #[error("how many samples `{model}` needs to `{target}` is not known")]
-    NoCurve {
-        /// The model.
-        model: String,
-        /// The target.
-        target: String,
-        /// Models with a target, each with its own.
-        known: Vec<(String, String)>,
-    },
-}
-
-impl ConvergenceError {
-    /// What the user may do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::UnknownTarget { .. } => "or write steps or epochs instead of a target".into(),
-            Self::NoCurve { known, .. } => {
-                let known: Vec<String> = known.iter().map(|(model, target)| format!("{model} ({target})")).collect();
-                format!("use steps or epochs; models with a target are {}", known.join(", "))
-            }
-        }
-    }
-}
-
-/// All curves, in the order of their targets.
+/// Returns all curves, in the order of their targets.
 ///
 /// # Panics
 ///
 /// When a file does not parse: the build is broken, and a test says so first.
 pub fn convergence_curves() -> &'static [ConvergenceCurve] {
     static CURVES: OnceLock<Vec<ConvergenceCurve>> = OnceLock::new();
-    CURVES.get_or_init(|| {
-        let mut paths: Vec<_> = Files::iter().collect();
-        paths.sort_unstable();
-        paths.iter().map(|path| read(path)).collect()
-    })
+    CURVES.get_or_init(|| embedded::<Files, ConvergenceCurve>().collect())
 }
 
-fn read(path: &str) -> ConvergenceCurve {
-    let file = Files::get(path).expect("an embedded file that was listed can be read");
-    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-    toml::from_str(text).unwrap_or_else(|error| panic!("convergence file {path}: {error}"))
-}
-
-/// The curve of a model to a target. A model is what its architecture makes it, whatever its name: one that differs from
-/// the measured one in the kernel of attention or the size of its samples alone has its curve; see
+/// Returns the curve of a model to a target. A model is what its architecture makes it, whatever its name: one that
+/// differs from the measured one in the kernel of attention or the size of its samples alone has its curve; see
 /// [`ConvergenceCurve::resized`].
 ///
 /// # Errors
 ///
-/// When there is no such target, or none of this model.
-pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static ConvergenceCurve, ConvergenceError> {
+/// Fails in the field `target` if there is no such target, or none of this model.
+pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static ConvergenceCurve, Invalid> {
     let curves = convergence_curves();
     let Some(curve) = curves.iter().find(|curve| curve.target == target) else {
-        let known = curves.iter().map(|curve| curve.target.clone()).collect();
-        return Err(ConvergenceError::UnknownTarget { target: target.into(), known });
+        let known: Vec<&str> = curves.iter().map(|curve| curve.target.as_str()).collect();
+        let sentence = format!("no target is called `{target}`; there are {}", known.join(", "));
+        return Err(Invalid::inside("target", sentence).with_hint("or write steps or epochs instead of a target"));
     };
     if curve.measured_model(model).is_some() {
         return Ok(curve);
     }
-    let pairs = curves.iter().flat_map(|curve| curve.models.iter().map(|model| (model.clone(), curve.target.clone())));
-    Err(ConvergenceError::NoCurve { model: model.name().into(), target: target.into(), known: pairs.collect() })
+    let of_curve =
+        |curve: &'static ConvergenceCurve| curve.models.iter().map(|model| format!("{model} ({})", curve.target));
+    let known: Vec<String> = curves.iter().flat_map(of_curve).collect();
+    let sentence = format!("how many samples `{}` needs to `{target}` is not known", model.name());
+    let hint = format!("use steps or epochs; models with a target are {}", known.join(", "));
+    Err(Invalid::inside("target", sentence).with_hint(hint))
 }
 
 /// What may differ between a model and the measured one of its curve: neither its parameters nor its operators.
@@ -173,7 +133,7 @@ fn shape(model: &Model) -> ModelSpec {
 }
 
 impl ConvergenceCurve {
-    /// The model of the catalog that the curve was measured with, if this is it.
+    /// Returns the model of the catalog that the curve was measured with, if this is it.
     fn measured_model(&self, model: &Model) -> Option<&'static Model> {
         let known = self.models.iter().map(|id| &find(id).expect("curves are of models of the catalog").model);
         known.into_iter().find(|known| shape(known) == shape(model))
@@ -242,9 +202,9 @@ mod tests {
         };
         let curve = |model: &Model| convergence_curve("mlperf-resnet", model);
         let renamed = changed("gpt2", |spec| spec.name = "resnet50".into());
-        assert!(matches!(curve(&renamed), Err(ConvergenceError::NoCurve { .. })));
+        assert!(curve(&renamed).is_err());
         let deeper = changed("resnet50", |spec| spec.depths = Some(vec![3, 4, 23, 3]));
-        assert!(matches!(curve(&deeper), Err(ConvergenceError::NoCurve { .. })));
+        assert!(curve(&deeper).is_err());
         let same = changed("resnet50", |spec| spec.name = "mine".into());
         assert_eq!(curve(&same).expect("the same network").resized(&same), None);
         let small = changed("resnet50", |spec| spec.image_size = Some(128));
@@ -298,7 +258,12 @@ mod tests {
     #[test]
     fn a_model_without_a_curve_is_told_which_have_one() {
         let error = convergence_curve("mlperf-resnet", model("gpt2")).expect_err("no curve");
-        assert!(error.hint().contains("resnet50 (mlperf-resnet)") && error.hint().contains("steps or epochs"));
+        assert!(
+            error.to_string().ends_with("how many samples `gpt2` needs to `mlperf-resnet` is not known"),
+            "{error}"
+        );
+        let hint = error.hint().expect("it has one");
+        assert!(hint.contains("resnet50 (mlperf-resnet)") && hint.contains("steps or epochs"));
         let error = convergence_curve("resnet", model("resnet50")).expect_err("no target");
         assert!(error.to_string().contains("mlperf-resnet"));
     }

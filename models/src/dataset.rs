@@ -1,11 +1,11 @@
 //! The data sets that models are usually trained on, as they are stored: one TOML file each.
 
-use crate::families::Model;
-use crate::model::Sample;
+use crate::catalog::embedded;
+use crate::families::{Model, Sample};
 use rust_embed::RustEmbed;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
-use trainyard_units::similar;
+use trainyard_units::CatalogError;
 
 #[derive(RustEmbed)]
 #[folder = "datasets"]
@@ -62,59 +62,27 @@ pub struct StoredDataSet {
     pub samples: Option<Fact<u64>>,
 }
 
-/// There is no such data set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no data set `{name}`")]
-pub struct UnknownDataSet {
-    /// What was written.
-    pub name: String,
-    /// What was probably meant.
-    pub similar: Option<&'static str>,
-}
-
-impl UnknownDataSet {
-    /// What the user may do about it.
-    pub fn hint(&self) -> String {
-        if let Some(similar) = self.similar {
-            return format!("did you mean `{similar}`?");
-        }
-        let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
-        format!(
-            "data sets are {}; `none` says that samples are there, and bytes_per_sample describes others",
-            names.join(", ")
-        )
-    }
-}
-
-/// All data sets, in the order of their file names.
+/// Returns all data sets, in the order of their file names.
 ///
 /// # Panics
 ///
 /// When a file of the catalog is not a data set: the build is broken, and a test says so first.
 pub fn data_sets() -> &'static [StoredDataSet] {
     static CATALOG: OnceLock<Vec<StoredDataSet>> = OnceLock::new();
-    CATALOG.get_or_init(|| {
-        let mut paths: Vec<_> = Files::iter().collect();
-        paths.sort_unstable();
-        paths.iter().map(|path| read(path)).collect()
-    })
+    CATALOG.get_or_init(|| embedded::<Files, StoredDataSet>().collect())
 }
 
-fn read(path: &str) -> StoredDataSet {
-    let file = Files::get(path).expect("an embedded file that was listed can be read");
-    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-    toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
-}
-
-/// The data set of this name.
+/// Returns the data set of this name.
 ///
 /// # Errors
 ///
-/// [`UnknownDataSet`] with the most similar name, if one is close.
-pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, UnknownDataSet> {
-    data_sets().iter().find(|set| set.name == name).ok_or_else(|| UnknownDataSet {
-        name: name.into(),
-        similar: similar(name, data_sets().iter().map(|set| set.name.as_str())),
+/// Fails if there is none.
+pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, CatalogError> {
+    data_sets().iter().find(|set| set.name == name).ok_or_else(|| {
+        let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
+        let all = names.join(", ");
+        let other = "`none` says that samples are there, and bytes_per_sample describes others";
+        CatalogError::new("data set", name, names).with_advice(format!("data sets are {all}; {other}"))
     })
 }
 

@@ -36,12 +36,13 @@ pub struct Layer {
     /// Elements per sample, keys and values, that go round the ring of context-parallel ranks forward; nothing in a
     /// layer without self-attention.
     pub context_elements: u64,
-    /// Whether its weights stay as they are, so that it has no backward pass.
+    /// `true` if its weights stay as they are, so that it has no backward pass.
     pub frozen: bool,
 }
 
 impl Layer {
-    /// A layer that no group of ranks divides and whose output is its residual stream, of so many elements a sample.
+    /// Returns a layer that no group of ranks divides and whose output is its residual stream, of so many elements a
+    /// sample.
     pub(crate) fn undivided(name: &'static str, role: LayerRole, operators: Vec<Operator>, elements: u64) -> Self {
         Self {
             name: name.into(),
@@ -56,7 +57,7 @@ impl Layer {
         }
     }
 
-    /// Trainable values on one of the ranks that share the layer.
+    /// Returns the number of trainable values on one of the ranks that share the layer.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
         self.operators.iter().map(|operator| operator.parameters(sharing)).sum()
     }
@@ -67,30 +68,31 @@ impl Layer {
         self.operators.iter().filter(|operator| operator.kind.exchanges()).count() as u32
     }
 
-    /// Values of the rows of tables that one rank looks up for `samples` samples of its own. Only they have gradients.
+    /// Returns the values of the rows of tables that one rank looks up for `samples` samples of its own. Only they have
+    /// gradients.
     pub fn looked_up(&self, samples: u64) -> u64 {
         self.operators.iter().map(|operator| operator.on_rank(samples, Sharing::WHOLE).looked_up()).sum()
     }
 
-    /// Those of [`Self::parameters`] that belong to tables of which few rows are looked up in a step.
+    /// Returns those of [`Self::parameters`] that belong to tables of which few rows are looked up in a step.
     pub fn table_parameters(&self, sharing: Sharing) -> u64 {
         let tables = self.operators.iter().filter(|operator| operator.kind.looked_up() > 0);
         tables.map(|operator| operator.parameters(sharing)).sum()
     }
 
-    /// Those of [`Self::parameters`] that belong to experts or tables: ranks that share them do not hold the same ones,
-    /// so fewer ranks sum their gradients.
+    /// Returns those of [`Self::parameters`] that belong to experts or tables: ranks that share them do not hold the
+    /// same ones, so fewer ranks sum their gradients.
     pub fn expert_parameters(&self, sharing: Sharing) -> u64 {
         let experts = self.operators.iter().filter(|operator| operator.kind.is_divided());
         experts.map(|operator| operator.parameters(sharing)).sum()
     }
 
-    /// Trainable tensors.
+    /// Returns the number of trainable tensors.
     pub fn parameter_tensors(&self) -> u32 {
         if self.frozen { 0 } else { self.operators.iter().map(Operator::parameter_tensors).sum() }
     }
 
-    /// Arithmetic of one pass over one sample, unsplit.
+    /// Returns the arithmetic of one pass over one sample, unsplit.
     pub fn flops(&self, pass: Pass) -> Flops {
         if self.frozen && pass == Pass::Backward {
             return Flops(0.0);
@@ -122,7 +124,7 @@ impl Layer {
         self.operators.iter().map(without).fold(Storage::default(), std::ops::Add::add)
     }
 
-    /// Elements of the residual stream of `samples` samples that one of those ranks holds.
+    /// Returns the elements of the residual stream of `samples` samples that one of those ranks holds.
     pub fn stream_on_rank(&self, samples: u64, sharing: Sharing) -> u64 {
         self.stream_elements.div_ceil(sharing.context).div_ceil(sharing.token_parts()) * samples
     }
@@ -138,12 +140,12 @@ pub struct OperatorGraph {
 }
 
 impl OperatorGraph {
-    /// The layers in order.
+    /// Returns the layers in order.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
         self.order.iter().map(|index| &self.distinct[*index])
     }
 
-    /// The layer at an index.
+    /// Returns the layer at an index.
     ///
     /// # Panics
     ///
@@ -162,7 +164,7 @@ impl OperatorGraph {
         self.order.is_empty()
     }
 
-    /// The layers that differ from one another.
+    /// Returns the layers that differ from one another.
     pub fn distinct(&self) -> &[Layer] {
         &self.distinct
     }
@@ -172,18 +174,19 @@ impl OperatorGraph {
         &self.order
     }
 
-    /// Trainable values of the whole model.
+    /// Returns the number of trainable values of the whole model.
     pub fn parameters(&self) -> u64 {
         self.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum()
     }
 
-    /// Trainable values outside embedding tables: all of them have gradients in every step.
+    /// Returns the number of trainable values outside embedding tables: all of them have gradients in every step.
     pub fn updated_parameters(&self) -> u64 {
         let tables: u64 = self.layers().map(|layer| layer.table_parameters(Sharing::WHOLE)).sum();
         self.parameters() - tables
     }
 
-    /// Parameters that the first and the last layer share (a tied embedding), counted once in [`Self::parameters`].
+    /// Returns the parameters that the first and the last layer share (a tied embedding), counted once in
+    /// [`Self::parameters`].
     pub fn shared_parameters(&self) -> u64 {
         self.shared_parameters
     }
@@ -194,7 +197,8 @@ impl OperatorGraph {
         operators.find_map(|operator| operator.kind.divisible())
     }
 
-    /// Tokens of a sample that ranks may share (context parallelism): those of its self-attention, if it has any.
+    /// Returns the tokens of a sample that ranks may share (context parallelism): those of its self-attention, if it has
+    /// any.
     pub fn tokens_shared_by_context(&self) -> Option<u64> {
         let operators = self.distinct.iter().flat_map(|layer| &layer.operators);
         operators
@@ -205,23 +209,23 @@ impl OperatorGraph {
             .max()
     }
 
-    /// Arithmetic of one pass over one sample.
+    /// Returns the arithmetic of one pass over one sample.
     pub fn flops(&self, pass: Pass) -> Flops {
         self.layers().map(|layer| layer.flops(pass)).sum()
     }
 
-    /// Arithmetic that a training step needs per sample, without recomputation: the numerator of MFU.
+    /// Returns the arithmetic that a training step needs per sample, without recomputation: the numerator of MFU.
     pub fn training_flops(&self) -> Flops {
         self.flops(Pass::Forward) + self.flops(Pass::Backward)
     }
 
-    /// Layers of these kinds in this order.
+    /// Returns the layers of these kinds in this order.
     pub(crate) fn new(distinct: Vec<Layer>, order: Vec<usize>, shared_parameters: u64) -> Self {
         debug_assert!(order.iter().all(|index| *index < distinct.len()), "every layer is one of the distinct ones");
         Self { distinct, order, shared_parameters }
     }
 
-    /// Layers in this order, equal ones of which are held once.
+    /// Returns the layers in this order, equal ones of which are held once.
     pub(crate) fn of_layers(layers: Vec<Layer>) -> Self {
         let mut distinct: Vec<Layer> = Vec::new();
         let order = layers
@@ -237,11 +241,15 @@ impl OperatorGraph {
         Self::new(distinct, order, 0)
     }
 
-    /// An input layer, `blocks` equal blocks and an output layer.
+    /// Runs of layers that are alike, each with the number of layers.
+    pub(crate) fn of_runs(runs: impl IntoIterator<Item = (Layer, u32)>, shared_parameters: u64) -> Self {
+        let (distinct, counts): (Vec<Layer>, Vec<u32>) = runs.into_iter().unzip();
+        let order = counts.iter().enumerate().flat_map(|(index, count)| vec![index; *count as usize]);
+        Self::new(distinct, order.collect(), shared_parameters)
+    }
+
+    /// Returns an input layer, `blocks` equal blocks and an output layer.
     pub(crate) fn of_equal_blocks(input: Layer, block: Layer, blocks: u32, output: Layer, shared: u64) -> Self {
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, blocks as usize));
-        order.push(2);
-        Self::new(vec![input, block, output], order, shared)
+        Self::of_runs([(input, 1), (block, blocks), (output, 1)], shared)
     }
 }

@@ -9,97 +9,29 @@ mod write;
 pub use write::to_hugging_face;
 
 use crate::families::Family;
-use crate::spec::{BlockKind, HeadKind, ModelSpec};
+use crate::families::{BlockKind, HeadKind, ModelSpec};
 use serde_json::{Map, Value};
-use trainyard_units::similar;
+use std::fmt::Display;
+use trainyard_units::{Invalid, similar};
 
 /// The kinds of configuration that are read.
 const KNOWN: [&str; 9] = ["gpt2", "llama", "mistral", "mixtral", "bert", "roberta", "t5", "vit", "resnet"];
 
-/// Why a configuration does not describe a model that can be built.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// The text is not JSON.
-    #[error("the configuration is not JSON: {problem}")]
-    NotJson {
-        /// What the parser says.
-        problem: String,
-    },
-    /// The text is JSON, but no object.
-    #[error("the configuration must be a JSON object with the field `model_type`")]
-    NotAnObject,
-    /// Neither `model_type` nor `architectures` is there.
-    #[error("the configuration has neither `model_type` nor `architectures`")]
-    NoModelType,
-    /// A model type that is not read.
-    #[error("the model type `{model_type}` is not known; known are {}", KNOWN.join(", "))]
-    UnknownModelType {
-        /// What is written.
-        model_type: String,
-        /// The most similar known one, if one is close.
-        similar: Option<&'static str>,
-    },
-    /// A field that describes the shape is absent.
-    #[error("the configuration of model type `{model_type}` needs the field `{field}`")]
-    Missing {
-        /// The model type.
-        model_type: &'static str,
-        /// The absent field.
-        field: &'static str,
-    },
-    /// A field holds something else than it should.
-    #[error("`{field}` is {found}, but it must be {expected}")]
-    WrongType {
-        /// The field.
-        field: &'static str,
-        /// What it holds.
-        found: String,
-        /// What it should hold.
-        expected: &'static str,
-    },
-    /// A field asks for a variant that is not built.
-    #[error("`{field}` is {found}, but only {allowed} is built")]
-    Unsupported {
-        /// The field.
-        field: &'static str,
-        /// What it holds.
-        found: String,
-        /// What could be built.
-        allowed: &'static str,
-    },
-}
-
-impl ConfigError {
-    /// What the user may do about it, if there is more to say than the message does.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::UnknownModelType { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
-            Self::UnknownModelType { similar: None, .. } | Self::NoModelType => {
-                Some("a model may also be described by a TOML file with its family and dimensions".into())
-            }
-            Self::NotJson { .. } | Self::NotAnObject => {
-                Some("it is the file `config.json` beside the weights of a checkpoint".into())
-            }
-            Self::Missing { .. } | Self::WrongType { .. } => {
-                Some("transformers writes every field when it saves a checkpoint; take that file whole".into())
-            }
-            Self::Unsupported { .. } => {
-                Some("a TOML file with the family and dimensions describes what comes near".into())
-            }
-        }
-    }
-}
-
-/// The model that the text of a `config.json` describes, called `name`. Its dimensions are checked when a
+/// Returns the model that the text of a `config.json` describes, called `name`. Its dimensions are checked when a
 /// [`crate::Model`] is made of it; one sample has as many tokens as the model has positions.
 ///
 /// # Errors
 ///
-/// When the text is not such a configuration, lacks a field, or asks for what is not built; see [`ConfigError`].
-pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, ConfigError> {
+/// When the text is not such a configuration, lacks a field, or asks for what is not built.
+pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, Invalid> {
+    let no_config = |sentence: String| {
+        Invalid::whole(sentence).with_hint("it is the file `config.json` beside the weights of a checkpoint")
+    };
     let value: Value =
-        serde_json::from_str(text).map_err(|error| ConfigError::NotJson { problem: error.to_string() })?;
-    let Value::Object(fields) = value else { return Err(ConfigError::NotAnObject) };
+        serde_json::from_str(text).map_err(|error| no_config(format!("the configuration is not JSON: {error}")))?;
+    let Value::Object(fields) = value else {
+        return Err(no_config("the configuration must be a JSON object with the field `model_type`".into()));
+    };
     let model_type = model_type(&fields)?;
     let config = Config { fields: &fields, model_type, name };
     match model_type {
@@ -112,8 +44,8 @@ pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, ConfigErro
     }
 }
 
-/// The name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from, without the
-/// folders before it.
+/// Returns the name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from,
+/// without the folders before it.
 pub fn hugging_face_name(text: &str) -> Option<String> {
     let value: Value = serde_json::from_str(text).ok()?;
     let stated = value.get("_name_or_path")?.as_str()?.trim();
@@ -121,16 +53,20 @@ pub fn hugging_face_name(text: &str) -> Option<String> {
     (!matches!(last, "." | "..")).then(|| last.to_owned())
 }
 
-/// The known model type that `model_type` names, or the start of the first of `architectures`, as in
+/// Returns the known model type that `model_type` names, or the start of the first of `architectures`, as in
 /// `LlamaForCausalLM`.
-fn model_type(fields: &Map<String, Value>) -> Result<&'static str, ConfigError> {
+fn model_type(fields: &Map<String, Value>) -> Result<&'static str, Invalid> {
     let text = |value: &Value| value.as_str().map(str::to_lowercase);
     let stated = match fields.get("model_type") {
         None | Some(Value::Null) => None,
         Some(value) => Some(text(value).ok_or_else(|| wrong("model_type", value, "a text"))?),
     };
     let architecture = || fields.get("architectures")?.get(0).and_then(text);
-    let Some(found) = stated.or_else(architecture) else { return Err(ConfigError::NoModelType) };
+    let other = "a model may also be described by a TOML file with its family and dimensions";
+    let Some(found) = stated.or_else(architecture) else {
+        let sentence = "the configuration has neither `model_type` nor `architectures`";
+        return Err(Invalid::whole(sentence).with_hint(other));
+    };
     let exact = KNOWN.into_iter().find(|known| *known == found);
     let leading = || {
         let rest = |known: &&str| {
@@ -140,16 +76,27 @@ fn model_type(fields: &Map<String, Value>) -> Result<&'static str, ConfigError> 
         };
         KNOWN.into_iter().find(rest)
     };
-    exact
-        .or_else(leading)
-        .ok_or_else(|| ConfigError::UnknownModelType { similar: similar(&found, KNOWN), model_type: found })
+    exact.or_else(leading).ok_or_else(|| {
+        let meant = similar(&found, KNOWN).map(|similar| format!("did you mean `{similar}`?"));
+        let known = KNOWN.join(", ");
+        Invalid::whole(format!("the model type `{found}` is not known; known are {known}"))
+            .with_hint(meant.unwrap_or_else(|| other.into()))
+    })
 }
 
-fn wrong(field: &'static str, value: &Value, expected: &'static str) -> ConfigError {
-    ConfigError::WrongType { field, found: shortened(value), expected }
+/// Advice where a field is absent, or holds what transformers does not write.
+const WHOLE_FILE: &str = "transformers writes every field when it saves a checkpoint; take that file whole";
+
+fn wrong(field: &str, value: &Value, expected: &str) -> Invalid {
+    Invalid::value(field, shortened(value), expected).with_hint(WHOLE_FILE)
 }
 
-/// A value as text that fits into a message.
+fn unsupported(field: &str, found: impl Display, allowed: &str) -> Invalid {
+    Invalid::breaks(field, found, format!("only {allowed} is built"))
+        .with_hint("a TOML file with the family and dimensions describes what comes near")
+}
+
+/// Returns a value as text that fits into a message.
 fn shortened(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".into(),
@@ -166,7 +113,7 @@ struct Config<'a> {
 }
 
 impl Config<'_> {
-    /// The value of the first of several names for the same field.
+    /// Returns the value of the first of several names for the same field.
     fn get(&self, names: &[&'static str]) -> Option<(&'static str, &Value)> {
         names.iter().find_map(|name| {
             let value = self.fields.get(*name).filter(|value| !value.is_null())?;
@@ -174,30 +121,34 @@ impl Config<'_> {
         })
     }
 
-    fn count(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
+    fn missing(&self, field: &str) -> Invalid {
+        Invalid::missing(field, format!("model type `{}` needs it", self.model_type)).with_hint(WHOLE_FILE)
+    }
+
+    fn count(&self, names: &[&'static str]) -> Result<Option<u64>, Invalid> {
         let Some((name, value)) = self.get(names) else { return Ok(None) };
         value.as_u64().map(Some).ok_or_else(|| wrong(name, value, "a whole number, at least 0"))
     }
 
-    fn needed(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
+    fn needed(&self, names: &[&'static str]) -> Result<Option<u64>, Invalid> {
         match self.count(names)? {
-            None => Err(ConfigError::Missing { model_type: self.model_type, field: names[0] }),
+            None => Err(self.missing(names[0])),
             count => Ok(count),
         }
     }
 
-    fn depth(&self, names: &[&'static str]) -> Result<Option<u32>, ConfigError> {
+    fn depth(&self, names: &[&'static str]) -> Result<Option<u32>, Invalid> {
         self.needed(names)?.map(|count| small(names[0], count)).transpose()
     }
 
-    fn number(&self, name: &'static str) -> Result<Option<f64>, ConfigError> {
+    fn number(&self, name: &'static str) -> Result<Option<f64>, Invalid> {
         let Some((name, value)) = self.get(&[name]) else { return Ok(None) };
         value.as_f64().map(Some).ok_or_else(|| wrong(name, value, "a number"))
     }
 
-    /// The base of rotary positions; transformers writes it as a field of its own until version 4, among the parameters
-    /// of the rotation since.
-    fn rotary_base(&self) -> Result<f64, ConfigError> {
+    /// Returns the base of rotary positions; transformers writes it as a field of its own until version 4, among the
+    /// parameters of the rotation since.
+    fn rotary_base(&self) -> Result<f64, Invalid> {
         let stated = self.get(&["rope_parameters"]).and_then(|(_, value)| value.get("rope_theta"));
         match stated {
             Some(value) => value.as_f64().ok_or_else(|| wrong("rope_theta", value, "a number")),
@@ -205,28 +156,28 @@ impl Config<'_> {
         }
     }
 
-    fn flag(&self, name: &'static str) -> Result<Option<bool>, ConfigError> {
+    fn flag(&self, name: &'static str) -> Result<Option<bool>, Invalid> {
         let Some((name, value)) = self.get(&[name]) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| wrong(name, value, "true or false"))
     }
 
-    fn text(&self, name: &'static str) -> Result<Option<&str>, ConfigError> {
+    fn text(&self, name: &'static str) -> Result<Option<&str>, Invalid> {
         let Some((name, value)) = self.get(&[name]) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| wrong(name, value, "a text"))
     }
 
-    fn counts(&self, name: &'static str) -> Result<Vec<u64>, ConfigError> {
+    fn counts(&self, name: &'static str) -> Result<Vec<u64>, Invalid> {
         let Some((name, value)) = self.get(&[name]) else {
-            return Err(ConfigError::Missing { model_type: self.model_type, field: name });
+            return Err(self.missing(name));
         };
         let counts = value.as_array().and_then(|items| items.iter().map(Value::as_u64).collect());
         counts.ok_or_else(|| wrong(name, value, "a list of whole numbers"))
     }
 
     /// A flag that must have this value where it is set.
-    fn only(&self, field: &'static str, value: bool, allowed: &'static str) -> Result<(), ConfigError> {
+    fn only(&self, field: &'static str, value: bool, allowed: &'static str) -> Result<(), Invalid> {
         match self.flag(field)? {
-            Some(found) if found != value => Err(ConfigError::Unsupported { field, found: found.to_string(), allowed }),
+            Some(found) if found != value => Err(unsupported(field, found, allowed)),
             _ => Ok(()),
         }
     }
@@ -239,7 +190,7 @@ impl Config<'_> {
         ModelSpec::new(self.name, family)
     }
 
-    fn gpt2(&self) -> Result<ModelSpec, ConfigError> {
+    fn gpt2(&self) -> Result<ModelSpec, Invalid> {
         self.only("tie_word_embeddings", true, "a head that is tied to the token table")?;
         Ok(ModelSpec {
             layers: self.depth(&["n_layer", "num_hidden_layers"])?,
@@ -252,7 +203,7 @@ impl Config<'_> {
         })
     }
 
-    fn llama(&self) -> Result<ModelSpec, ConfigError> {
+    fn llama(&self) -> Result<ModelSpec, Invalid> {
         self.only("attention_bias", false, "attention without biases")?;
         self.only("mlp_bias", false, "feed-forward parts without biases")?;
         let is_mixtral = self.model_type == "mixtral";
@@ -275,7 +226,7 @@ impl Config<'_> {
         })
     }
 
-    fn bert(&self) -> Result<ModelSpec, ConfigError> {
+    fn bert(&self) -> Result<ModelSpec, Invalid> {
         let is_roberta = self.model_type == "roberta";
         let positions = self.needed(&["max_position_embeddings"])?;
         // RoBERTa counts positions from behind the padding token, so that the first two are never used.
@@ -303,14 +254,11 @@ impl Config<'_> {
         })
     }
 
-    fn t5(&self) -> Result<ModelSpec, ConfigError> {
+    fn t5(&self) -> Result<ModelSpec, Invalid> {
         let gated = match self.text("feed_forward_proj")? {
             None | Some("relu") => false,
             Some(gated) if gated.starts_with("gated-") => true,
-            Some(found) => {
-                let (field, found) = ("feed_forward_proj", format!("`{found}`"));
-                return Err(ConfigError::Unsupported { field, found, allowed: "`relu` or `gated-…`" });
-            }
+            Some(found) => return Err(unsupported("feed_forward_proj", format!("`{found}`"), "`relu` or `gated-…`")),
         };
         let decoder_layers = self.count(&["num_decoder_layers"])?;
         Ok(ModelSpec {
@@ -329,7 +277,7 @@ impl Config<'_> {
         })
     }
 
-    fn vit(&self) -> Result<ModelSpec, ConfigError> {
+    fn vit(&self) -> Result<ModelSpec, Invalid> {
         self.only("qkv_bias", true, "attention with biases")?;
         let is_encoder = self.architecture().ends_with("ViTModel");
         Ok(ModelSpec {
@@ -346,16 +294,13 @@ impl Config<'_> {
         })
     }
 
-    fn resnet(&self) -> Result<ModelSpec, ConfigError> {
+    fn resnet(&self) -> Result<ModelSpec, Invalid> {
         self.only("downsample_in_first_stage", false, "a first stage without stride")?;
         self.only("downsample_in_bottleneck", false, "a stride in the 3 × 3 convolution")?;
         let block = match self.text("layer_type")? {
             None | Some("bottleneck") => BlockKind::Bottleneck,
             Some("basic") => BlockKind::Basic,
-            Some(found) => {
-                let (field, found) = ("layer_type", format!("`{found}`"));
-                return Err(ConfigError::Unsupported { field, found, allowed: "`basic` or `bottleneck`" });
-            }
+            Some(found) => return Err(unsupported("layer_type", format!("`{found}`"), "`basic` or `bottleneck`")),
         };
         let depths = self.counts("depths")?.into_iter().map(|depth| small("depths", depth));
         Ok(ModelSpec {
@@ -370,7 +315,7 @@ impl Config<'_> {
     }
 
     /// Classes: the entries of `id2label`, `num_labels`, or the two that transformers assume.
-    fn labels(&self) -> Result<Option<u64>, ConfigError> {
+    fn labels(&self) -> Result<Option<u64>, Invalid> {
         match self.get(&["id2label"]) {
             Some((_, Value::Object(labels))) => Ok(Some(labels.len() as u64)),
             Some((name, other)) => Err(wrong(name, other, "an object")),
@@ -379,6 +324,6 @@ impl Config<'_> {
     }
 }
 
-fn small(field: &'static str, count: u64) -> Result<u32, ConfigError> {
+fn small(field: &'static str, count: u64) -> Result<u32, Invalid> {
     u32::try_from(count).map_err(|_| wrong(field, &count.into(), "a whole number below 4294967296"))
 }

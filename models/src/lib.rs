@@ -14,37 +14,31 @@
 //! // Two operations for each weight and token, and what attention adds.
 //! let forward = graph.flops(Pass::Forward).0 / 1024.0;
 //! assert!(forward > 2.0 * 1.55e9 && forward < 2.2 * 1.6e9, "{forward}");
-//! # Ok::<(), trainyard_models::ModelError>(())
+//! # Ok::<(), trainyard_units::CatalogError>(())
 //! ```
 
+// Operators with their shapes, and what they cost.
+mod graph;
+mod operator;
+
+// Models: the language of written layers, and the families.
+mod families;
+pub mod layers;
+
+// The models, data sets and targets that come with the program, and the formats of others.
 mod catalog;
 mod convergence;
 mod dataset;
-mod families;
-mod fields;
-mod graph;
 mod hugging_face;
-pub mod layers;
-mod model;
-mod onnx;
-mod operator;
-mod spec;
-mod tokens;
 
 pub use catalog::{CatalogEntry, ModelFile, catalog, find};
-pub use convergence::{
-    ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
-};
-pub use dataset::{Fact, StoredDataSet, StoredFormat, UnknownDataSet, data_sets, find_data_set};
+pub use convergence::{ConvergenceCurve, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves};
+pub use dataset::{Fact, StoredDataSet, StoredFormat, data_sets, find_data_set};
 pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
-pub use hugging_face::{ConfigError, from_hugging_face, hugging_face_name, to_hugging_face};
-pub use model::Sample;
-pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};
+pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
     OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
     Split, Storage,
 };
-pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec};
-pub use tokens::{PerSample, samples_in};

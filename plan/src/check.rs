@@ -1,10 +1,12 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
+use crate::input::{INPUT_COUNT_MAX, InputSpec};
 use crate::offload::Offload;
 use crate::schedules::{Accumulation, ScheduleName};
-use crate::spec::{PlanSpec, StateSharding};
-use crate::valid::{PlanError, range};
-use trainyard_models::{Divisible, Operator, OperatorGraph, Pass};
+use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StateSharding};
+use std::fmt::Display;
+use trainyard_models::{Divisible, Model, Operator, OperatorGraph, Pass};
+use trainyard_units::Invalid;
 
 /// The largest number of FLOPs of a micro-batch's forward pass, and of bytes that one operator moves for it: a trillion
 /// parameters over hundreds of thousands of tokens. All sums of either are then within 64 bits.
@@ -13,8 +15,18 @@ const MICRO_BATCH_MAX: f64 = 2.0 * (1_u64 << 60) as f64;
 /// The largest number of tasks in a step: as many as a simulation holds in a few hundred megabytes.
 const STEP_TASKS_MAX: u64 = 1 << 21;
 
-fn wrong(field: &'static str, value: &dyn ToString, rule: impl Into<String>, hint: impl Into<String>) -> PlanError {
-    PlanError::Contradiction { field, value: value.to_string(), rule: rule.into(), hint: hint.into() }
+/// The largest product of degrees, in ranks, that is accepted; a larger one is taken for a mistake.
+pub const RANKS_MAX: u32 = 1 << 20;
+/// The largest batch, in samples, that is accepted; a larger one is taken for a mistake.
+pub const BATCH_MAX: u64 = 1 << 32;
+
+fn range(field: &str, value: impl Into<u64>, maximum: impl Into<u64>) -> Result<(), Invalid> {
+    let (value, allowed) = (value.into(), 1..=maximum.into());
+    if allowed.contains(&value) { Ok(()) } else { Err(Invalid::range(field, value, allowed)) }
+}
+
+fn wrong(field: &str, value: impl Display, rule: impl Into<String>, hint: impl Into<String>) -> Invalid {
+    Invalid::breaks(field, value, rule).with_hint(hint)
 }
 
 /// Returns the largest divisor of `number` that is at most `wanted`.
@@ -22,22 +34,76 @@ fn divisor_near(number: u64, wanted: u32) -> u64 {
     (1..=u64::from(wanted).min(number)).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
 }
 
+/// Checks that degrees are in range, and that tensor parallelism has heads to share out.
+pub(crate) fn degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -> Result<(), Invalid> {
+    let ParallelSpec { data, tensor, pipeline, context, expert, .. } = parallel;
+    range("parallel.data", data, RANKS_MAX)?;
+    range("parallel.tensor", tensor, 1_u64 << 10)?;
+    range("parallel.pipeline", pipeline, 1_u64 << 10)?;
+    range("cluster.instances", cluster.instances, RANKS_MAX)?;
+    range("parallel.context", context, 1_u64 << 10)?;
+    range("parallel.expert", expert, RANKS_MAX)?;
+    let ranks = [tensor, pipeline, context]
+        .into_iter()
+        .fold(u64::from(data), |ranks, degree| ranks.saturating_mul(degree.into()));
+    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, RANKS_MAX)?;
+    let name = model.name();
+    match model.tensor_heads() {
+        Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {
+            let rule = format!("it must divide the {heads} attention heads of `{name}`");
+            let hint = format!("parallel.tensor {} divides them", divisor_near(heads, tensor));
+            Err(wrong("parallel.tensor", tensor, rule, hint))
+        }
+        None if tensor > 1 => {
+            let rule = format!("`{name}` of family {} cannot be split inside its layers", model.family());
+            Err(Invalid::breaks("parallel.tensor", tensor, rule))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that batch sizes are in range, and that the parts of the global batch make it up.
+pub(crate) fn batch(batch: BatchSpec, data: u32) -> Result<(), Invalid> {
+    let BatchSpec { global, micro, accumulation } = batch;
+    range("batch.global", global, BATCH_MAX)?;
+    range("batch.micro", micro, BATCH_MAX)?;
+    range("batch.accumulation", accumulation, BATCH_MAX)?;
+    let product = u128::from(micro) * u128::from(accumulation) * u128::from(data);
+    if product == u128::from(global) {
+        return Ok(());
+    }
+    let rule = format!("batch.micro {micro} × batch.accumulation {accumulation} × parallel.data {data} = {product}");
+    let replica = micro * u64::from(data);
+    let hint = if global.is_multiple_of(replica) {
+        format!("batch.accumulation {} fits", global / replica)
+    } else {
+        format!("the global batch must be a multiple of batch.micro × parallel.data = {replica}")
+    };
+    Err(wrong("batch.global", global, rule, hint))
+}
+
+/// Checks that the counts of an input pipeline are in range.
+pub(crate) fn input(input: InputSpec) -> Result<(), Invalid> {
+    range("input.workers", input.workers, INPUT_COUNT_MAX)?;
+    range("input.prefetch", input.prefetch.max(1), INPUT_COUNT_MAX)
+}
+
 /// Checks that context, expert and sequence parallelism have something to split.
-pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {
+pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Invalid> {
     let parallel = spec.parallel;
     if parallel.sequence && parallel.tensor == 1 {
         let rule = "parallel.tensor is 1, and sequence parallelism shares tokens among the ranks of a tensor group";
-        return Err(wrong("parallel.sequence", &true, rule, "set parallel.sequence = false"));
+        return Err(wrong("parallel.sequence", true, rule, "set parallel.sequence = false"));
     }
     if parallel.context > 1 {
         let Some(tokens) = graph.tokens_shared_by_context() else {
             let rule = "the model has no self-attention whose tokens could be shared";
-            return Err(wrong("parallel.context", &parallel.context, rule, "set parallel.context = 1"));
+            return Err(wrong("parallel.context", parallel.context, rule, "set parallel.context = 1"));
         };
         if !tokens.is_multiple_of(u64::from(parallel.context)) {
             let hint = format!("parallel.context {} divides them", divisor_near(tokens, parallel.context));
             let rule = format!("it must divide the {tokens} tokens of a sample");
-            return Err(wrong("parallel.context", &parallel.context, rule, hint));
+            return Err(wrong("parallel.context", parallel.context, rule, hint));
         }
     }
     if parallel.expert == 1 {
@@ -47,12 +113,12 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
     let to_divide = match graph.divisible() {
         None => {
             let rule = "the model has no experts or embedding tables";
-            return Err(wrong("parallel.expert", &parallel.expert, rule, "set parallel.expert = 1"));
+            return Err(wrong("parallel.expert", parallel.expert, rule, "set parallel.expert = 1"));
         }
         Some(Divisible::Experts(experts)) => vec![("experts of a layer", experts), replicas],
         Some(Divisible::TableColumns(columns)) if u64::from(parallel.expert) > columns => {
             let rule = format!("the model's embedding tables have {columns} columns");
-            return Err(wrong("parallel.expert", &parallel.expert, rule, format!("set parallel.expert = {columns}")));
+            return Err(wrong("parallel.expert", parallel.expert, rule, format!("set parallel.expert = {columns}")));
         }
         Some(Divisible::TableColumns(_)) => vec![replicas],
     };
@@ -60,7 +126,7 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
         if !number.is_multiple_of(u64::from(parallel.expert)) {
             let hint = format!("parallel.expert {} divides them", divisor_near(number, parallel.expert));
             let rule = format!("it must divide the {number} {what}");
-            return Err(wrong("parallel.expert", &parallel.expert, rule, hint));
+            return Err(wrong("parallel.expert", parallel.expert, rule, hint));
         }
     }
     Ok(())
@@ -73,8 +139,8 @@ pub struct StepSize {
     pub schedule: ScheduleName,
     /// Micro-batches per replica and step.
     pub accumulation: u64,
-    /// Number of runs of layers on all stages.
-    pub runs: u64,
+    /// Number of chunks of layers on all stages.
+    pub chunks: u64,
     /// Number of layers whose weights are gathered, or activations copied, one by one; zero if they are always on the
     /// device.
     pub gathered_layers: u64,
@@ -88,17 +154,17 @@ impl StepSize {
         Self {
             schedule: spec.schedule,
             accumulation: spec.batch.accumulation,
-            runs: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
+            chunks: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
             gathered_layers: if by_layer { layers as u64 } else { 0 },
         }
     }
 
-    /// Returns the number of passes: two or three for each micro-batch on each run of layers, or on each gathered
+    /// Returns the number of passes: two or three for each micro-batch on each chunk of layers, or on each gathered
     /// layer.
     pub fn tasks(self) -> u64 {
         let steps = if self.schedule.flushes() { 1 } else { 3 };
         let passes = if self.schedule.splits_backward() { 3 } else { 2 };
-        self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
+        self.accumulation.saturating_mul(self.chunks.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
     }
 
     /// Returns `true` if a step of this size can be simulated.
@@ -107,13 +173,15 @@ impl StepSize {
     }
 }
 
-pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
+pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), Invalid> {
     let size = StepSize::of(spec, layers);
     if size.is_simulable() {
         return Ok(());
     }
-    let (accumulation, pipeline) = (spec.batch.accumulation, spec.parallel.pipeline);
-    Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: size.tasks(), maximum: STEP_TASKS_MAX })
+    let factors = format!("{} × {}", spec.batch.accumulation, spec.parallel.pipeline);
+    let rule = format!("that makes {} tasks in a step, and there may be at most {STEP_TASKS_MAX}", size.tasks());
+    let hint = "a larger batch.micro or a smaller batch.global makes fewer";
+    Err(wrong("batch.accumulation × parallel.pipeline", factors, rule, hint))
 }
 
 /// Returns the largest micro-batch of a model, in samples.
@@ -126,7 +194,7 @@ pub(crate) fn micro_batch_max(graph: &OperatorGraph) -> u64 {
 }
 
 /// Checks that a micro-batch has at most `most` samples.
-pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), PlanError> {
+pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), Invalid> {
     if micro <= most {
         return Ok(());
     }
@@ -137,11 +205,11 @@ pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), PlanError> {
             "take smaller micro-batches, and more of them (batch.accumulation)",
         ),
     };
-    Err(wrong("batch.micro", &micro, rule, hint))
+    Err(wrong("batch.micro", micro, rule, hint))
 }
 
 /// Checks that the machines are described in one place.
-pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
+pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), Invalid> {
     match (&spec.cluster.profile, &spec.cluster.file) {
         (Some(_), Some(file)) => {
             let rule = "cluster.profile describes other machines";
@@ -151,15 +219,15 @@ pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
     }
 }
 
-/// Checks schedule, stages, runs of layers and micro-batches.
-pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
+/// Checks schedule, stages, chunks of layers and micro-batches.
+pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), Invalid> {
     let pipeline = spec.parallel.pipeline;
     let rule = match (spec.schedule.is_pipelined(), pipeline) {
         (false, 2..) => format!("a pipeline needs one of {}", names(ScheduleName::is_pipelined).join(", ")),
         (true, 1) => "a single stage has the schedule none".into(),
         _ => return virtual_stages(spec).and_then(|()| micro_batches(spec)),
     };
-    Err(PlanError::Schedule { schedule: spec.schedule, pipeline, rule })
+    Err(Invalid::breaks("schedule", spec.schedule, format!("`parallel.pipeline` is {pipeline}: {rule}")))
 }
 
 /// Returns the names of the schedules for which a predicate holds.
@@ -167,8 +235,8 @@ fn names(is: impl Fn(ScheduleName) -> bool) -> Vec<&'static str> {
     ScheduleName::ALL.iter().filter(|schedule| is(**schedule)).map(|schedule| schedule.name()).collect()
 }
 
-fn virtual_stages(spec: &PlanSpec) -> Result<(), PlanError> {
-    range("virtual_stages", u64::from(spec.virtual_stages), 1 << 10)?;
+fn virtual_stages(spec: &PlanSpec) -> Result<(), Invalid> {
+    range("virtual_stages", spec.virtual_stages, 1_u64 << 10)?;
     let (schedule, chunks) = (spec.schedule, spec.schedule.chunks());
     if chunks.contains(&spec.virtual_stages) {
         return Ok(());
@@ -185,10 +253,10 @@ fn virtual_stages(spec: &PlanSpec) -> Result<(), PlanError> {
         let rule = format!("only {several} have several runs of layers on a stage");
         (rule, "set virtual_stages = 1".into())
     };
-    Err(wrong("virtual_stages", &spec.virtual_stages, rule, hint))
+    Err(wrong("virtual_stages", spec.virtual_stages, rule, hint))
 }
 
-fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
+fn micro_batches(spec: &PlanSpec) -> Result<(), Invalid> {
     let (schedule, count, stages) = (spec.schedule, spec.batch.accumulation, u64::from(spec.parallel.pipeline));
     let (rule, hint) = match schedule.accumulation() {
         asked if asked.admits(count, stages) => return Ok(()),
@@ -202,25 +270,25 @@ fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
             (rule, format!("batch.accumulation {stages} is enough"))
         }
     };
-    Err(wrong("batch.accumulation", &count, rule, hint))
+    Err(wrong("batch.accumulation", count, rule, hint))
 }
 
 /// Checks what is sharded, and over how many ranks.
-pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), PlanError> {
+pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), Invalid> {
     let Some(ranks) = spec.sharding_ranks else { return Ok(()) };
     let copies = u64::from(spec.parallel.data) * u64::from(spec.parallel.context);
     if spec.state_sharding == StateSharding::None {
         let rule = "state_sharding is none, so that nothing is shared out";
-        return Err(wrong("sharding_ranks", &ranks, rule, "leave sharding_ranks out, or set state_sharding"));
+        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out, or set state_sharding"));
     }
     if spec.parallel.expert > 1 && u64::from(ranks) != copies {
         let rule = format!("with experts spread over ranks a state is shared out among all {copies} copies");
-        return Err(wrong("sharding_ranks", &ranks, rule, "leave sharding_ranks out"));
+        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out"));
     }
     if ranks == 0 || !copies.is_multiple_of(u64::from(ranks)) {
         let rule = format!("it must divide the {copies} ranks that hold the same parameters");
         let hint = format!("sharding_ranks {} divides them", divisor_near(copies, ranks));
-        return Err(wrong("sharding_ranks", &ranks, rule, hint));
+        return Err(wrong("sharding_ranks", ranks, rule, hint));
     }
     Ok(())
 }

@@ -31,8 +31,6 @@ struct Facts {
     nccl_test: &'static str,
     nccl_kernel: &'static str,
     process_group: &'static str,
-    /// `CollectiveCommType` of Chakra; `None` for a transfer, which is two nodes of other types.
-    chakra: Option<i64>,
     /// The part of the buffer that a rank has before the operation, and after it.
     buffers: [Buffer; 2],
     /// Passes round a ring of n ranks, each of which carries (n − 1)/n of the buffer over every link; `None` where
@@ -71,11 +69,6 @@ impl Collective {
         if self == Self::Transfer && receives { "recv" } else { self.facts().process_group }
     }
 
-    /// Returns the `CollectiveCommType` in Chakra's execution traces.
-    pub(crate) fn chakra(self) -> Option<i64> {
-        self.facts().chakra
-    }
-
     /// Returns the number of elements that each of `members` ranks puts in, and that it gets, of a buffer of `whole`
     /// elements.
     pub fn elements(self, whole: u64, members: u64) -> (u64, u64) {
@@ -100,7 +93,6 @@ impl Collective {
                 nccl_test: "all_reduce_perf",
                 nccl_kernel: "AllReduce_Sum_{}_RING_LL",
                 process_group: "allreduce",
-                chakra: Some(0),
                 buffers: [Buffer::Whole, Buffer::Whole],
                 ring_passes: Some(2.0),
             },
@@ -110,7 +102,6 @@ impl Collective {
                 nccl_test: "all_gather_perf",
                 nccl_kernel: "AllGather_RING_LL",
                 process_group: "_allgather_base",
-                chakra: Some(2),
                 buffers: [Buffer::Part, Buffer::Whole],
                 ring_passes: Some(1.0),
             },
@@ -120,7 +111,6 @@ impl Collective {
                 nccl_test: "reduce_scatter_perf",
                 nccl_kernel: "ReduceScatter_Sum_{}_RING_LL",
                 process_group: "_reduce_scatter_base",
-                chakra: Some(7),
                 buffers: [Buffer::Whole, Buffer::Part],
                 ring_passes: Some(1.0),
             },
@@ -130,7 +120,6 @@ impl Collective {
                 nccl_test: "broadcast_perf",
                 nccl_kernel: "Broadcast_RING_LL",
                 process_group: "broadcast",
-                chakra: Some(5),
                 buffers: [Buffer::Whole, Buffer::Whole],
                 ring_passes: None,
             },
@@ -140,7 +129,6 @@ impl Collective {
                 nccl_test: "alltoall_perf",
                 nccl_kernel: "SendRecv",
                 process_group: "all_to_allv",
-                chakra: Some(6),
                 buffers: [Buffer::Whole, Buffer::Whole],
                 ring_passes: Some(1.0),
             },
@@ -150,7 +138,6 @@ impl Collective {
                 nccl_test: "sendrecv_perf",
                 nccl_kernel: "SendRecv",
                 process_group: "send",
-                chakra: None,
                 buffers: [Buffer::Whole, Buffer::Whole],
                 ring_passes: None,
             },

@@ -2,6 +2,7 @@
 //!
 //! `--fix`, the keys of what-if, what launch files have to tell and `docs/plan-fields.md` follow from the table.
 
+use crate::check::RANKS_MAX;
 use crate::input::{Cache, DecodePlace, INPUT_COUNT_MAX, StorageMode};
 use crate::offload::Offload;
 use crate::placement::Placement;
@@ -10,11 +11,10 @@ use crate::spec::{
     Collectives, GradientCompression, GradientReduction, Optimizer, PlanSpec, Precision, Pricing, Recompute,
     StateSharding,
 };
-use crate::valid::RANKS_MAX;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use trainyard_units::{count, similar};
+use trainyard_units::{Invalid, count, similar};
 
 const RANKS: RangeInclusive<u64> = 1..=RANKS_MAX as u64;
 const SAMPLES: RangeInclusive<u64> = 1..=u64::MAX;
@@ -197,12 +197,13 @@ macro_rules! fields {
                 }
             }
 
-            /// Holds a field, which goes by `name` in errors.
-            fn hold(&mut self, field: Field, name: &str, text: &str) -> Result<(), FixError> {
+            /// Holds a field at a value, or says what the value must be.
+            fn hold(&mut self, field: Field, text: &str) -> Result<(), String> {
                 match field {
-                    $($($(Field::$variant => set(&mut self.$member, name, text, read!(text $(, $within)?)),)?)?)+
-                    _ => Err(unknown(name)),
+                    $($($(Field::$variant => self.$member = Some(read!(text $(, $within)?)?),)?)?)+
+                    _ => return Err("it cannot be fixed".into()),
                 }
+                Ok(())
             }
 
             /// The same without one field.
@@ -331,59 +332,25 @@ impl Field {
         self.value(spec).filter(|value| self.plain().as_ref() != Some(value))
     }
 
+    /// Checks a value that the field is to be held at.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what the value must be.
+    pub fn check(self, value: &str) -> Result<(), String> {
+        Fixed::default().hold(self, value)
+    }
+
+    /// Returns the word that may be meant by one that the field does not take.
+    fn hint(self, value: &str, problem: &str) -> Option<String> {
+        let (_, allowed) = problem.split_once(" is not one of ")?;
+        let meant = similar(value, allowed.split(", ")).map(|meant| format!("did you mean `{meant}`?"));
+        meant.or_else(|| self.usual_words().map(Into::into))
+    }
+
     /// Returns the number in the field, if it is a count.
     pub fn count(self, spec: &PlanSpec) -> Option<u64> {
         self.counts().and(self.value(spec))?.parse().ok()
-    }
-}
-
-/// The reason why a `KEY=VALUE` cannot be fixed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FixError {
-    /// There is no `=`.
-    #[error("`--fix {text}` has no `=`; write --fix KEY=VALUE")]
-    NoValue {
-        /// The text as written.
-        text: String,
-    },
-    /// No field of a plan has this name.
-    #[error("`--fix {key}=…`: a plan has no field `{key}`; use one of {}", names().collect::<Vec<_>>().join(", "))]
-    UnknownKey {
-        /// The key as written.
-        key: String,
-        /// The most similar field.
-        similar: Option<&'static str>,
-    },
-    /// The value does not fit the field.
-    #[error("`--fix {key}={value}`: {problem}")]
-    BadValue {
-        /// The field.
-        key: String,
-        /// The value as written.
-        value: String,
-        /// The values allowed.
-        problem: String,
-    },
-    /// The same field is fixed twice.
-    #[error("`--fix {key}` is given twice")]
-    Twice {
-        /// The field.
-        key: String,
-    },
-}
-
-impl FixError {
-    /// Returns a suggestion for the user, if there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::UnknownKey { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
-            Self::BadValue { key, value, problem } => {
-                let (_, allowed) = problem.split_once(" is not one of ")?;
-                let meant = similar(value, allowed.split(", ")).map(|meant| format!("did you mean `{meant}`?"));
-                meant.or_else(|| Field::named(key)?.usual_words().map(Into::into))
-            }
-            _ => None,
-        }
     }
 }
 
@@ -391,9 +358,11 @@ fn names() -> impl Iterator<Item = &'static str> {
     Field::HELD.iter().map(|field| field.name())
 }
 
-fn unknown(key: &str) -> FixError {
+fn unknown(key: &str) -> Invalid {
     let others = Field::HELD.iter().flat_map(|field| field.abbreviations()).copied();
-    FixError::UnknownKey { key: key.into(), similar: similar(key, names().chain(others)) }
+    let rule = format!("a plan has no field `{key}`; use one of {}", names().collect::<Vec<_>>().join(", "));
+    let meant = similar(key, names().chain(others)).map(|similar| format!("did you mean `{similar}`?"));
+    Invalid::breaks("--fix", format!("{key}=…"), rule).maybe_hint(meant)
 }
 
 impl Fixed {
@@ -402,12 +371,19 @@ impl Fixed {
     /// # Errors
     ///
     /// Fails for a key that is unknown or given twice, and for a value that does not fit it.
-    pub fn parse(pairs: &[String]) -> Result<Self, FixError> {
+    pub fn parse(pairs: &[String]) -> Result<Self, Invalid> {
         let mut fixed = Self::default();
         for pair in pairs {
-            let (key, value) = pair.split_once('=').ok_or_else(|| FixError::NoValue { text: pair.clone() })?;
-            let key = key.trim();
-            fixed.hold(Field::named(key).ok_or_else(|| unknown(key))?, key, value.trim())?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| Invalid::value("--fix", pair, "KEY=VALUE"))?;
+            let (key, value) = (key.trim(), value.trim());
+            let field = Field::named(key).ok_or_else(|| unknown(key))?;
+            if fixed.holds(field) {
+                return Err(Invalid::inside("--fix", format!("`{key}` is given twice")));
+            }
+            fixed.hold(field, value).map_err(|problem| {
+                let hint = field.hint(value, &problem);
+                Invalid::breaks(format!("--fix {key}"), value, problem).maybe_hint(hint)
+            })?;
         }
         Ok(fixed)
     }
@@ -417,9 +393,9 @@ impl Fixed {
     /// # Errors
     ///
     /// Fails for a value that does not fit.
-    pub fn with(self, field: Field, value: &str) -> Result<Self, FixError> {
+    pub fn with(self, field: Field, value: &str) -> Result<Self, Invalid> {
         let mut fixed = self.without(field);
-        fixed.hold(field, field.name(), value)?;
+        fixed.hold(field, value).map_err(|problem| Invalid::breaks(field.name(), value, problem))?;
         Ok(fixed)
     }
 
@@ -441,19 +417,11 @@ fn whole<T: TryFrom<u64>>(text: &str, within: &RangeInclusive<u64>) -> Result<T,
     })
 }
 
-fn set<T>(member: &mut Option<T>, key: &str, text: &str, read: Result<T, String>) -> Result<(), FixError> {
-    let value = read.map_err(|problem| FixError::BadValue { key: key.into(), value: text.into(), problem })?;
-    match member.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(FixError::Twice { key: key.into() }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(pair: &str) -> Result<Fixed, FixError> {
+    fn parse(pair: &str) -> Result<Fixed, Invalid> {
         Fixed::parse(&[pair.into()])
     }
 
@@ -523,7 +491,7 @@ mod tests {
             assert_eq!(fixed.clone().without(field), rest, "{key}");
             let mut again = rest.clone();
             assert_eq!(rest.each().len(), pairs.len() - 1, "{key}");
-            again.hold(field, key, &value).expect("a value as it is written");
+            again.hold(field, &value).expect("a value as it is written");
             assert_eq!(again, fixed, "{key}");
         }
     }
@@ -562,7 +530,7 @@ mod tests {
                     .collect::<Vec<_>>()
                     .join(", ")
             };
-            let problem = Fixed::default().with(*field, "?").map_or_else(|error| error.to_string(), |_| String::new());
+            let problem = field.check("?").err().unwrap_or_default();
             let range = problem.split_once("it must be ").map(|(_, range)| range.to_owned());
             let words = problem.split_once(" is not one of ").map(|(_, words)| words.split(", ").collect::<Vec<_>>());
             let values = range.or(words.map(|words| quoted(&words))).unwrap_or_else(|| match field {

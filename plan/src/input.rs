@@ -1,7 +1,6 @@
 //! How samples reach the devices: where they are stored, what decodes them, and how far loading runs ahead.
 
-use crate::spec::named;
-use crate::valid::{PlanError, range};
+use crate::name::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -101,19 +100,12 @@ pub struct InputSpec {
     pub cache: Cache,
 }
 
-impl InputSpec {
-    /// Checks that the counts are in range.
-    pub(crate) fn check(self) -> Result<(), PlanError> {
-        range("input.workers", self.workers.into(), INPUT_COUNT_MAX.into())?;
-        range("input.prefetch", self.prefetch.max(1).into(), INPUT_COUNT_MAX.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spec::{ClusterSpec, PlanSpec};
     use crate::valid::Plan;
+    use trainyard_units::Invalid;
 
     const PLAIN: InputSpec = InputSpec {
         storage: StorageMode::S3FastFile,
@@ -123,7 +115,7 @@ mod tests {
         cache: Cache::None,
     };
 
-    fn plan(input: InputSpec) -> Result<Plan, PlanError> {
+    fn plan(input: InputSpec) -> Result<Plan, Invalid> {
         let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
         let spec = PlanSpec::plain(model.spec(), ClusterSpec::of("p3.2xlarge", 1), model.graph().len());
         Plan::try_from(PlanSpec { input: Some(input), ..spec })
@@ -134,7 +126,8 @@ mod tests {
         assert_eq!(plan(PLAIN).map(|plan| plan.spec().input), Ok(Some(PLAIN)));
         assert!(plan(InputSpec { prefetch: 0, ..PLAIN }).is_ok());
         for wrong in [InputSpec { workers: 0, ..PLAIN }, InputSpec { prefetch: INPUT_COUNT_MAX + 1, ..PLAIN }] {
-            assert!(matches!(plan(wrong), Err(PlanError::OutOfRange { .. })), "{wrong:?}");
+            let refused = plan(wrong).expect_err("out of range").to_string();
+            assert!(refused.ends_with("but it must be from 1 to 4096"), "{refused}");
             let other = plan(PLAIN).expect("a plan");
             assert!(other.with_input(wrong).is_err());
         }

@@ -24,74 +24,80 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod campaign;
-pub mod chakra;
-mod check;
-mod collective;
-mod decision;
+// Words and numbers that the rest is written with.
 mod divisors;
-pub mod document;
-mod executable;
-mod explanation;
-mod fields;
-pub mod fleet;
-mod hyper_parameters;
+mod name;
+
+// A plan as written: its parts, then the whole.
 mod input;
-mod job;
-mod launch;
-mod learning_rate;
-pub mod list;
-mod lower;
-mod memory;
-mod mesh;
 mod offload;
-mod parameters;
-mod partition;
 mod placement;
-pub mod queue;
-mod rates;
-mod replay;
 mod schedules;
 mod spec;
+
+// Plans whose parts fit together, and what follows from one.
+mod check;
+mod collective;
+mod executable;
+mod fields;
+mod layer_memory;
+mod mesh;
+mod parameters;
+mod partition;
+mod sharding;
+mod valid;
+
+// The work of a step, the memory that it takes, and what happens in it.
+mod lower;
+mod memory;
+mod rates;
 mod task;
 mod timeline;
 mod trace;
-mod training;
-mod valid;
-mod what_if;
 
-pub use campaign::{
-    CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CampaignSpec, CheckpointStorage, CheckpointUse, EvaluationSpec,
-    Histogram, Interruptions, Quantiles, Scenario, StartKind,
-};
-pub use check::StepSize;
+// Jobs, and the documents that answer them.
+pub mod document;
+mod job;
+pub mod list;
+
+pub use check::{BATCH_MAX, RANKS_MAX, StepSize};
 pub use collective::Collective;
 pub use divisors::{divisors, greatest_common_divisor};
-pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_executable};
-pub use explanation::{
+pub use document::campaign::{
+    CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CheckpointUse, Histogram, Interruptions, Quantiles, Scenario,
+};
+pub use document::explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
-pub use fields::{Field, FixError, Fixed};
-pub use hyper_parameters::HyperParameters;
+pub use document::launch::{Assumption, Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+pub use document::replay::{GraphNode, GraphWork, REPLAY_SCHEMA, RankGraph, ReplayDocument};
+pub use document::what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
+pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_executable};
+pub use fields::{Field, Fixed};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
-pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};
-pub use launch::{Assumption, Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
-pub use learning_rate::LearningRate;
+pub use job::{
+    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, EvaluationSpec, GlobalBatch, GoalSpec,
+    HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec, Volume,
+};
 pub use lower::{Lowering, lower};
 pub use memory::{
     GradientStore, Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};
+pub use name::UnknownName;
+#[doc(hidden)]
+pub use name::folded;
 pub use offload::{Offload, Store};
-pub use parameters::{Chain, Held};
-pub use partition::{StageId, Stages};
+pub use parameters::{Chain, ParameterCounts};
+pub use partition::Stages;
 pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};
-pub use replay::{REPLAY_SCHEMA, ReplayDocument};
-pub use schedules::{Accumulation, BetweenSteps, Pipeline, Schedule, ScheduleName, Slot, Sought, StagePass, StepBound};
+pub use schedules::{
+    Accumulation, BetweenSteps, Pipeline, Schedule, ScheduleName, Slot, Sought, StageId, StagePass, StepBound,
+};
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
-    Precision, Pricing, Recompute, StageSpec, StateSharding, UnknownName,
+    Precision, Pricing, Recompute, StageSpec, StateSharding,
 };
 pub use task::{
     Activity, Content, CopyDirection, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work,
@@ -101,9 +107,7 @@ pub use trace::{
     Between, Direction, Message, RankTrace, Seat, StepTrace, TraceDetail, TracedKernels, TracedPart, TracedTask,
     TracedWork,
 };
-pub use training::{Decay, TrainingSpec};
-pub use valid::{Architecture, BATCH_MAX, Plan, PlanError, RANKS_MAX};
-pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
+pub use valid::{Architecture, Plan};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {

@@ -2,8 +2,7 @@
 //! what became of them.
 
 use crate::document::Loss;
-use crate::job::{DataSpec, ModelChoice};
-use crate::training::TrainingSpec;
+use crate::job::{DataSpec, ModelChoice, TrainingSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

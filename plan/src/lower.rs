@@ -5,7 +5,7 @@ mod replicas;
 
 pub(crate) use host::COPIES_UNDER_WAY;
 
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::schedules::{BetweenSteps, Slot, StagePass};
 use crate::spec::{GradientReduction, Recompute};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
@@ -58,7 +58,7 @@ struct Builder<'a> {
     shared_sums: u32,
     stages: Vec<StageBuilder>,
     /// Runs of layers, in the order of the model.
-    links: Vec<Link>,
+    chunks: Vec<Chunk>,
 }
 
 /// The state of a stage while its tasks are added.
@@ -81,8 +81,8 @@ struct StageBuilder {
     renewed: Option<TaskId>,
 }
 
-/// The state of a run of layers while tasks are added.
-struct Link {
+/// The state of a chunk of layers while tasks are added.
+struct Chunk {
     stage: StageId,
     layers: Range<usize>,
     /// Per micro-batch, the transfer into the stage that forward waits for.
@@ -95,7 +95,7 @@ struct Link {
     segments: BTreeMap<SegmentKey, SegmentId>,
 }
 
-/// Key of a kind of compute work within a run of layers: the pass, its first layer, the layer after its last, and
+/// Key of a kind of compute work within a chunk of layers: the pass, its first layer, the layer after its last, and
 /// whether gradients are added to earlier ones.
 type SegmentKey = (StagePass, usize, usize, bool);
 
@@ -137,17 +137,17 @@ impl<'a> Builder<'a> {
             })
             .collect();
         let none = vec![None; (micro_batches * steps) as usize];
-        let links = (0..plan.stages().links())
-            .map(|link| Link {
-                stage: plan.stages().at(link).0,
-                layers: plan.stages().link_layers(link),
+        let chunks = (0..plan.stages().chunks())
+            .map(|position| Chunk {
+                stage: plan.stages().at(position).0,
+                layers: plan.stages().layers_at(position),
                 activations: none.clone(),
                 gradients: none.clone(),
                 kept: BTreeMap::new(),
                 segments: BTreeMap::new(),
             })
             .collect();
-        Self { plan, lowering, graph, micro_batches, shared_sums: 0, stages, links }
+        Self { plan, lowering, graph, micro_batches, shared_sums: 0, stages, chunks }
     }
 
     fn stage(&mut self, stage: StageId) -> &mut StageBuilder {
@@ -182,13 +182,14 @@ impl<'a> Builder<'a> {
         let piece = *known.program.get(known.next)?;
         let ready = match piece {
             Piece::Pass(slot) => {
-                let link = self.plan.stages().link(stage, slot.run);
-                let known = &self.links[link as usize];
+                let position = self.plan.stages().position(stage, slot.chunk);
+                let known = &self.chunks[position as usize];
                 match slot.pass {
-                    StagePass::Forward => link == 0 || known.activations[slot.micro_batch as usize].is_some(),
+                    StagePass::Forward => position == 0 || known.activations[slot.micro_batch as usize].is_some(),
                     StagePass::BackwardWeight => true,
                     StagePass::Backward | StagePass::BackwardInput => {
-                        link + 1 == self.plan.stages().links() || known.gradients[slot.micro_batch as usize].is_some()
+                        position + 1 == self.plan.stages().chunks()
+                            || known.gradients[slot.micro_batch as usize].is_some()
                     }
                 }
             }
@@ -199,29 +200,29 @@ impl<'a> Builder<'a> {
     }
 
     fn pass(&mut self, stage: StageId, slot: Slot) {
-        let link = self.plan.stages().link(stage, slot.run);
-        let mut waits = self.arrivals(link, slot);
+        let position = self.plan.stages().position(stage, slot.chunk);
+        let mut waits = self.arrivals(position, slot);
         waits.extend(self.stages[stage.0 as usize].renewed);
-        let task = self.compute(stage, link, slot, waits);
+        let task = self.compute(stage, position, slot, waits);
         self.stage(stage).last_pass = Some(task);
         match slot.pass {
-            StagePass::Forward if link + 1 < self.plan.stages().links() => {
+            StagePass::Forward if position + 1 < self.plan.stages().chunks() => {
                 let activity = Activity::SendActivations { stage, micro_batch: slot.micro_batch };
-                let sent = self.send(activity, StreamKind::SendForward(stage), link, link + 1, task);
-                self.links[link as usize + 1].activations[slot.micro_batch as usize] = Some(sent);
+                let sent = self.send(activity, StreamKind::SendForward(stage), position, position + 1, task);
+                self.chunks[position as usize + 1].activations[slot.micro_batch as usize] = Some(sent);
             }
-            StagePass::Backward | StagePass::BackwardInput if link > 0 => {
+            StagePass::Backward | StagePass::BackwardInput if position > 0 => {
                 let activity = Activity::SendGradients { stage, micro_batch: slot.micro_batch };
-                let sent = self.send(activity, StreamKind::SendBackward(stage), link, link - 1, task);
-                self.links[link as usize - 1].gradients[slot.micro_batch as usize] = Some(sent);
+                let sent = self.send(activity, StreamKind::SendBackward(stage), position, position - 1, task);
+                self.chunks[position as usize - 1].gradients[slot.micro_batch as usize] = Some(sent);
             }
             _ => {}
         }
     }
 
     /// Returns the transfers from neighbouring stages that a pass needs.
-    fn arrivals(&self, link: u32, slot: Slot) -> Vec<TaskId> {
-        let known = &self.links[link as usize];
+    fn arrivals(&self, position: u32, slot: Slot) -> Vec<TaskId> {
+        let known = &self.chunks[position as usize];
         let arrived = match slot.pass {
             StagePass::Forward => known.activations[slot.micro_batch as usize],
             StagePass::Backward | StagePass::BackwardInput => known.gradients[slot.micro_batch as usize],
@@ -232,11 +233,11 @@ impl<'a> Builder<'a> {
 
     /// Adds the kernels of a pass, in one piece or in parts where something happens between them. Returns the last
     /// part.
-    fn compute(&mut self, stage: StageId, link: u32, slot: Slot, mut waits: Vec<TaskId>) -> TaskId {
+    fn compute(&mut self, stage: StageId, position: u32, slot: Slot, mut waits: Vec<TaskId>) -> TaskId {
         let reduces = self.reduces_after(slot);
         let activity = activity(stage, slot);
         let compute = self.stages[stage.0 as usize].compute;
-        let parts = self.parts(link, slot, reduces);
+        let parts = self.parts(position, slot, reduces);
         // Gradients of weights follow from inputs and from gradients of outputs, without the weights.
         let gathers = self.plan.gathers_weights() && slot.pass != StagePass::BackwardWeight;
         let mut last = None;
@@ -244,12 +245,12 @@ impl<'a> Builder<'a> {
             if gathers {
                 waits.extend(self.gather(stage, &layers, slot.pass));
             }
-            waits.extend(self.room_or_return(stage, link, slot, &layers));
-            let segment = self.segment(link, slot, layers.clone());
+            waits.extend(self.room_or_return(stage, position, slot, &layers));
+            let segment = self.segment(position, slot, layers.clone());
             let part = self.graph.add(activity, Work::Compute(segment), compute, &waits);
             waits.clear();
             self.stage(stage).passes.push(part);
-            self.keep_activations(stage, link, slot, &layers, part);
+            self.keep_activations(stage, position, slot, &layers, part);
             if gathers {
                 self.stage(stage).gathered_for.push(part);
             }
@@ -258,7 +259,7 @@ impl<'a> Builder<'a> {
             }
             last = Some(part);
         }
-        last.expect("a run has layers")
+        last.expect("a chunk has layers")
     }
 
     /// Returns `true` if a pass's gradients are summed over replicas right after they are computed.
@@ -273,9 +274,9 @@ impl<'a> Builder<'a> {
         (slot.micro_batch + 1).is_multiple_of(self.micro_batches)
     }
 
-    /// Returns the runs of layers between which something happens, in the order in which they compute.
-    fn parts(&self, link: u32, slot: Slot, reduces: bool) -> Vec<Range<usize>> {
-        let layers = self.links[link as usize].layers.clone();
+    /// Returns the chunks of layers between which something happens, in the order in which they compute.
+    fn parts(&self, position: u32, slot: Slot, reduces: bool) -> Vec<Range<usize>> {
+        let layers = self.chunks[position as usize].layers.clone();
         let forward = slot.pass == StagePass::Forward;
         match self.lowering.bucket {
             _ if self.plan.goes_by_layer() => {
@@ -305,11 +306,11 @@ impl<'a> Builder<'a> {
         parts
     }
 
-    fn segment(&mut self, link: u32, slot: Slot, layers: Range<usize>) -> SegmentId {
+    fn segment(&mut self, position: u32, slot: Slot, layers: Range<usize>) -> SegmentId {
         let again = matches!(slot.pass, StagePass::Backward | StagePass::BackwardInput);
         let weights = matches!(slot.pass, StagePass::Backward | StagePass::BackwardWeight);
         let accumulate = weights && !slot.micro_batch.is_multiple_of(self.micro_batches);
-        let known = &mut self.links[link as usize];
+        let known = &mut self.chunks[position as usize];
         let graph = &mut self.graph;
         *known.segments.entry((slot.pass, layers.start, layers.end, accumulate)).or_insert_with(|| {
             graph.add_segment(Segment {
@@ -323,8 +324,8 @@ impl<'a> Builder<'a> {
     }
 
     fn send(&mut self, activity: Activity, own: StreamKind, from: u32, to: u32, after: TaskId) -> TaskId {
-        let boundary = self.links[from.min(to) as usize].layers.end - 1;
-        let (from, to) = (self.links[from as usize].stage, self.links[to as usize].stage);
+        let boundary = self.chunks[from.min(to) as usize].layers.end - 1;
+        let (from, to) = (self.chunks[from as usize].stage, self.chunks[to as usize].stage);
         if from == to {
             // At the turn of a V the next run is on the same device.
             return after;

@@ -3,12 +3,12 @@
 
 use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
-use crate::parameters::Held;
-use crate::partition::StageId;
+use crate::parameters::ParameterCounts;
+use crate::schedules::StageId;
 use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{Layer, LayerRole, OperatorGraph};
+use trainyard_models::{LayerRole, OperatorGraph};
 use trainyard_units::Bytes;
 
 /// Number of layers whose gathered weights, and unreduced gradients, are in memory at once: the one that computes and
@@ -56,26 +56,26 @@ pub struct GradientStore {
 /// are kept as computed, 18 in single precision), and section 5 where it is sharded. Two versions of the weights in
 /// 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
 pub fn resident(plan: &Plan, stage: StageId, store: GradientStore) -> Resident {
-    resident_with(plan, stage, &runs_of(plan, stage), store)
+    resident_with(plan, stage, &chunks_of(plan, stage), store)
 }
 
-/// Returns what [`resident`] would if `stage` had these `runs` of layers, for searches of a partition that fits in
+/// Returns what [`resident`] would if `stage` had these `chunks` of layers, for searches of a partition that fits in
 /// memory.
-pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>], store: GradientStore) -> Resident {
-    let held = runs.iter().map(|layers| plan.held(layers)).fold(Held::default(), std::ops::Add::add);
+pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], store: GradientStore) -> Resident {
+    let held = chunks.iter().map(|layers| plan.held(layers)).fold(ParameterCounts::default(), std::ops::Add::add);
     let offload = plan.offload();
     Resident {
         parameters: parameters(plan, held),
         gradients: gradients(plan, held, store),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
-        activations: activations(plan, stage, runs),
-        buffers: buffers(plan, runs, held, store),
-        workspace: workspace(plan, runs),
+        activations: activations(plan, stage, chunks),
+        buffers: buffers(plan, chunks, held, store),
+        workspace: workspace(plan, chunks),
     }
 }
 
-fn runs_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
-    plan.stages().runs_of(stage).collect()
+fn chunks_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
+    plan.stages().chunks_of(stage).collect()
 }
 
 /// Returns the bytes that each rank of `stage` keeps in its machine's main memory or on its disk.
@@ -93,7 +93,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
         bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes());
     }
     if offload.activations == Some(store) {
-        bytes += peak_activations(plan, stage, &runs_of(plan, stage));
+        bytes += peak_activations(plan, stage, &chunks_of(plan, stage));
     }
     bytes
 }
@@ -111,7 +111,7 @@ pub fn checkpoint_bytes_of(graph: &OperatorGraph, precision: Precision, optimize
     weights + Bytes(Precision::Fp32.element_bytes()) * (all - dense) + Bytes(optimizer.state_bytes()) * all
 }
 
-fn parameters(plan: &Plan, held: Held) -> Bytes {
+fn parameters(plan: &Plan, held: ParameterCounts) -> Bytes {
     if plan.offload().parameters.is_some() {
         return Bytes(0);
     }
@@ -130,7 +130,7 @@ fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
 }
 
 /// Computes the bytes of gradients, which are whole until they are reduced.
-fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
+fn gradients(plan: &Plan, held: ParameterCounts, store: GradientStore) -> Bytes {
     let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
     // Gradients of tables are the rows of a whole step.
     let kept = plan.changed_bytes(own, store.element);
@@ -141,16 +141,16 @@ fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
     }
 }
 
-fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
+fn optimizer_state(plan: &Plan, held: ParameterCounts) -> Bytes {
     let own = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
     Bytes(plan.optimizer().state_bytes()) * own.parameters + Bytes(plan.precision().master_bytes()) * own.updated()
 }
 
 /// Computes the bytes of gathered weights (tables are not gathered) of the layers that compute now and next and, where
 /// only a shard of gradients is kept, of their gradients before they are reduced.
-fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore) -> Bytes {
+fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, store: GradientStore) -> Bytes {
     let largest = || {
-        let layers = runs.iter().cloned().flatten();
+        let layers = chunks.iter().cloned().flatten();
         layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
     };
     let element = plan.precision().element_bytes();
@@ -165,88 +165,34 @@ fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore)
 }
 
 /// Computes the bytes of activations on the device: the schedule's peak, or the few layers that are not yet copied out.
-fn activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
-    let again = recomputed_at_once(plan, runs);
+fn activations(plan: &Plan, stage: StageId, chunks: &[Range<usize>]) -> Bytes {
+    let again = recomputed_at_once(plan, chunks);
     if plan.offload().activations.is_none() {
-        return peak_activations(plan, stage, runs) + again;
+        return peak_activations(plan, stage, chunks) + again;
     }
-    let layers = runs.iter().cloned().flatten();
+    let layers = chunks.iter().cloned().flatten();
     let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1))).max().unwrap_or_default();
     let under_way = largest * (COPIES_UNDER_WAY as u64 + 1);
-    under_way.min(peak_activations(plan, stage, runs)) + again
+    under_way.min(peak_activations(plan, stage, chunks)) + again
 }
 
-fn peak_activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
-    let held: Vec<u64> = runs.iter().map(|layers| plan.kept_activations(layers).0).collect();
+fn peak_activations(plan: &Plan, stage: StageId, chunks: &[Range<usize>]) -> Bytes {
+    let held: Vec<u64> = chunks.iter().map(|layers| plan.kept_activations(layers).0).collect();
     Bytes(plan.pipeline().peak(stage, &held))
 }
 
 /// Returns the bytes of recomputed activations: with full recomputation one block at a time is whole again.
-fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
+fn recomputed_at_once(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let kinds = plan.kinds_in(runs).into_iter();
+    let kinds = plan.kinds_in(chunks).into_iter();
     let whole = kinds.filter(|(layer, ..)| layer.role == LayerRole::Block).map(|(_, kept, _)| kept.stored);
     Bytes(whole.max().unwrap_or(0))
 }
 
-/// Memory that one micro-batch of a plan needs in a layer, in bytes on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LayerMemory {
-    /// Activations that backward needs.
-    stored: u64,
-    /// Those of them that are kept between forward and backward.
-    kept: u64,
-    /// The gradient of the layer's activations, alive during its backward pass: the size of two outputs or, where there
-    /// is a loss, of the logits' gradient.
-    workspace: u64,
-}
-
-impl LayerMemory {
-    /// Computes the memory of a layer; zero for frozen layers, which have no backward pass.
-    fn of(plan: &Plan, layer: &Layer) -> Self {
-        if layer.frozen {
-            return Self::default();
-        }
-        let (micro, sharing) = (plan.batch().micro, plan.sharing());
-        let element = plan.precision().element_bytes();
-        let stream = layer.stream_on_rank(micro, sharing) * element;
-        let stored = layer.stored(micro, sharing).bytes(element).0;
-        let kept = match (plan.recompute(), layer.role) {
-            (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored,
-            (Recompute::Selective, LayerRole::Block) => layer.stored_without_core(micro, sharing).bytes(element).0,
-            // Blocks keep their input.
-            (Recompute::Full, LayerRole::Block) => stream,
-        };
-        let operators = layer.operators.iter().map(|operator| operator.on_rank(micro, sharing));
-        let widest = operators.map(|operator| operator.stored().bytes(element)).max();
-        Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream }
-    }
-}
-
-impl Plan {
-    /// Returns the distinct layers of some runs, with the memory and the count of each.
-    fn kinds_in(&self, runs: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
-        let distinct = self.graph().distinct();
-        let memory = self.memory_of_kinds(|| distinct.iter().map(|layer| LayerMemory::of(self, layer)).collect());
-        let mut counts = vec![0; distinct.len()];
-        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
-            counts[*kind] += 1;
-        }
-        let all = distinct.iter().zip(memory).zip(counts);
-        all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
-    }
-
-    /// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
-    pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
-        let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
-        kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()
-    }
-}
-
-fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
-    let largest = plan.kinds_in(runs).into_iter().map(|(_, memory, _)| memory.workspace).max();
+fn workspace(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
+    let largest = plan.kinds_in(chunks).into_iter().map(|(_, memory, _)| memory.workspace).max();
     Bytes(largest.unwrap_or(0))
 }
 

@@ -1,6 +1,6 @@
 //! What a plan keeps off the devices, and where.
 
-use crate::spec::UnknownName;
+use crate::name::UnknownName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,72 +1,68 @@
 //! Cutting layers into pipeline stages.
 
-use crate::schedules::ScheduleName;
+use crate::schedules::{ScheduleName, StageId};
 use crate::spec::StageSpec;
-use crate::valid::PlanError;
 use std::ops::Range;
+use trainyard_units::Invalid;
 
-/// A pipeline stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StageId(pub u32);
-
-/// A partition of the layers into contiguous runs, in order, dealt out to pipeline stages: one run to each, or several.
+/// A partition of the layers into contiguous chunks, in order, dealt out to pipeline stages: one to each, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// For each run, the index after its last layer.
+    /// For each chunk, the index after its last layer.
     ends: Vec<usize>,
     /// Number of stages.
     count: u32,
-    /// `true` if the second half of the runs goes back from the last stage to the first (a V), instead of round again.
+    /// `true` if the second half of the chunks goes back from the last stage to the first (a V), not round again.
     folded: bool,
 }
 
 impl Stages {
-    /// Returns the layers of a stage that has one run of them.
+    /// Returns the layers of a stage that has one chunk of them.
     ///
     /// # Panics
     ///
-    /// Panics if the stage has several runs.
+    /// Panics if the stage has several chunks.
     pub fn layers(&self, stage: StageId) -> Range<usize> {
-        assert_eq!(self.runs(), 1, "stages with several runs have no single range of layers");
-        self.run(stage, 0)
+        assert_eq!(self.chunks_per_stage(), 1, "stages with several chunks have no single range of layers");
+        self.chunk(stage, 0)
     }
 
-    /// Returns the layers of a stage's run.
-    pub fn run(&self, stage: StageId, run: u32) -> Range<usize> {
-        self.link_layers(self.link(stage, run))
+    /// Returns the layers of a stage's chunk.
+    pub fn chunk(&self, stage: StageId, chunk: u32) -> Range<usize> {
+        self.layers_at(self.position(stage, chunk))
     }
 
-    /// Iterates over the runs of a stage.
-    pub fn runs_of(&self, stage: StageId) -> impl ExactSizeIterator<Item = Range<usize>> {
-        (0..self.runs()).map(move |run| self.run(stage, run))
+    /// Iterates over the chunks of a stage.
+    pub fn chunks_of(&self, stage: StageId) -> impl ExactSizeIterator<Item = Range<usize>> {
+        (0..self.chunks_per_stage()).map(move |chunk| self.chunk(stage, chunk))
     }
 
-    /// Returns the position of a stage's run in the order of the model.
-    pub fn link(&self, StageId(stage): StageId, run: u32) -> u32 {
-        if self.folded && run == 1 { 2 * self.count - 1 - stage } else { run * self.count + stage }
+    /// Returns the position of a stage's chunk in the order of the model.
+    pub fn position(&self, StageId(stage): StageId, chunk: u32) -> u32 {
+        if self.folded && chunk == 1 { 2 * self.count - 1 - stage } else { chunk * self.count + stage }
     }
 
-    /// Returns the stage and the run at a position in the order of the model: the inverse of [`Self::link`].
-    pub fn at(&self, link: u32) -> (StageId, u32) {
-        let (run, along) = (link / self.count, link % self.count);
-        (StageId(if self.folded && run == 1 { self.count - 1 - along } else { along }), run)
+    /// Returns the stage and the chunk at a position in the order of the model: the inverse of [`Self::position`].
+    pub fn at(&self, position: u32) -> (StageId, u32) {
+        let (chunk, along) = (position / self.count, position % self.count);
+        (StageId(if self.folded && chunk == 1 { self.count - 1 - along } else { along }), chunk)
     }
 
     /// Returns the layers at a position in the order of the model.
-    pub fn link_layers(&self, link: u32) -> Range<usize> {
-        let link = link as usize;
-        let start = if link == 0 { 0 } else { self.ends[link - 1] };
-        start..self.ends[link]
+    pub fn layers_at(&self, position: u32) -> Range<usize> {
+        let position = position as usize;
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        start..self.ends[position]
     }
 
-    /// Returns the number of runs of all stages together.
-    pub fn links(&self) -> u32 {
+    /// Returns the number of chunks of all stages together.
+    pub fn chunks(&self) -> u32 {
         self.ends.len() as u32
     }
 
-    /// Returns the number of runs of each stage.
-    pub fn runs(&self) -> u32 {
-        self.links() / self.count
+    /// Returns the number of chunks of each stage.
+    pub fn chunks_per_stage(&self) -> u32 {
+        self.chunks() / self.count
     }
 
     /// Iterates over the stages in order.
@@ -79,10 +75,10 @@ impl Stages {
         self.count
     }
 
-    /// Returns the runs as they are written in plans, in the order of the model.
+    /// Returns the chunks as they are written in plans, in the order of the model.
     pub fn specs(&self) -> Vec<StageSpec> {
-        (0..self.links())
-            .map(|link| self.link_layers(link))
+        (0..self.chunks())
+            .map(|position| self.layers_at(position))
             .map(|range| StageSpec { first: range.start, layers: range.len() })
             .collect()
     }
@@ -91,12 +87,15 @@ impl Stages {
         specs: &[StageSpec],
         layers: usize,
         pipeline: u32,
-        runs: u32,
+        chunks: u32,
         schedule: ScheduleName,
-    ) -> Result<Self, PlanError> {
-        let wrong = |problem: String| Err(PlanError::Stages { last: layers - 1, problem });
-        if specs.len() != pipeline as usize * runs as usize {
-            let of = if runs > 1 { format!(" × virtual_stages {runs}") } else { String::new() };
+    ) -> Result<Self, Invalid> {
+        let wrong = |problem: String| {
+            let rule = format!("they must cover layers 0 to {} in order without gaps: {problem}", layers - 1);
+            Err(Invalid::inside("stages", rule))
+        };
+        if specs.len() != pipeline as usize * chunks as usize {
+            let of = if chunks > 1 { format!(" × virtual_stages {chunks}") } else { String::new() };
             return wrong(format!("there are {} of them, but parallel.pipeline is {pipeline}{of}", specs.len()));
         }
         let mut next = 0;
@@ -116,16 +115,16 @@ impl Stages {
         Ok(Self { ends, count: pipeline, folded: schedule.is_folded() })
     }
 
-    /// Returns the partition into `stages` runs whose most expensive run is cheapest, whatever memory it takes.
+    /// Returns the partition into `stages` chunks whose most expensive chunk is cheapest, whatever memory it takes.
     pub fn balanced(costs: &[f64], stages: u32) -> Option<Self> {
         Self::balanced_within(costs, stages, |_, _| true)
     }
 
-    /// Returns the partition into `stages` runs whose most expensive run is cheapest, of those whose every run fits;
+    /// Returns the partition into `stages` chunks whose most expensive one is cheapest, of those whose every chunk fits;
     /// among equal ones, the one whose early stages are longest. `None` if there are fewer layers than stages or none
     /// fits.
     ///
-    /// `fits` tells whether a stage has room for a run of layers; a run with more layers never fits better.
+    /// `fits` tells whether a stage has room for a chunk of layers; a chunk with more layers never fits better.
     ///
     /// An exact dynamic programme over (layers, stages), O(layers² · stages).
     ///
@@ -190,7 +189,7 @@ mod tests {
         stages.ids().map(|id| costs[stages.layers(id)].iter().sum()).fold(0.0, f64::max)
     }
 
-    /// The oracle: every cut into one run for each entry of `most`, of at most so many layers each.
+    /// The oracle: every cut into one chunk for each entry of `most`, of at most so many layers each.
     fn exhaustive(costs: &[f64], most: &[usize]) -> f64 {
         let Some((room, rest)) = most.split_first() else {
             return if costs.is_empty() { 0.0 } else { f64::INFINITY };
@@ -232,16 +231,16 @@ mod tests {
         }
 
         #[test]
-        fn places_in_the_order_of_the_model_are_a_bijection(stages in 1u32..6, runs in 1u32..4, folded: bool) {
+        fn places_in_the_order_of_the_model_are_a_bijection(stages in 1u32..6, chunks in 1u32..4, folded: bool) {
             let schedule = if folded { ScheduleName::ZeroBubbleV } else { ScheduleName::Interleaved };
-            let runs = if folded { 2 } else { runs };
+            let chunks = if folded { 2 } else { chunks };
             let specs: Vec<StageSpec> =
-                (0..(stages * runs) as usize).map(|first| StageSpec { first, layers: 1 }).collect();
-            let cut = Stages::from_specs(&specs, specs.len(), stages, runs, schedule).expect("a valid cut");
-            for link in 0..cut.links() {
-                let (stage, run) = cut.at(link);
-                prop_assert_eq!(cut.link(stage, run), link);
-                prop_assert_eq!(cut.run(stage, run), link as usize..link as usize + 1);
+                (0..(stages * chunks) as usize).map(|first| StageSpec { first, layers: 1 }).collect();
+            let cut = Stages::from_specs(&specs, specs.len(), stages, chunks, schedule).expect("a valid cut");
+            for position in 0..cut.chunks() {
+                let (stage, chunk) = cut.at(position);
+                prop_assert_eq!(cut.position(stage, chunk), position);
+                prop_assert_eq!(cut.chunk(stage, chunk), position as usize..position as usize + 1);
             }
             // Neighbours in the model are neighbours in the pipeline, or the same stage at the turn of a V.
             prop_assert!(!folded || cut.at(stages - 1).0 == cut.at(stages).0);

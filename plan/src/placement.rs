@@ -1,6 +1,6 @@
 //! Which ranks of a plan stand next to each other.
 
-use crate::spec::UnknownName;
+use crate::name::UnknownName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,8 +3,8 @@
 use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
-use crate::parameters::Held;
-use crate::partition::StageId;
+use crate::parameters::ParameterCounts;
+use crate::schedules::StageId;
 use crate::schedules::StagePass;
 use crate::spec::Recompute;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl StreamKind {
     }
 }
 
-/// A pass of one micro-batch through a run of layers in one direction: priced once and used often.
+/// A pass of one micro-batch through a chunk of layers in one direction: priced once and used often.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// The stage that holds the layers.
@@ -96,7 +96,7 @@ pub struct Exchange {
     /// The content of the buffer.
     pub content: Content,
     /// The size of the whole buffer: before a reduce-scatter, or after an all-gather.
-    pub held: Held,
+    pub held: ParameterCounts,
 }
 
 /// The direction of a copy between a device and its machine.
@@ -127,7 +127,7 @@ pub enum Work {
     /// The all-reduce of the gradients of the embedding table that the first and last stage share.
     ReduceShared {
         /// The size of the table's gradients on one rank.
-        held: Held,
+        held: ParameterCounts,
     },
     /// A copy between each rank and the main memory or disk of its machine.
     Copy {
@@ -145,7 +145,7 @@ pub enum Work {
         /// The stage whose parameters are updated.
         stage: StageId,
         /// The parameters that one rank updates.
-        held: Held,
+        held: ParameterCounts,
     },
     /// The optimizer's update on the machine's processor.
     HostUpdate {
@@ -154,7 +154,7 @@ pub enum Work {
         /// The store that holds the optimizer's state.
         store: Store,
         /// The parameters that one rank updates.
-        held: Held,
+        held: ParameterCounts,
     },
 }
 

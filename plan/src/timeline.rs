@@ -1,6 +1,6 @@
 //! What happened when: the same form for a simulated step and for a measured one.
 
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::task::{Activity, StreamKind};
 use trainyard_units::{Instant, Seconds, Span};
 

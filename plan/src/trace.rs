@@ -3,7 +3,7 @@
 
 use crate::collective::Collective;
 use crate::mesh::{Group, Mesh, Rank};
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::task::{Activity, CopyDirection, StreamKind};
 use std::borrow::Cow;
 use trainyard_units::{Bytes, Instant, Seconds};

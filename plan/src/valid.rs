@@ -2,23 +2,20 @@
 
 use crate::check;
 use crate::input::InputSpec;
-use crate::memory::LayerMemory;
+use crate::layer_memory::LayerMemory;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
-use crate::parameters::{Held, held_of};
+use crate::parameters::{ParameterCounts, held_of};
 use crate::partition::Stages;
-use crate::schedules::{Pipeline, ScheduleName};
+use crate::schedules::{Pipeline, ScheduleName, StageId};
 use crate::spec::{
-    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
-    Precision, Pricing, Recompute, StateSharding,
+    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, PlanSpec, Precision,
+    Pricing, Recompute, StateSharding,
 };
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use trainyard_models::{Family, Model, ModelError, OperatorGraph};
-
-/// The largest product of degrees, in ranks, that is accepted; a larger one is taken for a mistake.
-pub const RANKS_MAX: u32 = 1 << 20;
-/// The largest batch, in samples, that is accepted; a larger one is taken for a mistake.
-pub const BATCH_MAX: u64 = 1 << 32;
+use trainyard_models::{Layer, Model, OperatorGraph, Sharing};
+use trainyard_units::{Bytes, Invalid};
 
 /// A model with its operators, which all its plans share.
 #[derive(Debug, PartialEq)]
@@ -46,7 +43,7 @@ impl Architecture {
     /// # Errors
     ///
     /// Fails if its arithmetic, or the bytes that it moves, are too large to count.
-    pub fn check_micro_batch(&self, micro: u64) -> Result<(), PlanError> {
+    pub fn check_micro_batch(&self, micro: u64) -> Result<(), Invalid> {
         check::micro_batch(micro, self.micro_batch_max)
     }
 
@@ -69,131 +66,9 @@ pub struct Plan {
     mesh: Mesh,
     stages: Stages,
     /// Parameters that a rank holds of each kind of layer, cached because they are asked for often and never change.
-    held_of_kinds: Vec<Held>,
+    held_of_kinds: Vec<ParameterCounts>,
     /// Memory that a micro-batch needs in each kind of layer, computed on first use.
     memory_of_kinds: OnceLock<Vec<LayerMemory>>,
-}
-
-/// Why a plan as written cannot be run by any software.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The model is invalid.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A count is zero or absurdly large.
-    #[error("`{field}` is {value}, but it must be from 1 to {maximum}")]
-    OutOfRange {
-        /// Path of the field in the plan.
-        field: &'static str,
-        /// The value as written.
-        value: u64,
-        /// The largest value accepted.
-        maximum: u64,
-    },
-    /// The batch sizes contradict each other.
-    #[error(
-        "`batch.global` is {global}, but batch.micro {micro} × batch.accumulation {accumulation} × parallel.data {data} = {product}"
-    )]
-    Batch {
-        /// Samples per step (global batch).
-        global: u64,
-        /// Samples per micro-batch.
-        micro: u64,
-        /// Micro-batches per replica and step.
-        accumulation: u64,
-        /// Number of replicas.
-        data: u32,
-        /// The product of the parts.
-        product: u128,
-    },
-    /// Tensor parallelism does not divide the heads.
-    #[error("`parallel.tensor` is {tensor}, but it must divide the {heads} attention heads of `{model}`")]
-    IndivisibleHeads {
-        /// Tensor-parallel degree.
-        tensor: u32,
-        /// Number of attention heads.
-        heads: u64,
-        /// The model's name.
-        model: String,
-    },
-    /// The model's family cannot be split inside layers.
-    #[error("`parallel.tensor` is {tensor}, but `{model}` of family {family} cannot be split inside its layers")]
-    TensorUnsupported {
-        /// Tensor-parallel degree.
-        tensor: u32,
-        /// The model's family.
-        family: Family,
-        /// The model's name.
-        model: String,
-    },
-    /// The stages do not cover the layers in order.
-    #[error("`stages` must cover layers 0 to {last} in order without gaps: {problem}")]
-    Stages {
-        /// Index of the last layer.
-        last: usize,
-        /// The problem, in words.
-        problem: String,
-    },
-    /// The step has more micro-batches than can be simulated.
-    #[error(
-        "batch.accumulation {accumulation} × parallel.pipeline {pipeline} make {tasks} tasks in a step, but there may be at most {maximum}"
-    )]
-    TooManyTasks {
-        /// Micro-batches per replica and step.
-        accumulation: u64,
-        /// Number of pipeline stages.
-        pipeline: u32,
-        /// Number of tasks in a step.
-        tasks: u64,
-        /// The largest number accepted.
-        maximum: u64,
-    },
-    /// Schedule and pipeline degree contradict each other.
-    #[error("`schedule` is {schedule}, but `parallel.pipeline` is {pipeline}: {rule}")]
-    Schedule {
-        /// The schedule.
-        schedule: ScheduleName,
-        /// Number of pipeline stages.
-        pipeline: u32,
-        /// The rule, in words.
-        rule: String,
-    },
-    /// Two fields contradict each other.
-    #[error("`{field}` is {value}, but {rule}")]
-    Contradiction {
-        /// Path of the field in the plan.
-        field: &'static str,
-        /// The value as written.
-        value: String,
-        /// The rule, in words.
-        rule: String,
-        /// A suggestion for the user.
-        hint: String,
-    },
-}
-
-impl PlanError {
-    /// Returns a suggestion for the user, if there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Model(error) => error.hint(),
-            Self::Batch { global, micro, data, .. } => {
-                let replica = micro.checked_mul(u64::from(*data))?;
-                Some(if global.is_multiple_of(replica) {
-                    format!("batch.accumulation {} fits", global / replica)
-                } else {
-                    format!("the global batch must be a multiple of batch.micro × parallel.data = {replica}")
-                })
-            }
-            Self::Contradiction { hint, .. } => Some(hint.clone()),
-            Self::TooManyTasks { .. } => Some("a larger batch.micro or a smaller batch.global makes fewer".into()),
-            Self::IndivisibleHeads { heads, tensor, .. } => {
-                let fits = (1..=u64::from(*tensor)).rev().find(|t| heads % t == 0)?;
-                Some(format!("parallel.tensor {fits} divides them"))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Methods of [`Plan`] that read the field of [`PlanSpec`] of the same name.
@@ -250,14 +125,6 @@ impl Plan {
         &self.architecture.graph
     }
 
-    pub(crate) fn memory_of_kinds(&self, counted: impl FnOnce() -> Vec<LayerMemory>) -> &[LayerMemory] {
-        self.memory_of_kinds.get_or_init(counted)
-    }
-
-    pub(crate) fn held_of_kinds(&self) -> &[Held] {
-        &self.held_of_kinds
-    }
-
     /// Returns the ranks and their coordinates.
     pub fn mesh(&self) -> Mesh {
         self.mesh
@@ -273,7 +140,7 @@ impl Plan {
         Pipeline {
             schedule: self.spec.schedule,
             stages: self.stages.count(),
-            runs: self.stages.runs(),
+            chunks: self.stages.chunks_per_stage(),
             micro_batches: u32::try_from(self.spec.batch.accumulation).expect("checked with the number of tasks"),
         }
     }
@@ -283,10 +150,67 @@ impl Plan {
     /// # Errors
     ///
     /// Fails if a count of the input is out of range.
-    pub fn with_input(mut self, input: InputSpec) -> Result<Self, PlanError> {
-        input.check()?;
+    pub fn with_input(mut self, input: InputSpec) -> Result<Self, Invalid> {
+        check::input(input)?;
         self.spec.input = Some(input);
         Ok(self)
+    }
+
+    /// Returns how the ranks of a stage share its layers.
+    pub fn sharing(&self) -> Sharing {
+        self.mesh().sharing()
+    }
+
+    /// Returns the parameters that one rank holds of `layers`, a part of one run. The last of several stages has its
+    /// own copy of an embedding table that the first one holds too.
+    pub fn held(&self, layers: &Range<usize>) -> ParameterCounts {
+        let own = self.graph().order()[layers.clone()].iter().map(|kind| self.held_of_kinds[*kind]);
+        let stages = self.stages();
+        let copies = stages.at(0).0 != stages.at(stages.chunks() - 1).0 && layers.end == self.graph().len();
+        let shared = if copies { self.shared_on_rank() } else { 0 };
+        let any = u32::from(shared > 0);
+        let copy = ParameterCounts { parameters: shared, tensors: any, matrices: any, ..ParameterCounts::default() };
+        own.fold(copy, std::ops::Add::add)
+    }
+
+    /// Returns the parameters that one rank of a stage holds, over all its runs.
+    pub fn held_by(&self, stage: StageId) -> ParameterCounts {
+        self.stages()
+            .chunks_of(stage)
+            .map(|layers| self.held(&layers))
+            .fold(ParameterCounts::default(), std::ops::Add::add)
+    }
+
+    /// Returns one rank's part of the embedding table that the first and the last layer share, in values.
+    pub fn shared_on_rank(&self) -> u64 {
+        self.graph().shared_parameters().div_ceil(u64::from(self.mesh().tensor()))
+    }
+
+    /// Returns the distinct layers of some runs, with the memory and the count of each.
+    pub(crate) fn kinds_in(&self, chunks: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
+        let distinct = self.graph().distinct();
+        let of = |layer| LayerMemory::of(&self.spec, self.sharing(), layer);
+        let memory = self.memory_of_kinds.get_or_init(|| distinct.iter().map(of).collect());
+        let mut counts = vec![0; distinct.len()];
+        for kind in chunks.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
+            counts[*kind] += 1;
+        }
+        let all = distinct.iter().zip(memory).zip(counts);
+        all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
+    }
+
+    /// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
+    pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
+        let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
+        kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()
+    }
+
+    /// Returns the bytes that one rank sends for one micro-batch across the stage boundary after a layer.
+    pub fn boundary_bytes(&self, layer: usize) -> Bytes {
+        let Sharing { tensor, sequence, context, .. } = self.sharing();
+        let parts = context * if sequence { tensor } else { 1 };
+        let elements = self.graph().layer(layer).output_elements.div_ceil(parts) * self.batch().micro;
+        Bytes(elements * self.precision().element_bytes())
     }
 
     /// Returns the number of samples of a step that one replica computes.
@@ -296,10 +220,12 @@ impl Plan {
 }
 
 impl TryFrom<PlanSpec> for Plan {
-    type Error = PlanError;
+    type Error = Invalid;
 
-    fn try_from(spec: PlanSpec) -> Result<Self, PlanError> {
-        let architecture = Architecture::new(Model::try_from(spec.model)?);
+    fn try_from(spec: PlanSpec) -> Result<Self, Invalid> {
+        let model = Model::try_from(spec.model);
+        let architecture =
+            Architecture::new(model.map_err(|error| Invalid::inside("model", &error).maybe_hint(error.hint()))?);
         let model = architecture.model.spec();
         Self::of(architecture, PlanSpec { model, ..spec })
     }
@@ -311,59 +237,22 @@ impl Plan {
     /// # Errors
     ///
     /// Fails if the parts of `spec` do not fit together.
-    pub fn of(architecture: Arc<Architecture>, spec: PlanSpec) -> Result<Self, PlanError> {
+    pub fn of(architecture: Arc<Architecture>, spec: PlanSpec) -> Result<Self, Invalid> {
         let graph = &architecture.graph;
-        check_degrees(&architecture.model, spec.parallel, &spec.cluster)?;
-        check_batch(spec.batch, spec.parallel.data)?;
+        check::degrees(&architecture.model, spec.parallel, &spec.cluster)?;
+        check::batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
         check::parallel(&spec, graph)?;
         architecture.check_micro_batch(spec.batch.micro)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;
-        spec.input.map_or(Ok(()), InputSpec::check)?;
-        let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
-        let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
+        spec.input.map_or(Ok(()), check::input)?;
+        let (pipeline, chunks) = (spec.parallel.pipeline, spec.virtual_stages);
+        let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, chunks, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
         let held_of_kinds =
             graph.distinct().iter().map(|layer| held_of(layer, spec.batch.micro, mesh.sharing())).collect();
         Ok(Self { spec, architecture, mesh, stages, held_of_kinds, memory_of_kinds: OnceLock::new() })
     }
-}
-
-pub(crate) fn range(field: &'static str, value: u64, maximum: u64) -> Result<(), PlanError> {
-    if (1..=maximum).contains(&value) { Ok(()) } else { Err(PlanError::OutOfRange { field, value, maximum }) }
-}
-
-fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -> Result<(), PlanError> {
-    range("parallel.data", u64::from(parallel.data), u64::from(RANKS_MAX))?;
-    range("parallel.tensor", u64::from(parallel.tensor), 1 << 10)?;
-    range("parallel.pipeline", u64::from(parallel.pipeline), 1 << 10)?;
-    range("cluster.instances", u64::from(cluster.instances), u64::from(RANKS_MAX))?;
-    range("parallel.context", u64::from(parallel.context), 1 << 10)?;
-    range("parallel.expert", u64::from(parallel.expert), u64::from(RANKS_MAX))?;
-    let ranks = [parallel.tensor, parallel.pipeline, parallel.context]
-        .into_iter()
-        .fold(u64::from(parallel.data), |product, degree| product.saturating_mul(u64::from(degree)));
-    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, u64::from(RANKS_MAX))?;
-    let (tensor, name) = (parallel.tensor, model.name().to_owned());
-    match model.tensor_heads() {
-        Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {
-            Err(PlanError::IndivisibleHeads { tensor, heads, model: name })
-        }
-        None if tensor > 1 => Err(PlanError::TensorUnsupported { tensor, family: model.family(), model: name }),
-        _ => Ok(()),
-    }
-}
-
-fn check_batch(batch: BatchSpec, data: u32) -> Result<(), PlanError> {
-    range("batch.global", batch.global, BATCH_MAX)?;
-    range("batch.micro", batch.micro, BATCH_MAX)?;
-    range("batch.accumulation", batch.accumulation, BATCH_MAX)?;
-    let product = u128::from(batch.micro) * u128::from(batch.accumulation) * u128::from(data);
-    if product == u128::from(batch.global) {
-        return Ok(());
-    }
-    let BatchSpec { global, micro, accumulation } = batch;
-    Err(PlanError::Batch { global, micro, accumulation, data, product })
 }

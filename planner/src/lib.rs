@@ -2,7 +2,7 @@
 //!
 //! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
-//! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
+//! predicts a plan document anew.
 //!
 //! ```
 //! use trainyard_plan::{GlobalBatch, JobSpec};
@@ -21,65 +21,45 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod advice;
+// Values and marks that know nothing of jobs and plans.
 mod amount;
-mod bound_by;
-mod bounds;
-mod campaign;
 mod cancellation;
-mod changes;
-mod draft;
-mod evaluate;
-mod explain;
-mod feeding;
-mod fleet;
-mod front;
-mod goal;
-mod hyper_parameters;
-mod input;
-mod job;
-mod left_out;
-mod overheads;
-mod predict;
-mod price_dates;
+
+// Changes to machines, prices and plans.
+mod edits;
+
+// The question: a job whose parts are known to fit together.
 mod problem;
-mod queue;
-mod quota;
-mod ranked;
-mod reasons;
-mod reclaimed;
-mod recommendation;
-mod rejected;
-mod remedies;
-mod report;
-mod robust;
-mod room;
+
+// One plan on its machines: its whole training, in time and money.
+mod campaign;
+mod cost;
+mod predict;
+
+// All plans: the search for the best of them.
 mod search;
-mod software;
-mod space;
-mod stored;
-mod terms;
-mod totals;
-mod tuning;
-mod unpriced;
-mod warnings;
+
+// The answer: the plan to run, with its reasons.
+mod answer;
+
+// Questions about plans that are there.
+mod explain;
+mod report;
 pub mod what_if;
 
 pub use amount::{expected_count, usd};
-pub use campaign::{CampaignError, campaign};
+pub use answer::{
+    Draft, Limits, NoPlan, OnEach, draft, missed_by_choice, missed_goal, on_each, optimum, point, recommend,
+};
+pub use campaign::campaign;
 pub use cancellation::Cancellation;
-pub use draft::{Draft, draft};
 pub use explain::{ExplainError, NamedPlan, explain};
-pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
-pub use front::{PointError, point};
-pub use hyper_parameters::check_hyper_parameters;
-pub use input::{Data, InputChoice};
-pub use job::{DEFAULT_INSTANCES, JobError, Resources, UNNAMED_MODEL, problem, stored_bytes};
-pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};
-pub use problem::{Description, Place, Problem, Rental, Training};
-pub use queue::{QueueError, predict_queue};
-pub use recommendation::{Limits, NoPlan, missed_by_choice, missed_goal, optimum, recommend};
+pub use predict::{MachineFile, MachineFiles, machine, plan_of, resimulate, trace_step};
+pub use problem::{
+    AUTO_STACK, DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, InputChoice, JobError, MAX_INSTANCES, NoWarmPool,
+    Place, Problem, Rental, Resources, Training, UNNAMED_MODEL, check_hyper_parameters, executable, no_warm_pool,
+    price_not_found, price_of, price_used, problem, purchase, stored_bytes,
+};
 pub use report::{ReportContent, SourcedConstant, report_content};
-pub use software::{AUTO_STACK, SoftwareError, executable};
-pub use trainyard_plan::{FixError, Fixed};
-pub use unpriced::Unpriced;
+pub use search::Evaluated;
+pub use trainyard_plan::Fixed;

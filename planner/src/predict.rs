@@ -1,147 +1,25 @@
 //! Predictions: a simulated step carried over to a whole training.
 
-use crate::job::{JobError, data_set, memory_margin};
-use crate::overheads::Rent;
-use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase};
-use crate::software::AUTO_STACK;
+use crate::cost::Rent;
+use crate::problem::{
+    AUTO_STACK, catalog_with, data_set, executor_stack, in_job, inside, memory_margin, price_of, price_used, purchase,
+};
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,
-    PriceQuery, PriceTable, Service, Sourced, Stack, USD_PER_HOUR_MAX, catalog,
+    Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, MeasuredMachine, PriceQuery, PriceTable, Service, Sourced,
+    Stack, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{Plan, PlanError, StepTrace, Store};
+use trainyard_plan::{JobSpec, Plan, StepTrace, Store};
 use trainyard_sim::{
-    DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
-    simulate_with, step_trace,
+    DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, simulate_with,
+    step_trace,
 };
-use trainyard_units::Seconds;
+use trainyard_units::{Invalid, Seconds};
 
 /// The factor by which loading rates may be off, either way, in nine of ten cases. A stated default: the rule of thumb
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
-
-/// The reason why a plan document cannot be predicted anew.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum DocumentError {
-    /// The plan is not one.
-    #[error("in `plan`: {0}")]
-    Plan(#[from] PlanError),
-    /// The plan does not run on its machines, or its samples cannot be loaded.
-    #[error("in `plan`: {0}")]
-    Prediction(#[from] PredictionError),
-    /// The data of the job does not fit together.
-    #[error("in `job`: {0}")]
-    Job(#[from] JobError),
-    /// The plan says how samples are loaded, but the job does not say how large they are.
-    #[error(
-        "`plan.input` says how samples are brought in, but `job.data` says that they are there, or nothing of their size"
-    )]
-    NoData,
-    /// The document has no steps.
-    #[error("`prediction.steps` is 0, but a training has at least one step")]
-    NoSteps,
-    /// The plan names an unknown service, or one without a price of its machines.
-    #[error("`plan.service` is `{service}`, of which no price of {instance} in {region} is known")]
-    NoPrice {
-        /// The service.
-        service: String,
-        /// The type of the machines.
-        instance: String,
-        /// The Region that was asked for.
-        region: String,
-    },
-    /// The price of the document is out of range.
-    #[error("`prediction.price` is {usd_per_hour} USD an hour, but it must be from 0 to {USD_PER_HOUR_MAX}")]
-    Price {
-        /// One of its three numbers.
-        usd_per_hour: String,
-    },
-    /// A name of the document is in no catalog.
-    #[error("in `{field}`: {error}")]
-    Catalog {
-        /// The field.
-        field: &'static str,
-        /// The failed look-up.
-        error: CatalogError,
-    },
-    /// The plan was made for a cluster whose file is not at hand.
-    #[error("in `plan.cluster.file`: the cluster file `{path}` was not read")]
-    NoClusterFile {
-        /// The path at which the file should be.
-        path: String,
-    },
-    /// The cluster file does not describe a cluster.
-    #[error("in the cluster file `{path}`: {error}")]
-    ClusterFile {
-        /// The file.
-        path: String,
-        /// The error in the file.
-        error: ClusterFileError,
-    },
-    /// The plan rests on constants whose file is not at hand.
-    #[error("in `plan.cluster.constants`: the constants file `{path}` was not read")]
-    NoConstants {
-        /// The path at which the file should be.
-        path: String,
-    },
-    /// Constants were given for a measured machine, but none of them is about it.
-    #[error("the constants have no stack `{stack}`, the only one of a measured machine")]
-    IdleConstants {
-        /// The stack of measured machines.
-        stack: &'static str,
-    },
-    /// The plan was made for a measured machine whose profile is not at hand.
-    #[error("in `plan.cluster.profile`: the profile `{path}` was not read")]
-    NoProfile {
-        /// The path at which the file should be.
-        path: String,
-    },
-}
-
-impl DocumentError {
-    /// Returns advice on how to fix the document.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Plan(error) => error.hint(),
-            Self::Prediction(error) => error.hint(),
-            Self::Job(error) => error.hint(),
-            Self::NoSteps => Some("plan again".into()),
-            Self::NoData => Some("without `plan.input` samples are taken to be there".into()),
-            Self::NoPrice { .. } => {
-                Some("services are ec2 and sagemaker; leave it out for that of the document's price".into())
-            }
-            Self::Price { .. } => Some("plan again, or give the price in a table with --prices".into()),
-            Self::Catalog { error, .. } => Some(error.hint()),
-            Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
-            Self::ClusterFile { error, .. } => error.hint(),
-            Self::NoConstants { .. } => Some("`trainyard calibrate --from MEASUREMENTS.csv` writes one".into()),
-            Self::IdleConstants { .. } => Some("leave the constants out: the profile holds what was measured".into()),
-            Self::NoProfile { .. } => Some("`trainyard calibrate` writes one".into()),
-        }
-    }
-}
-
-/// The reason why a plan cannot be predicted on its machines.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PredictionError {
-    /// The machines do not admit the plan.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// Its samples cannot be loaded.
-    #[error(transparent)]
-    Input(#[from] InputError),
-}
-
-impl PredictionError {
-    /// Returns advice on how to fix the plan.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Machine(error) => error.hint(),
-            Self::Input(error) => error.hint(),
-        }
-    }
-}
 
 /// Predicts `plan` on `machine` over `steps` optimizer steps. If the plan says how samples are loaded, `data` is the
 /// data set that they come from.
@@ -155,8 +33,8 @@ pub(crate) fn predict(
     steps: u64,
     rent: Option<Rent>,
     data: Option<&DataSet>,
-) -> Result<(Prediction, Outcome), PredictionError> {
-    predict_of(plan, machine, steps, rent, data, simulate_with(plan, machine, Options::default())?)
+) -> Result<(Prediction, Outcome), Invalid> {
+    predict_of(plan, machine, steps, rent, data, simulated(plan, machine, Options::default())?)
 }
 
 /// Predicts from a step that is simulated already.
@@ -167,7 +45,7 @@ pub(crate) fn predict_of(
     rent: Option<Rent>,
     data: Option<&DataSet>,
     outcome: Outcome,
-) -> Result<(Prediction, Outcome), PredictionError> {
+) -> Result<(Prediction, Outcome), Invalid> {
     let fed = fed(plan, machine, data, outcome.step_time, steps)?;
     let step = fed.map_or(outcome.step_time, |feed| feed.step_time).0;
     let interval_s = fed_interval(plan, interval(plan, machine, &outcome), outcome.step_time, fed.as_ref());
@@ -212,15 +90,17 @@ fn fed(
     data: Option<&DataSet>,
     step: Seconds,
     steps: u64,
-) -> Result<Option<Feed>, InputError> {
+) -> Result<Option<InputStall>, Invalid> {
     let (Some(input), Some(data)) = (plan.input(), data) else { return Ok(None) };
     let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
-    Ok(Some(Supply::new(intake, machine, data, input)?.feed(step, steps)))
+    let supply =
+        LoaderRates::new(intake, machine, data, input).map_err(|error| inside("plan", &error, error.hint()))?;
+    Ok(Some(supply.feed(step, steps)))
 }
 
 /// Returns the interval of a step that may have to wait. Without prefetching the two times add up; otherwise the longer
 /// decides.
-fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&Feed>) -> [f64; 2] {
+fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&InputStall>) -> [f64; 2] {
     let (Some(feed), Some(input)) = (fed, plan.input()) else { return [low, high] };
     if input.prefetch == 0 {
         return [low + feed.stall.0 / INPUT_SPREAD, high + feed.stall.0 * INPUT_SPREAD];
@@ -231,7 +111,7 @@ fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&
     [low.max(slowest / INPUT_SPREAD) + uneven, high.max(slowest * INPUT_SPREAD) + uneven]
 }
 
-fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &Feed) -> InputPrediction {
+fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &InputStall) -> InputPrediction {
     let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
     InputPrediction {
         input_stall_s: feed.stall.0,
@@ -288,36 +168,74 @@ pub struct MachineFiles {
     pub prices: Option<PriceTable>,
 }
 
+/// Returns the plan of a document.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn plan_of(document: &PlanDocument) -> Result<Plan, Invalid> {
+    Plan::try_from(document.plan.clone()).map_err(|error| inside("plan", &error, error.hint()))
+}
+
+/// Returns the data set of a document's job, which a plan needs that says how samples are loaded.
+pub(crate) fn data_of(job: &JobSpec, plan: &Plan) -> Result<Option<DataSet>, Invalid> {
+    let data = data_set(job, plan.model()).map_err(in_job)?;
+    if plan.input().is_some() && data.is_none() {
+        let sentence =
+            "it says how samples are brought in, but `job.data` says that they are there, or nothing of their size";
+        let hint = "without `plan.input` samples are taken to be there";
+        return Err(Invalid::inside("plan.input", sentence).with_hint(hint));
+    }
+    Ok(data.map(|data| data.set))
+}
+
+/// Returns an error on a file of the machines that is not at hand.
+fn unread(field: &str, what: &str, path: &str, hint: &str) -> Invalid {
+    Invalid::inside(format!("plan.cluster.{field}"), format!("the {what} `{path}` was not read")).with_hint(hint)
+}
+
+fn simulated(plan: &Plan, machine: &Machine, options: Options) -> Result<Outcome, Invalid> {
+    simulate_with(plan, machine, options).map_err(|error| inside("plan", &error, error.hint()))
+}
+
 /// Returns the machine that a plan document was made for. `files` are the contents of the files that the plan names for
 /// it.
 ///
 /// # Errors
 ///
 /// When the plan names what no catalog has or a file that is not given.
-pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, DocumentError> {
+pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, Invalid> {
     let named = &document.plan.cluster;
     let MachineFiles { machine: file, constants, prices: _ } = files;
     if let (Some(path), None) = (&named.constants, &constants) {
-        return Err(DocumentError::NoConstants { path: path.clone() });
+        let hint = "`trainyard calibrate --from MEASUREMENTS.csv` writes one";
+        return Err(unread("constants", "constants file", path, hint));
     }
     if let Some(path) = &named.profile {
         let Some(MachineFile::Profile(profile)) = file else {
-            return Err(DocumentError::NoProfile { path: path.clone() });
+            return Err(unread("profile", "profile", path, "`trainyard calibrate` writes one"));
         };
-        let stack = executor_stack(constants.as_ref()).map_err(|stack| DocumentError::IdleConstants { stack })?;
+        let stack = executor_stack(constants.as_ref()).map_err(|stack| {
+            let sentence = format!("the constants have no stack `{stack}`, the only one of a measured machine");
+            let hint = "leave the constants out: the profile holds what was measured";
+            Invalid::inside("plan.cluster.constants", sentence).with_hint(hint)
+        })?;
         return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: with_margin(document, stack)? });
     }
     let catalog = catalog_with(constants.as_ref());
     let mut cluster = match (&named.file, file) {
         (None, _) => catalog
             .cluster(&named.instance, named.instances)
-            .map_err(|error| DocumentError::Catalog { field: "plan.cluster.instance", error })?,
+            .map_err(|error| inside("plan.cluster.instance", &error, error.hint()))?,
         (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named.instances, &catalog)?,
-        (Some(path), _) => return Err(DocumentError::NoClusterFile { path: path.clone() }),
+        (Some(path), _) => {
+            let hint = "`cluster.file` of a job names one; its format is in the manual";
+            return Err(unread("file", "cluster file", path, hint));
+        }
     };
     cluster.encrypted = named.encrypted;
     let stack = stack_of(document);
-    let stack = catalog.stack(stack).map_err(|error| DocumentError::Catalog { field: "plan.stack", error })?;
+    let stack = catalog.stack(stack).map_err(|error| inside("plan.stack", &error, error.hint()))?;
     Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
 }
 
@@ -329,16 +247,16 @@ pub(crate) fn stack_of(document: &PlanDocument) -> &str {
 }
 
 /// Sets the memory margin of a document's job in a stack.
-fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, DocumentError> {
-    let margin = memory_margin(&document.job.cluster)?;
+fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, Invalid> {
+    let margin = memory_margin(&document.job.cluster).map_err(in_job)?;
     let memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
     Ok(Stack { memory_margin, ..stack })
 }
 
 /// Returns as many machines of a cluster file as a plan uses, if they are alike and there are enough; otherwise all.
-fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, DocumentError> {
-    let wrong = |error| DocumentError::ClusterFile { path: path.into(), error };
-    let mut cluster = Cluster::of_file(file, catalog).map_err(wrong)?;
+fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, Invalid> {
+    let mut cluster = Cluster::of_file(file, catalog)
+        .map_err(|error| inside("plan.cluster.file", format!("in `{path}`, {error}"), error.hint()))?;
     if !cluster.is_mixed() {
         cluster.pools[0].instances = cluster.pools[0].instances.min(instances);
     }
@@ -356,21 +274,17 @@ pub fn resimulate(
     document: &PlanDocument,
     files: MachineFiles,
     options: Options,
-) -> Result<(PlanDocument, Outcome), DocumentError> {
-    let plan = Plan::try_from(document.plan.clone())?;
+) -> Result<(PlanDocument, Outcome), Invalid> {
+    let plan = plan_of(document)?;
     let prices = files.prices.clone();
     let machine = machine(document, files)?;
     let rent = rent(document, &plan, &machine, prices.as_ref())?;
-    let data = data_set(&document.job, plan.model())?;
-    if plan.input().is_some() && data.is_none() {
-        return Err(DocumentError::NoData);
-    }
+    let data = data_of(&document.job, &plan)?;
     if document.prediction.steps == 0 {
-        return Err(DocumentError::NoSteps);
+        return Err(Invalid::value("prediction.steps", 0, "at least 1").with_hint("plan again"));
     }
-    let data = data.as_ref().map(|data| &data.set);
-    let outcome = simulate_with(&plan, &machine, options).map_err(PredictionError::from)?;
-    let (prediction, outcome) = predict_of(&plan, &machine, document.prediction.steps, rent, data, outcome)?;
+    let outcome = simulated(&plan, &machine, options)?;
+    let (prediction, outcome) = predict_of(&plan, &machine, document.prediction.steps, rent, data.as_ref(), outcome)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 
@@ -379,10 +293,10 @@ pub fn resimulate(
 /// # Errors
 ///
 /// As [`resimulate`].
-pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options) -> Result<StepTrace, DocumentError> {
-    let plan = Plan::try_from(document.plan.clone())?;
+pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options) -> Result<StepTrace, Invalid> {
+    let plan = plan_of(document)?;
     let machine = machine(document, files)?;
-    Ok(step_trace(&plan, &machine, options).map_err(PredictionError::from)?)
+    step_trace(&plan, &machine, options).map_err(|error| inside("plan", &error, error.hint()))
 }
 
 /// Returns the terms on which the machines of a document's plan are rented; `None` for owned machines.
@@ -391,19 +305,22 @@ pub(crate) fn rent(
     plan: &Plan,
     machine: &Machine,
     prices: Option<&PriceTable>,
-) -> Result<Option<Rent>, DocumentError> {
+) -> Result<Option<Rent>, Invalid> {
     let price = price(document, prices)?;
-    Ok(price.map(|price| Rent::new(&document.job, plan, machine, price)).transpose()?)
+    price.map(|price| Rent::new(&document.job, plan, machine, price)).transpose().map_err(in_job)
 }
 
 /// Returns the price of a plan's machines on its terms; `None` for owned machines. The first of these that has one
 /// decides: the given table of prices; the document, if its job had such a table; today's catalog; the document, if its
 /// price is of the plan's service.
-pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, DocumentError> {
+pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, Invalid> {
     let Some(used) = &document.prediction.price else { return Ok(None) };
     let asked = [used.usd_per_hour, used.low_usd_per_hour, used.high_usd_per_hour];
     if let Some(usd) = asked.into_iter().find(|usd| !(0.0..=USD_PER_HOUR_MAX).contains(usd)) {
-        return Err(DocumentError::Price { usd_per_hour: usd.to_string() });
+        let price = format!("{usd} USD an hour");
+        let allowed = format!("from 0 to {USD_PER_HOUR_MAX}");
+        return Err(Invalid::value("prediction.price", price, allowed)
+            .with_hint("plan again, or give the price in a table with --prices"));
     }
     let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
     let wanted = plan.service.as_ref().unwrap_or(&used.service);
@@ -417,9 +334,9 @@ pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Res
         let instance = catalog().instance(instance).ok()?;
         price_of(instance, query?).map(price_used)
     };
-    given.or(of_table).or_else(today).or(kept).map(Some).ok_or_else(|| DocumentError::NoPrice {
-        service: wanted.clone(),
-        instance: instance.clone(),
-        region: used.region.clone(),
+    given.or(of_table).or_else(today).or(kept).map(Some).ok_or_else(|| {
+        let rule = format!("no price of {instance} from it in {} is known", used.region);
+        Invalid::breaks("plan.service", format!("`{wanted}`"), rule)
+            .with_hint("services are ec2 and sagemaker; leave it out for that of the document's price")
     })
 }

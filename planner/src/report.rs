@@ -2,7 +2,7 @@
 
 use crate::campaign::campaign;
 use crate::explain::{ExplainError, NamedPlan, explain};
-use crate::predict::{DocumentError, machine, resimulate};
+use crate::predict::{machine, plan_of, resimulate};
 use crate::what_if::{HeldPlan, Subject, axes, tornado, what_if};
 use trainyard_hardware_profiles::{Fabric, Interconnect, Sourced};
 use trainyard_plan::document::PlanDocument;
@@ -58,10 +58,10 @@ pub struct SourcedConstant {
 ///
 /// When the plan is not valid or does not go onto its machines.
 pub fn report_content(named: &NamedPlan, runs: u64, seed: u64) -> Result<ReportContent, ExplainError> {
-    let refused = |error: DocumentError| ExplainError::Document { file: named.file.clone(), error: Box::new(error) };
+    let refused = |error| named.wrong(error);
     let explanation = explain(named, None)?;
     let (document, files) = (&named.document, || named.files.clone());
-    let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    let plan = plan_of(document).map_err(refused)?;
     let machine = machine(document, files()).map_err(refused)?;
     let (found, outcome) = resimulate(document, files(), Options::default()).map_err(refused)?;
     let held = HeldPlan { document: document.clone(), files: files() };

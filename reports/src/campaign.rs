@@ -1,7 +1,7 @@
 //! What may become of a whole training, as a page.
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
-use crate::plan::{cluster, strategy};
+use crate::layout::{cluster, strategy};
 use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles, Scenario};
 use trainyard_units::human_count;
 

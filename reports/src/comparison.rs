@@ -1,7 +1,7 @@
 //! Predicted against measured.
 
 use crate::format::{Width, bytes, deviation, facts, rate, seconds, table};
-use crate::plan::strategy;
+use crate::layout::strategy;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{ComparisonDocument, Figures};
 

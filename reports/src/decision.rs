@@ -1,7 +1,7 @@
 //! What stands around a recommendation: what made room, how number formats and batches compare, what was rejected.
 
 use crate::format::{Width, bytes, columns, percent, rate, seconds, table, usd};
-use crate::plan::split;
+use crate::layout::split;
 use trainyard_plan::Recompute;
 use trainyard_plan::document::{BatchChoice, PlanDocument, PrecisionChoice, Rejected, RejectedBy, Remedy};
 use trainyard_units::human_count;

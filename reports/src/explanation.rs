@@ -1,7 +1,8 @@
 //! One plan explained, or two side by side, as a page.
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
-use crate::plan::{cluster, memory, strategy};
+use crate::layout::{cluster, strategy};
+use crate::plan::memory;
 use crate::simulation::stages;
 use trainyard_plan::document::StageMemory;
 use trainyard_plan::{ExplainedPlan, ExplanationDocument, PathKind, PathPart};

@@ -9,11 +9,7 @@ use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, 
 pub struct Width(pub u16);
 
 /// Formats a table with a header; columns whose header starts with `>` are aligned to the right.
-pub(crate) fn table<const N: usize>(
-    width: Width,
-    header: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
-) -> String {
+pub fn table<const N: usize>(width: Width, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     wrapped(width, &header, rows, 0)
 }
 
@@ -80,7 +76,7 @@ pub(crate) fn lines(lines: impl Iterator<Item = String>) -> String {
 }
 
 /// Formats lines of `name  value`, with the values aligned.
-pub(crate) fn facts(rows: &[(&str, String)]) -> String {
+pub fn facts(rows: &[(&str, String)]) -> String {
     let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     lines(rows.iter().map(|(name, value)| {
         let room = " ".repeat(longest - name.chars().count());
@@ -89,7 +85,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> String {
 }
 
 /// Formats sentences as a list, wrapped to the width.
-pub(crate) fn bullets(width: Width, title: &str, items: &[String]) -> String {
+pub fn bullets(width: Width, title: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
     }
@@ -131,7 +127,8 @@ pub(crate) fn bandwidth(rate: BytesPerSecond) -> String {
     format!("{} {unit}", (value * 1e3).round() / 1e3)
 }
 
-pub(crate) fn percent(fraction: f64) -> String {
+/// Formats a fraction: `97.5 %`.
+pub fn percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
 }
 

@@ -1,7 +1,7 @@
 //! The front of time against cost, point by point.
 
 use crate::format::{Width, lines, seconds, table, usd, wrap};
-use crate::plan::{cluster, strategy};
+use crate::layout::{cluster, strategy};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, PlanDocument};

@@ -11,32 +11,38 @@
 //! assert!(page.contains("v100-sxm2-16gb") && page.lines().all(|line| line.chars().count() <= 80));
 //! ```
 
+// What pages and pictures are made of: words, numbers, tables and axes.
+pub mod chart;
+pub mod format;
+mod layout;
+mod shell;
+
+// Pages, one for each kind of document.
 mod abilities;
 mod campaign;
-mod chart;
 mod comparison;
 mod data_sets;
 mod decision;
 mod explanation;
-mod fleet;
-mod format;
 mod front;
 mod history;
 mod jobs;
-mod launch;
 mod plan;
-mod plots;
 mod profile;
-mod queue;
 mod refit;
 mod replay;
-mod report;
-mod shell;
 mod show;
 mod simulation;
-mod trace;
 mod validation;
 mod what_if;
+
+// Pictures, and files for other programs.
+mod launch;
+mod plots;
+mod trace;
+
+// One page with all of it.
+mod report;
 
 pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
@@ -44,19 +50,18 @@ pub use comparison::{comparison, loss_unit};
 pub use data_sets::{data_set, data_sets};
 pub use decision::tuning;
 pub use explanation::explanation;
-pub use fleet::fleet;
 pub use format::Width;
 pub use front::Points;
 pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
 pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
+pub use layout::{cluster, strategy};
 pub use plan::plan;
 pub use plots::{
-    StepPoint, bandwidth, campaign_plot, fleet_gantt, front_plot, gantt, measured_bandwidth, memory_plot, path_plot,
-    paths_plot, phases, predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,
+    StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,
+    predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,
 };
 pub use profile::profile;
-pub use queue::queue;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{pictures, report};

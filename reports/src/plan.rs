@@ -3,10 +3,11 @@
 use crate::decision::{lacks_room, rejected, remedies};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use crate::front::{Points, front};
+use crate::layout::{cluster, strategy};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{
-    Cache, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
+    Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
 use trainyard_planner::expected_count;
 use trainyard_units::{counted, human_count};
@@ -56,33 +57,6 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     format!("\n{}", table(width, header, document.stacks.iter().map(row)))
 }
 
-/// Formats the machines: `2 × p4d.24xlarge`.
-pub(crate) fn cluster(plan: &PlanSpec) -> String {
-    match &plan.cluster.profile {
-        Some(profile) => format!("this machine ({profile})"),
-        None => format!("{} × {}", plan.cluster.instances, plan.cluster.instance),
-    }
-}
-
-/// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
-pub(crate) fn strategy(plan: &PlanSpec) -> String {
-    let parallel = plan.parallel;
-    let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
-    let degrees = [
-        ("data", parallel.data, String::new()),
-        ("tensor", parallel.tensor, if parallel.sequence { " (sequence too)".into() } else { String::new() }),
-        ("context", parallel.context, String::new()),
-        ("expert", parallel.expert, " (inside data)".into()),
-        ("pipeline", parallel.pipeline, format!(" ({}{runs})", plan.schedule)),
-    ];
-    let parts: Vec<String> = degrees
-        .into_iter()
-        .filter(|(_, degree, _)| *degree > 1)
-        .map(|(name, degree, how)| format!("{name} {degree}{how}"))
-        .collect();
-    if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
-}
-
 /// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
 fn states(plan: &PlanSpec) -> Option<String> {
     let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" among {ranks} ranks"));
@@ -100,18 +74,6 @@ fn states(plan: &PlanSpec) -> Option<String> {
     let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
     let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// Formats the degrees: `data 4 × tensor 8`.
-pub(crate) fn split(parallel: ParallelSpec) -> String {
-    let ParallelSpec { data, tensor, context, pipeline, .. } = parallel;
-    let degrees = [("data", data), ("tensor", tensor), ("context", context), ("pipeline", pipeline)];
-    let parts: Vec<String> = degrees
-        .into_iter()
-        .filter(|(_, degree)| *degree > 1)
-        .map(|(name, degree)| format!("{name} {degree}"))
-        .collect();
-    if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
 }
 
 fn batch(plan: &PlanSpec) -> String {

@@ -1,7 +1,8 @@
 //! A simulated step as a page.
 
 use crate::format::{Width, facts, percent, seconds, table};
-use crate::plan::{cluster, input, memory, strategy};
+use crate::layout::{cluster, strategy};
+use crate::plan::{input, memory};
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, Prediction};
 

@@ -54,7 +54,8 @@ impl ModelQuestion {
     /// Returns the model that the configuration describes.
     pub(crate) fn model(&self) -> Result<ModelSpec, Refusal> {
         let name = self.name.as_deref().unwrap_or(UNNAMED_MODEL);
-        Ok(from_hugging_face(&self.config.to_string(), name)?)
+        from_hugging_face(&self.config.to_string(), name)
+            .map_err(|error| Refusal::input(format!("in `config`: {error}")).hint(error.hint()))
     }
 }
 
@@ -85,7 +86,9 @@ impl PlanQuestion {
 
     /// Returns the limits of the search.
     pub(crate) fn limits(&self) -> Result<Limits, Refusal> {
-        Ok(Limits { top: TOP, max_simulations: None, fixed: Fixed::parse(&self.fix)? })
+        let fixed =
+            Fixed::parse(&self.fix).map_err(|error| Refusal::input(format!("in `fix`: {error}")).hint(error.hint()))?;
+        Ok(Limits { top: TOP, max_simulations: None, fixed })
     }
 }
 

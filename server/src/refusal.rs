@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trainyard_models::ConfigError;
-use trainyard_planner::{DocumentError, FixError, JobError, NoPlan};
+use trainyard_planner::{JobError, NoPlan};
+use trainyard_units::Invalid;
 
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -115,20 +115,8 @@ impl From<JobError> for Refusal {
     }
 }
 
-impl From<FixError> for Refusal {
-    fn from(error: FixError) -> Self {
-        Self::input(format!("in `fix`: {error}")).hint(error.hint())
-    }
-}
-
-impl From<ConfigError> for Refusal {
-    fn from(error: ConfigError) -> Self {
-        Self::input(format!("in `config`: {error}")).hint(error.hint())
-    }
-}
-
-impl From<DocumentError> for Refusal {
-    fn from(error: DocumentError) -> Self {
+impl From<Invalid> for Refusal {
+    fn from(error: Invalid) -> Self {
         Self::input(error.to_string()).hint(error.hint())
     }
 }

@@ -10,8 +10,8 @@ use crate::cost::{Costs, LayerTable};
 use crate::machine::{Machine, MachineError};
 use std::collections::BTreeMap;
 use trainyard_plan::{
-    Collective, Content, CopyDirection, Exchange, GradientReduction, Held, Plan, Recompute, Segment, StageId,
-    StagePass, StateSharding, StepBound, Store, Work,
+    Collective, Content, CopyDirection, Exchange, GradientReduction, ParameterCounts, Plan, Recompute, Segment,
+    StageId, StagePass, StateSharding, StepBound, Store, Work,
 };
 use trainyard_units::Seconds;
 
@@ -276,7 +276,8 @@ impl Least<'_> {
         }
         least.weights_reduced += behind(kernels.weights);
         // Where a stage has several runs, the reductions of the others may long be done.
-        least.behind_passes = if plan.stages().runs() == 1 || !beside { behind(kernels.last) } else { Seconds::ZERO };
+        least.behind_passes =
+            if plan.stages().chunks_per_stage() == 1 || !beside { behind(kernels.last) } else { Seconds::ZERO };
         Ok(least)
     }
 
@@ -285,7 +286,7 @@ impl Least<'_> {
         let micro_batches = plan.batch().accumulation as f64;
         let splits = plan.schedule().splits_backward();
         let mut kernels = Kernels::default();
-        for (run, layers) in plan.stages().runs_of(stage).enumerate() {
+        for (run, layers) in plan.stages().chunks_of(stage).enumerate() {
             let price = |pass, accumulate| {
                 let recompute = if pass == StagePass::Forward || pass == StagePass::BackwardWeight {
                     Recompute::None
@@ -300,7 +301,7 @@ impl Least<'_> {
             kernels.all += forward * micro_batches + first + again * (micro_batches - 1.0);
             let of_run = if plan.batch().accumulation > 1 { again } else { first };
             // The last micro-batch's gradients of a run come before those of the other runs' last group of micro-batches.
-            let following = if plan.stages().runs() > 1 { f64::from(plan.stages().count()) } else { 1.0 };
+            let following = if plan.stages().chunks_per_stage() > 1 { f64::from(plan.stages().count()) } else { 1.0 };
             kernels.last += of_run * following;
             if run == 0 {
                 kernels.forward = forward;
@@ -357,13 +358,13 @@ impl Least<'_> {
         if next.0 == self.plan.stages().count() {
             return Ok([Seconds::ZERO; 2]);
         }
-        let behind = self.plan.stages().run(stage, 0).end - 1;
+        let behind = self.plan.stages().chunk(stage, 0).end - 1;
         Ok([self.transfer(stage, next, behind)?, self.transfer(next, stage, behind)?])
     }
 
     fn sent_to_previous(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
         let Some(previous) = stage.0.checked_sub(1).map(StageId) else { return Ok(Seconds::ZERO) };
-        let behind = self.plan.stages().run(previous, 0).end - 1;
+        let behind = self.plan.stages().chunk(previous, 0).end - 1;
         self.transfer(stage, previous, behind)
     }
 
@@ -378,7 +379,7 @@ impl Least<'_> {
         if !self.plan.shards(StateSharding::Parameters) {
             return Ok([all, largest]);
         }
-        let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
+        let layers: Vec<usize> = self.plan.stages().chunks_of(stage).flatten().collect();
         for layer in layers {
             let gathered = self.gather(stage, self.plan.held(&(layer..layer + 1)))?.any;
             all += gathered;
@@ -387,7 +388,7 @@ impl Least<'_> {
         Ok([all, largest])
     }
 
-    fn gather(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn gather(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         let stage = self.alike(stage);
         let mut gathered = Passing::default();
         for (group, held) in self.plan.gather_groups(held) {
@@ -399,11 +400,11 @@ impl Least<'_> {
     }
 
     /// Gradients of a stage summed over the holders of copies, for one micro-batch or a step.
-    fn reduction(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn reduction(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         if !self.plan.goes_by_layer() {
             return self.reduce(stage, held);
         }
-        let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
+        let layers: Vec<usize> = self.plan.stages().chunks_of(stage).flatten().collect();
         let mut all = Passing::default();
         for layer in layers {
             all = all.then(self.reduce(stage, self.plan.held(&(layer..layer + 1)))?);
@@ -411,7 +412,7 @@ impl Least<'_> {
         Ok(all)
     }
 
-    fn reduce(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn reduce(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         let stage = self.alike(stage);
         let mut longest = Passing::default();
         for chain in self.plan.reductions(held) {
@@ -428,15 +429,15 @@ impl Least<'_> {
     /// The sum over both holders of a table, for the stages that hold it.
     fn shared(&mut self, stage: StageId) -> Result<Passing, MachineError> {
         let (stages, parameters) = (self.plan.stages(), self.plan.shared_on_rank());
-        let ends = [stages.at(0).0, stages.at(stages.links() - 1).0];
+        let ends = [stages.at(0).0, stages.at(stages.chunks() - 1).0];
         if parameters == 0 || ends[0] == ends[1] || !ends.contains(&stage) {
             return Ok(Passing::default());
         }
-        let held = Held { parameters, tensors: 1, matrices: 1, ..Held::default() };
+        let held = ParameterCounts { parameters, tensors: 1, matrices: 1, ..ParameterCounts::default() };
         self.communication(Work::ReduceShared { held })
     }
 
-    fn update(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn update(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         let plan = self.plan;
         let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
         let Some(store) = plan.offload().optimizer else {
@@ -449,7 +450,7 @@ impl Least<'_> {
     }
 
     /// Updated weights, brought together again where only state and gradients are shared out.
-    fn gathered_anew(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn gathered_anew(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         if !self.plan.gathers_updated() {
             return Ok(Passing::default());
         }
@@ -457,7 +458,7 @@ impl Least<'_> {
     }
 
     /// Updated weights, where they are kept elsewhere.
-    fn kept_anew(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+    fn kept_anew(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
         let plan = self.plan;
         let Some(store) = plan.updated_to() else { return Ok(Passing::default()) };
         let bytes = plan.changed_bytes(plan.kept_weights(held), plan.precision().element_bytes());

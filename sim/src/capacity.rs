@@ -218,7 +218,7 @@ fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
 
 /// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
 /// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
-pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
+pub fn longest_chunks(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
     let (layers, store) = (plan.graph().len(), gradient_store(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
         let held = resident_with(plan, stage, std::slice::from_ref(&run), store);
@@ -240,7 +240,7 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
     let stages = plan.stages().ids().zip(limits);
     stages
         .map(|(stage, limit)| {
-            let under_way = plan.pipeline().peak(stage, &vec![1; plan.stages().runs() as usize]);
+            let under_way = plan.pipeline().peak(stage, &vec![1; plan.stages().chunks_per_stage() as usize]);
             known.entry((under_way, limit)).or_insert_with(|| of_stage(stage, limit)).clone()
         })
         .collect()

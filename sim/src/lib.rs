@@ -14,46 +14,57 @@
 //!     parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
 //!     batch: BatchSpec { global: 64, micro: 8, accumulation: 1 },
 //!     ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
-//! })?; let machine = Machine { cluster: catalog().cluster("p4d.24xlarge", 1)?, stack:
-//! catalog().stack("pytorch")?.clone() }; let outcome = simulate(&plan, &machine)?; assert!(step_time_bound(&plan,
-//! &machine)? <= outcome.step_time); assert!(outcome.exposed_communication < outcome.step_time);
+//! })?;
+//! let machine =
+//!     Machine { cluster: catalog().cluster("p4d.24xlarge", 1)?, stack: catalog().stack("pytorch")?.clone() };
+//! let outcome = simulate(&plan, &machine)?;
+//! assert!(step_time_bound(&plan, &machine)? <= outcome.step_time);
+//! assert!(outcome.exposed_communication < outcome.step_time);
 //! assert!(outcome.footprint.fits().is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bottleneck;
-mod bound;
-pub mod campaign;
-mod capacity;
-mod cost;
-mod critical_path;
+// Events in time and flows over links, which know no training word.
 pub mod des;
 mod engine;
-mod ensemble;
-mod fold;
-mod input;
+pub mod network;
+
+// Machines, and what work costs on them.
+mod cost;
 mod layout;
 mod machine;
-pub mod network;
-pub mod queue;
-mod replay;
-mod simulate;
-mod trace;
 mod variation;
 mod wiring;
 
+// A step: whether it fits into memory, how long it takes at least, and how long it takes.
+mod bottleneck;
+mod bound;
+mod capacity;
+mod ensemble;
+mod fold;
+mod simulate;
+
+// What happens in a step, and steps of other programs.
+mod critical_path;
+mod replay;
+mod trace;
+
+// Around a step: its samples, the whole training, and other trainings.
+pub mod campaign;
+mod input;
+
 pub use bottleneck::{StepLimits, bottleneck, step_limits};
 pub use bound::{Communications, step_time_bound, step_time_bound_with};
-pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_runs, usable};
+pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_chunks, usable};
 pub use cost::{
     Costs, LayerCost, LayerCosts, LayerTable, Operation, Phase, Placed, all_reduce_time, collective_time,
     collective_time_by, expected_max_sigma, layer_costs, layer_costs_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
-pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
+pub use input::{Copies, DataSet, InputStall, Intake, LoaderRates, StageTimes, copies, image_decoding};
 pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;
-pub use replay::{Replay, ReplayError, replay};
+pub use replay::{Replay, replay};
 pub use simulate::{
     Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
 };

@@ -1,8 +1,8 @@
 //! Where a plan runs: hardware and the software on it.
 
 use trainyard_hardware_profiles::{Cluster, Stack};
-use trainyard_plan::{Lowering, Mesh, Precision};
-use trainyard_units::Seconds;
+use trainyard_plan::{Lowering, Mesh};
+use trainyard_units::{Invalid, Seconds};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,75 +16,9 @@ pub struct Machine {
 /// Why a plan cannot be simulated on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// The plan has more ranks than there are devices.
-    #[error(
-        "parallel.data {data} × parallel.tensor {tensor} × parallel.pipeline {pipeline}{} = {ranks} ranks, but {instances} × `{instance}` have {devices} devices",
-        if *context > 1 { format!(" × parallel.context {context}") } else { String::new() }
-    )]
-    TooManyRanks {
-        /// Replicas.
-        data: u32,
-        /// Ranks per layer.
-        tensor: u32,
-        /// Stages.
-        pipeline: u32,
-        /// Ranks per sample.
-        context: u32,
-        /// Their product.
-        ranks: u32,
-        /// Machines.
-        instances: u32,
-        /// Machine type.
-        instance: String,
-        /// Devices of all machines.
-        devices: u32,
-    },
-    /// The plan asks for what this program does not run on the machine that was measured.
-    #[error("`{field}` is {value}, but the measured machine `{machine}` runs only {allowed}")]
-    NotMeasured {
-        /// Field of the plan.
-        field: &'static str,
-        /// Its value.
-        value: String,
-        /// The machine.
-        machine: String,
-        /// Values that it runs.
-        allowed: String,
-    },
-    /// A GPU has no arithmetic unit for a number format.
-    #[error("`precision` is {precision}, but `{gpu}` has no units for it")]
-    NoUnit {
-        /// The number formats of the plan.
-        precision: Precision,
-        /// The GPU.
-        gpu: String,
-    },
-    /// Ranks are dealt out in turn, but the machines differ.
-    #[error("`placement` is spread, but the machines of `{cluster}` are of different kinds")]
-    SpreadOverMixed {
-        /// The cluster.
-        cluster: String,
-    },
-    /// Something is to be kept where there is nothing to keep it in.
-    #[error("`offload` is {offload}, but `{machine}` has no {store} that is known")]
-    NoStore {
-        /// The states that are to be kept elsewhere.
-        offload: String,
-        /// Where.
-        store: &'static str,
-        /// The machine.
-        machine: String,
-    },
-    /// The profile holds no measurement that could price this work.
-    #[error("the profile of `{machine}` has no measurement of `{operator}` for {ranks} concurrent ranks")]
-    Unmeasured {
-        /// The machine.
-        machine: String,
-        /// Operator or collective.
-        operator: String,
-        /// Ranks of the plan.
-        ranks: u32,
-    },
+    /// The plan asks for what the machine does not have, or was not measured doing.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// Simulated time would run over.
     #[error("one step could take {years} years on `{machine}`, but a simulation ends after {CLOCK_YEARS}")]
     Endless {
@@ -105,18 +39,7 @@ impl MachineError {
     /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::TooManyRanks { ranks, instances, devices, .. } => {
-                let per_instance = (*devices / (*instances).max(1)).max(1);
-                Some(format!("cluster.instances {} has enough", ranks.div_ceil(per_instance)))
-            }
-            Self::NotMeasured { allowed, .. } => Some(format!("use {allowed}")),
-            Self::NoUnit { .. } => Some("every GPU runs fp32 and fp16-mixed".into()),
-            Self::SpreadOverMixed { .. } => Some("placement cluster fills one machine after another".into()),
-            Self::NoStore { store, .. } => Some(match *store {
-                "local disk" => "keep it in main memory instead (@host), or rent machines with local disks".into(),
-                _ => "describe the machine with `host`, or set offload = \"none\"".into(),
-            }),
-            Self::Unmeasured { .. } => Some("measure again with `trainyard calibrate`".into()),
+            Self::Invalid(invalid) => invalid.hint(),
             Self::Endless { .. } => Some("a number of the machine's profile or of its constants is wrong".into()),
         }
     }
@@ -144,18 +67,21 @@ impl Machine {
 
 /// Refuses a cluster that has no device for each rank.
 pub(crate) fn enough_devices(cluster: &Cluster, mesh: Mesh) -> Result<(), MachineError> {
-    let devices = cluster.devices();
-    if mesh.ranks() <= devices {
+    let (ranks, instances, devices) = (mesh.ranks(), cluster.machines(), cluster.devices());
+    if ranks <= devices {
         return Ok(());
     }
-    Err(MachineError::TooManyRanks {
-        data: mesh.data(),
-        tensor: mesh.tensor(),
-        pipeline: mesh.pipeline(),
-        context: mesh.context(),
-        ranks: mesh.ranks(),
-        instances: cluster.machines(),
-        instance: cluster.instance.clone(),
-        devices,
-    })
+    let degrees = [
+        ("parallel.data", mesh.data()),
+        ("parallel.tensor", mesh.tensor()),
+        ("parallel.pipeline", mesh.pipeline()),
+        ("parallel.context", mesh.context()),
+    ];
+    let shown = if mesh.context() > 1 { &degrees[..] } else { &degrees[..3] };
+    let field = shown.iter().map(|(field, _)| *field).collect::<Vec<_>>().join(" × ");
+    let product = shown.iter().map(|(_, degree)| degree.to_string()).collect::<Vec<_>>().join(" × ");
+    let rule = format!("{instances} × `{}` have {devices} devices", cluster.instance);
+    let enough = ranks.div_ceil((devices / instances.max(1)).max(1));
+    let hint = format!("cluster.instances {enough} has enough");
+    Err(Invalid::breaks(field, format!("{product} = {ranks} ranks"), rule).with_hint(hint).into())
 }

@@ -11,12 +11,14 @@ use crate::network::Demand;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{DevicePosition, Gpu, Rate};
-use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
-use trainyard_plan::{Collective, Collectives};
-use trainyard_units::{Bytes, Instant, Seconds, Span};
+use trainyard_plan::{Collective, Collectives, GraphNode, GraphWork, RankGraph};
+use trainyard_units::{Bytes, Instant, Invalid, Seconds, Span};
 
 /// The longest time of all nodes together, which keeps instants within 64 bits: three years.
 const TOTAL_MAX: Seconds = Seconds(1e8);
+
+/// The machines that a replay knows the times and the links of.
+const KNOWN: &str = "one of GPUs and links that are known";
 
 /// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,83 +37,25 @@ pub struct Replay {
     pub messages: usize,
 }
 
-/// Why graphs cannot be put in time.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ReplayError {
-    /// There are more ranks than devices.
-    #[error("there are {ranks} ranks for {devices} device{}", if *.devices == 1 { "" } else { "s" })]
-    TooFewDevices {
-        /// Ranks.
-        ranks: u32,
-        /// Devices.
-        devices: u32,
-    },
-    /// A rank meets others that do not meet it.
-    #[error("rank {rank}, node {id} (`{name}`): {problem}")]
-    Unmatched {
-        /// The rank.
-        rank: u32,
-        /// The node.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// The thing that is missing.
-        problem: String,
-    },
-    /// Ranks wait for each other.
-    #[error("ranks wait for each other: {waiting} nodes never start, the first is node {id} (`{name}`) of rank {rank}")]
-    Deadlock {
-        /// Nodes that never start.
-        waiting: usize,
-        /// The rank of one.
-        rank: u32,
-        /// Its number.
-        id: u64,
-        /// Its name.
-        name: String,
-    },
-    /// Times add up to more than can be counted.
-    #[error("nodes add up to {seconds:.0} s, more than three years")]
-    TooLong {
-        /// Seconds of all nodes together.
-        seconds: f64,
-    },
-    /// A measured machine has no links that are known.
-    #[error("only machines of GPUs and links that are known can be asked")]
-    Measured,
-}
-
-impl ReplayError {
-    /// Advice to the user.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::TooFewDevices { .. } => Some("--instances N names more machines"),
-            Self::Unmatched { .. } => {
-                Some("every rank of a group, and both ends of a message, need the same nodes in the same order")
-            }
-            Self::Deadlock { .. } => Some("ranks that do several things together must begin them in the same order"),
-            Self::TooLong { .. } | Self::Measured => None,
-        }
-    }
-}
-
 /// One step of what `ranks` do on `machine`, whose ranks fill one machine after another. `groups` are the ranks of the
 /// groups that collectives name.
 ///
 /// # Errors
 ///
 /// When there are too few devices, or ranks do not do together what one of them asks for.
-pub fn replay(
-    ranks: &[RankGraph],
-    groups: &BTreeMap<String, Vec<u32>>,
-    machine: &Machine,
-) -> Result<Replay, ReplayError> {
+pub fn replay(ranks: &[RankGraph], groups: &BTreeMap<String, Vec<u32>>, machine: &Machine) -> Result<Replay, Invalid> {
     let count = ranks.len() as u32;
     let devices = machine.cluster.devices();
     if count > devices {
-        return Err(ReplayError::TooFewDevices { ranks: count, devices });
+        let have = format!("the machines have {devices} device{}", if devices == 1 { "" } else { "s" });
+        return Err(Invalid::breaks("ranks", count, have).with_hint("--instances N names more machines"));
     }
-    let gpu = machine.cluster.first().device.gpu().ok_or(ReplayError::Measured)?;
+    let gpu = machine
+        .cluster
+        .first()
+        .device
+        .gpu()
+        .ok_or_else(|| Invalid::value("machine", format!("`{}`", machine.cluster.instance), KNOWN))?;
     let mut building = Building {
         ranks,
         groups,
@@ -172,7 +116,7 @@ struct Open {
 }
 
 impl Building<'_> {
-    fn all(&mut self) -> Result<(), ReplayError> {
+    fn all(&mut self) -> Result<(), Invalid> {
         // The same meeting may be held several times: each rank's third is everybody's third.
         let mut open: BTreeMap<(Meeting, u32), Open> = BTreeMap::new();
         for (rank, graph) in (0..).zip(self.ranks) {
@@ -205,7 +149,7 @@ impl Building<'_> {
     }
 
     /// Whom a node meets, if anybody.
-    fn meeting(&self, rank: u32, node: &GraphNode) -> Result<Option<Meeting>, ReplayError> {
+    fn meeting(&self, rank: u32, node: &GraphNode) -> Result<Option<Meeting>, Invalid> {
         let known = |other: u32| match (other as usize) < self.ranks.len() {
             true if other == rank => Err(unmatched(rank, node, "it sends to itself".into())),
             true => Ok(other),
@@ -222,7 +166,7 @@ impl Building<'_> {
         })
     }
 
-    fn members(&self, rank: u32, node: &GraphNode, group: Option<&str>) -> Result<Vec<u32>, ReplayError> {
+    fn members(&self, rank: u32, node: &GraphNode, group: Option<&str>) -> Result<Vec<u32>, Invalid> {
         let Some(name) = group else { return Ok((0..self.ranks.len() as u32).collect()) };
         let members =
             self.groups.get(name).ok_or_else(|| unmatched(rank, node, format!("no group is called `{name}`")))?;
@@ -333,7 +277,7 @@ impl Building<'_> {
     }
 
     /// Refuses nodes that can never start: ranks could wait for each other.
-    fn no_deadlock(&self) -> Result<(), ReplayError> {
+    fn no_deadlock(&self) -> Result<(), Invalid> {
         let count = self.program.nodes.len();
         let mut missing = vec![0u32; count];
         let mut readers: Vec<Vec<u32>> = vec![Vec::new(); count];
@@ -362,10 +306,13 @@ impl Building<'_> {
         });
         let (rank, node, _) =
             first.find(|(_, _, index)| stuck(index)).expect("a node that never starts is some rank's");
-        Err(ReplayError::Deadlock { waiting: count - done, rank, id: node.id, name: node.name.clone() })
+        let problem =
+            format!("ranks wait for each other: {} nodes never start, of which this is the first", count - done);
+        let hint = "ranks that do several things together must begin them in the same order";
+        Err(Invalid::inside(place(rank, node), problem).with_hint(hint))
     }
 
-    fn not_too_long(&self) -> Result<(), ReplayError> {
+    fn not_too_long(&self) -> Result<(), Invalid> {
         let capacities = self.wiring.capacities();
         let moving = |stretch: &Stretch| {
             let uses = stretch.demand.uses.iter().map(|(link, flows)| capacities[link.0 as usize] / flows);
@@ -377,7 +324,10 @@ impl Building<'_> {
         });
         let operations = self.program.operations.iter().flat_map(|operation| &operation.stretches).map(moving);
         let seconds: f64 = kernels.sum::<f64>() + operations.sum::<f64>();
-        if seconds <= TOTAL_MAX.0 { Ok(()) } else { Err(ReplayError::TooLong { seconds }) }
+        if seconds <= TOTAL_MAX.0 {
+            return Ok(());
+        }
+        Err(Invalid::breaks("nodes", format!("{seconds:.0} s in all"), "that is more than three years"))
     }
 
     /// The same if messages took no time.
@@ -404,6 +354,11 @@ impl Building<'_> {
     }
 }
 
-fn unmatched(rank: u32, node: &GraphNode, problem: String) -> ReplayError {
-    ReplayError::Unmatched { rank, id: node.id, name: node.name.clone(), problem }
+fn unmatched(rank: u32, node: &GraphNode, problem: String) -> Invalid {
+    let hint = "every rank of a group, and both ends of a message, need the same nodes in the same order";
+    Invalid::inside(place(rank, node), problem).with_hint(hint)
+}
+
+fn place(rank: u32, node: &GraphNode) -> String {
+    format!("rank {rank}, node {} ({})", node.id, node.name)
 }

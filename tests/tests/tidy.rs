@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates and what each may depend on (design: data goes one way).
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("models", &["units"]),
     ("hardware-profiles", &["units"]),
     ("plan", &["units", "models"]),
+    ("interop", &["units", "models", "plan"]),
     ("sim", &["units", "hardware-profiles", "plan"]),
     ("calibration", &["units", "models", "hardware-profiles", "plan", "sim"]),
     ("planner", &["units", "models", "hardware-profiles", "plan", "sim", "calibration"]),
@@ -17,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("executor", &["units", "models", "hardware-profiles", "plan", "data", "checkpoint"]),
     ("history", &[]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner", "history"]),
+    ("pool", &["units", "hardware-profiles", "plan", "sim", "planner", "reports"]),
     ("server", &["units", "models", "hardware-profiles", "plan", "sim", "planner", "history"]),
     (
         "cli",
@@ -25,6 +27,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "models",
             "hardware-profiles",
             "plan",
+            "interop",
             "sim",
             "calibration",
             "planner",
@@ -32,6 +35,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "executor",
             "history",
             "reports",
+            "pool",
             "server",
         ],
     ),

@@ -18,7 +18,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     field: String,
-    problem: Problem,
+    /// Boxed, so that results with other facts beside it stay small.
+    problem: Box<Problem>,
     hint: Option<String>,
 }
 
@@ -36,7 +37,7 @@ enum Problem {
 
 impl Invalid {
     fn new(field: impl Into<String>, problem: Problem) -> Self {
-        Self { field: field.into(), problem, hint: None }
+        Self { field: field.into(), problem: Box::new(problem), hint: None }
     }
 
     /// Returns "`field` is value, but it must be allowed".
@@ -71,6 +72,11 @@ impl Invalid {
         Self::new(field, Problem::Other { sentence: sentence.to_string() })
     }
 
+    /// Returns the sentence alone: for what is wrong with the whole.
+    pub fn whole(sentence: impl Display) -> Self {
+        Self::inside("", sentence)
+    }
+
     /// Adds what the user may do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -88,9 +94,9 @@ impl Invalid {
     /// Places the fields in a table of a larger file: `count` within `job[0]` is `job[0].count`.
     #[must_use]
     pub fn within(mut self, table: &str) -> Self {
-        let placed = |field: &str| format!("{table}.{field}");
+        let placed = |field: &str| if field.is_empty() { table.into() } else { format!("{table}.{field}") };
         self.field = placed(&self.field);
-        if let Problem::Conflict { other, .. } = &mut self.problem {
+        if let Problem::Conflict { other, .. } = &mut *self.problem {
             *other = placed(other);
         }
         self
@@ -110,10 +116,11 @@ impl Invalid {
 impl Display for Invalid {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let field = &self.field;
-        match &self.problem {
+        match &*self.problem {
             Problem::Value { value, rule } => write!(f, "`{field}` is {value}, but {rule}"),
             Problem::Missing { why } => write!(f, "`{field}` is missing: {why}"),
             Problem::Conflict { other, rule } => write!(f, "`{field}` and `{other}` exclude each other: {rule}"),
+            Problem::Other { sentence } if field.is_empty() => f.write_str(sentence),
             Problem::Other { sentence } => write!(f, "in `{field}`: {sentence}"),
         }
     }
@@ -137,10 +144,12 @@ mod tests {
                 "`job.steps` and `job.epochs` exclude each other: write one",
             ),
             (Invalid::inside("model", "no model is called `x`"), "in `job.model`: no model is called `x`"),
+            (Invalid::whole("it is empty"), "in `job`: it is empty"),
         ];
         for (invalid, sentence) in cases {
             assert_eq!(invalid.within("job").to_string(), sentence);
         }
+        assert_eq!(Invalid::whole("it is empty").to_string(), "it is empty");
     }
 
     #[test]

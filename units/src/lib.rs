@@ -30,4 +30,4 @@ pub use invalid::Invalid;
 pub use number::{ParseNumberError, Written, count, number, written, written_option, written_table};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};
-pub use words::similar;
+pub use words::{CatalogError, similar};

@@ -1,6 +1,6 @@
 //! Conditions of a measurement, read from the words of its row.
 
-use crate::system::GBIT;
+use crate::configuration::system::GBIT;
 use trainyard_hardware_profiles::{Network, Sourced, Transport};
 use trainyard_plan::Collectives;
 use trainyard_units::{BytesPerSecond, Seconds};

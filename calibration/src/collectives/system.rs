@@ -1,6 +1,6 @@
 //! The machines of a row of collectives: those of the catalog that its text begins with, or such as its words describe.
 
-use crate::system::{GBIT, expect_countable};
+use crate::configuration::system::{GBIT, expect_countable};
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Device, Fabric, Gpu, Instance, Interconnect, Network, Pool, Sourced, Transport,
 };

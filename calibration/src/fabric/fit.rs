@@ -9,7 +9,7 @@
 //! Minimiser: Nelder and Mead, The Computer Journal 7 (1965), 308-313. Robust loss 2 (√(1 + u²) − 1): Charbonnier et
 //! al., IEEE Transactions on Image Processing 6 (1997), 298-311.
 
-use super::{Sweep, SweepError};
+use super::{FITTED, Sweep, useless};
 use crate::collectives::Measured;
 use crate::inverse::inverse_diagonal;
 use argmin::core::{CostFunction, Error, Executor, State};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Fabric, Fitted, Instance, Interconnect, MeasuredFabric, Messaging, Sourced,
 };
-use trainyard_units::{BytesPerSecond, Seconds};
+use trainyard_units::{BytesPerSecond, Invalid, Seconds};
 
 /// Standard deviation of a row before anything is fitted: what the model is usually off by on a fabric that it knows.
 const NOISE: f64 = 0.1;
@@ -203,9 +203,9 @@ pub fn fit_fabrics(
     instance: Option<&str>,
     catalog: &Catalog,
     date: &str,
-) -> Result<Vec<FabricFit>, SweepError> {
+) -> Result<Vec<FabricFit>, Invalid> {
     if let Some(name) = instance.filter(|name| !catalog.machine_types().any(|machine| machine.name == **name)) {
-        return Err(SweepError::Unknown { name: name.into() });
+        return Err(Invalid::value("--instance", name, "a machine type of the catalog").with_hint(FITTED));
     }
     let mut reason = "its rows are of other machines".to_owned();
     let mut observed: BTreeMap<String, Vec<Observation>> = BTreeMap::new();
@@ -218,7 +218,7 @@ pub fn fit_fabrics(
     }
     if observed.is_empty() {
         let what = instance.map_or_else(|| "a machine type of the catalog".to_owned(), |name| format!("`{name}`"));
-        return Err(SweepError::Useless { file: sweep.file.clone(), what, reason });
+        return Err(useless(&sweep.file, &what, &reason));
     }
     observed.iter().map(|(machine, rows)| Ok(fit(machine, rows, catalog, &sweep.file, date))).collect()
 }

@@ -13,15 +13,19 @@ pub use fit::{FabricFit, FittedConstant, fit_fabrics};
 
 use crate::collectives::{self, Measured};
 use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors};
-use crate::table::{RowError, Table, TableError};
+use crate::table::{Table, TableError};
+use std::fmt::Display;
 use trainyard_hardware_profiles::{Catalog, Constants, MeasuredFabric};
+use trainyard_units::Invalid;
+
+const FITTED: &str = "`trainyard show instances` lists the machine types that can be fitted";
 
 /// Measured collectives.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     file: String,
     rows: Vec<SweepRow>,
-    passed_over: Vec<RowError>,
+    passed_over: Vec<TableError>,
 }
 
 /// One of them.
@@ -32,67 +36,6 @@ struct SweepRow {
     gpu: Option<String>,
 }
 
-/// Why a sweep teaches nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SweepError {
-    /// It is not a table of collectives.
-    #[error(transparent)]
-    Table(#[from] TableError),
-    /// A line of nccl-tests output cannot be read.
-    #[error(transparent)]
-    Line(#[from] RowError),
-    /// There is no measurement in it.
-    #[error("`{file}` has no measured collective")]
-    Empty {
-        /// The file.
-        file: String,
-    },
-    /// Output does not tell what machines it is from.
-    #[error("`{file}` does not say which machine type it was measured on")]
-    Unnamed {
-        /// The file.
-        file: String,
-        /// Machine types of the catalog that have as many of the GPUs that it names.
-        candidates: Vec<String>,
-    },
-    /// None of the rows is of the machine type that is to be fitted, or can be predicted at all.
-    #[error("`{file}` has no row that teaches {what}: {reason}")]
-    Useless {
-        /// The file.
-        file: String,
-        /// The thing that was to be fitted.
-        what: String,
-        /// Why its first row does not.
-        reason: String,
-    },
-    /// The machine type is not known.
-    #[error("no machine type of the catalog is called `{name}`")]
-    Unknown {
-        /// The name that was asked for.
-        name: String,
-    },
-}
-
-impl SweepError {
-    /// Advice to the user.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Table(error) => return error.hint(),
-            Self::Line(_) => "give the output of nccl-tests as it was printed, or a table of collectives".into(),
-            Self::Empty { .. } => "a row has size, time and bandwidths; a sweep of 8 B to 1 GB teaches most".into(),
-            Self::Unnamed { candidates, .. } if candidates.is_empty() => {
-                "say it with --instance NAME; `trainyard show instances` lists them".into()
-            }
-            Self::Unnamed { candidates, .. } => {
-                format!("say it with --instance NAME; such GPUs are in {}", candidates.join(", "))
-            }
-            Self::Useless { .. } | Self::Unknown { .. } => {
-                "`trainyard show instances` lists the machine types that can be fitted".into()
-            }
-        })
-    }
-}
-
 impl Sweep {
     /// The measurements in some text, from `file` as messages call it. Rows of a table that cannot be read are passed
     /// over; a line of output that cannot be read ends it, because then the columns are not what they seem.
@@ -100,19 +43,20 @@ impl Sweep {
     /// # Errors
     ///
     /// When there is none.
-    pub fn read(text: &str, file: &str) -> Result<Self, SweepError> {
+    pub fn read(text: &str, file: &str) -> Result<Self, Invalid> {
         let sweep = if output::is_output(text) {
             Self { file: file.into(), rows: output::rows(text, file)?, passed_over: Vec::new() }
         } else {
             Self::of_table(text, file)?
         };
         if sweep.rows.is_empty() {
-            return Err(SweepError::Empty { file: file.into() });
+            let hint = "a row has size, time and bandwidths; a sweep of 8 B to 1 GB teaches most";
+            return Err(Invalid::inside(file, "there is no measured collective").with_hint(hint));
         }
         Ok(sweep)
     }
 
-    fn of_table(text: &str, file: &str) -> Result<Self, SweepError> {
+    fn of_table(text: &str, file: &str) -> Result<Self, Invalid> {
         let mut table = Table::read(text.as_bytes(), file)?;
         table.needs("collective measurements", &collectives::COLLECTIVE_COLUMNS)?;
         let mut sweep = Self { file: file.into(), rows: Vec::new(), passed_over: Vec::new() };
@@ -127,7 +71,7 @@ impl Sweep {
     }
 
     /// Rows of a table that could not be read.
-    pub fn passed_over(&self) -> &[RowError] {
+    pub fn passed_over(&self) -> &[TableError] {
         &self.passed_over
     }
 
@@ -142,11 +86,16 @@ impl Sweep {
     }
 
     /// The machine type of a row: the one that is stated for all, or the one that its text begins with.
-    fn machine(&self, row: &SweepRow, stated: Option<&str>, catalog: &Catalog) -> Result<Option<String>, SweepError> {
+    fn machine(&self, row: &SweepRow, stated: Option<&str>, catalog: &Catalog) -> Result<Option<String>, Invalid> {
         if row.measured.system.is_empty() {
-            let candidates = || candidates(row, catalog);
-            let unnamed = || SweepError::Unnamed { file: self.file.clone(), candidates: candidates() };
-            return stated.map(|name| Some(name.to_owned())).ok_or_else(unnamed);
+            return stated.map(|name| Some(name.to_owned())).ok_or_else(|| {
+                let known = match candidates(row, catalog).as_slice() {
+                    [] => "`trainyard show instances` lists them".into(),
+                    candidates => format!("such GPUs are in {}", candidates.join(", ")),
+                };
+                Invalid::inside(&self.file, "it does not say which machine type it was measured on")
+                    .with_hint(format!("say it with --instance NAME; {known}"))
+            });
         }
         let named = collectives::system::machine(catalog, &row.measured.system).map(|machine| machine.name.clone());
         Ok(named.filter(|name| stated.is_none_or(|stated| stated == name)))
@@ -166,7 +115,7 @@ pub fn refit_fabrics(
     instance: Option<&str>,
     catalog: &Catalog,
     date: &str,
-) -> Result<Refit, SweepError> {
+) -> Result<Refit, Invalid> {
     let sweep = Sweep::read(text, file)?;
     let fits = fit_fabrics(&sweep, instance, catalog, date)?;
     let better = |fit: &&FabricFit| fit.cross_validated.unwrap_or(fit.after) < fit.before;
@@ -201,12 +150,13 @@ pub fn refit_fabrics(
     let fabrics: Vec<MeasuredFabric> = fits.iter().filter(better).map(|fit| fit.fabric.clone()).collect();
     let description = format!("Fabrics refitted on {file}, {date}");
     let constants = (!fabrics.is_empty()).then(|| Constants::of_fabrics(description, fabrics));
-    let constants = constants.transpose().map_err(|error| SweepError::Useless {
-        file: file.into(),
-        what: "a fabric within its bounds".into(),
-        reason: error.to_string(),
-    })?;
+    let constants = constants.transpose().map_err(|error| useless(file, "a fabric within its bounds", &error))?;
     Ok(Refit { constants, document })
+}
+
+/// Tells that no row teaches what was to be fitted, and why the first does not.
+fn useless(file: &str, what: &str, reason: &dyn Display) -> Invalid {
+    Invalid::inside(file, format!("no row teaches {what}: {reason}")).with_hint(FITTED)
 }
 
 /// Machine types whose GPUs are those that the output names, as many on a machine at least.

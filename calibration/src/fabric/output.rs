@@ -5,9 +5,9 @@
 //! NVIDIA/nccl-tests, `src/common.cu` and doc/PERFORMANCE.md: times in µs, bandwidths in GB/s of 10⁹ bytes, bus
 //! bandwidth over algorithm bandwidth by operation.
 
-use super::{SweepError, SweepRow};
+use super::SweepRow;
 use crate::collectives::Measured;
-use crate::table::RowError;
+use crate::table::TableError;
 use std::collections::BTreeSet;
 use trainyard_plan::Collective;
 
@@ -44,7 +44,7 @@ struct Line {
 }
 
 /// All measurements of a text, in its order, out of place before in place.
-pub(super) fn rows(text: &str, file: &str) -> Result<Vec<SweepRow>, SweepError> {
+pub(super) fn rows(text: &str, file: &str) -> Result<Vec<SweepRow>, TableError> {
     let mut rows = Vec::new();
     let mut run = Run::default();
     for (line, number) in text.lines().zip(1..) {
@@ -76,12 +76,15 @@ pub(super) fn rows(text: &str, file: &str) -> Result<Vec<SweepRow>, SweepError> 
     Ok(rows)
 }
 
-fn wrong(file: &str, line: u64, column: &str, value: &str, allowed: &str) -> RowError {
-    RowError { file: file.into(), line, column: column.into(), value: value.into(), allowed: allowed.into() }
+fn wrong(file: &str, line: u64, column: &str, value: &str, allowed: &str) -> TableError {
+    let mut error = TableError::cell(file, line, column, value, allowed);
+    let hint = "give the output of nccl-tests as it was printed, or a table of collectives";
+    error.invalid = error.invalid.with_hint(hint);
+    error
 }
 
 impl Run {
-    fn comment(&mut self, comment: &str, file: &str, number: u64) -> Result<(), RowError> {
+    fn comment(&mut self, comment: &str, file: &str, number: u64) -> Result<(), TableError> {
         let words: Vec<&str> = comment.split_whitespace().collect();
         if words.first() == Some(&"Rank") && words.contains(&"device") {
             self.ranks += 1;
@@ -100,10 +103,10 @@ impl Run {
         Ok(())
     }
 
-    fn line(&self, line: &str, file: &str, number: u64) -> Result<Line, RowError> {
+    fn line(&self, line: &str, file: &str, number: u64) -> Result<Line, TableError> {
         let cells: Vec<&str> = line.split_whitespace().collect();
         let times: Vec<usize> = (0..self.columns.len()).filter(|index| self.columns[*index] == "time").collect();
-        let number_at = |index: usize, allowed: &str| -> Result<f64, RowError> {
+        let number_at = |index: usize, allowed: &str| -> Result<f64, TableError> {
             let column = self.columns.get(index).map_or("", String::as_str);
             let cell = cells.get(index).copied().unwrap_or("");
             let value = cell.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
@@ -129,7 +132,7 @@ impl Run {
     }
 
     /// The collective of the measured program: the one that the text names, or that its bandwidths and its sums tell.
-    fn collective(&self, file: &str) -> Result<Collective, RowError> {
+    fn collective(&self, file: &str) -> Result<Collective, TableError> {
         if let Some(program) = self.program {
             return Ok(program);
         }
@@ -150,7 +153,7 @@ impl Run {
         }
     }
 
-    fn finish(&self, file: &str) -> Result<Vec<SweepRow>, SweepError> {
+    fn finish(&self, file: &str) -> Result<Vec<SweepRow>, TableError> {
         if self.lines.is_empty() {
             return Ok(Vec::new());
         }
@@ -158,7 +161,7 @@ impl Run {
         if self.ranks < 2 || nodes == 0 {
             let found = format!("{} ranks on {nodes} hosts", self.ranks);
             let allowed = "at least two lines of the kind `#  Rank  0 ... on HOST device  0 [...] GPU`";
-            return Err(wrong(file, 1, "Rank", &found, allowed).into());
+            return Err(wrong(file, 1, "Rank", &found, allowed));
         }
         let collective = self.collective(file)?;
         let of_line = |line: &Line| {

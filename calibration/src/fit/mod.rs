@@ -12,9 +12,7 @@
 mod cross;
 mod deviation;
 mod document;
-mod error;
 mod fold;
-mod kind;
 mod observation;
 mod outcome;
 mod passes;
@@ -25,6 +23,4 @@ mod unknown;
 mod widths;
 
 pub use document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors, TermWidth};
-pub use error::FitError;
-pub use kind::MeasurementKind;
 pub use outcome::{Refit, refit};

@@ -3,7 +3,6 @@
 use super::cross;
 use super::deviation::deviations;
 use super::document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors};
-use super::error::FitError;
 use super::fold::{Fold, folds};
 use super::observation::{Observation, observations};
 use super::passes::{fit, noise, told_apart};
@@ -15,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Catalog, Constants, DEFAULT_STACK, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack,
 };
+use trainyard_units::Invalid;
 
 /// A fit that does not lessen the error on left-out rows by this part is not worth other constants.
 const WORTH: f64 = 0.005;
@@ -60,15 +60,16 @@ pub fn refit(
     catalog: &Catalog,
     date: &str,
     told: &mut dyn FnMut(&str),
-) -> Result<Refit, FitError> {
+) -> Result<Refit, Invalid> {
     let rows = rows(text, file)?;
     let (catalog, made) = with_stacks_of(&rows, catalog);
     told("simulating the rows");
     let (observations, refused) = observations(&rows, &catalog);
     let refused: Vec<String> = refused.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
     if observations.is_empty() {
-        let reason = refused.into_iter().next();
-        return Err(FitError::Nothing { file: file.into(), rows: rows.len(), reason });
+        let first = refused.first().map(|reason| format!("; the first: {reason}")).unwrap_or_default();
+        let problem = format!("none of its {} rows can be simulated{first}", rows.len());
+        return Err(Invalid::inside(file, problem).with_hint("`trainyard validate` tells what each row lacks"));
     }
     let unknowns = unknowns(&observations, &catalog, &made);
     let fitting = Fitting::new(Problem::new(&observations, &unknowns), &catalog, told);
@@ -78,7 +79,7 @@ pub fn refit(
     Ok(fitting.refit(&found, &judged, refused, &made, date))
 }
 
-fn rows(text: &str, file: &str) -> Result<Vec<Row>, FitError> {
+fn rows(text: &str, file: &str) -> Result<Vec<Row>, Invalid> {
     let (mut rows, mut wrong) = (Vec::new(), Vec::new());
     for entry in read_measurements(text, file)? {
         match entry {
@@ -86,7 +87,9 @@ fn rows(text: &str, file: &str) -> Result<Vec<Row>, FitError> {
             Entry::Malformed { error, .. } => wrong.push(error),
         }
     }
-    if wrong.is_empty() { Ok(rows) } else { Err(FitError::Rows { rows: wrong }) }
+    let Some(first) = wrong.first() else { return Ok(rows) };
+    let problem = format!("{} rows cannot be read; the first: {first}", wrong.len());
+    Err(Invalid::inside(file, problem).with_hint("correct these cells, or leave the rows out"))
 }
 
 /// The catalog with a stack for each label that it does not know: the stated default under a name made of the label.

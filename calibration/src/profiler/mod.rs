@@ -5,8 +5,6 @@
 
 mod trace;
 
-pub use trace::TraceError;
-
 use crate::fit::{ConstantChange, REFIT_SCHEMA, Refit, RefitDocument};
 use crate::summary::median;
 use std::cmp::Reverse;
@@ -16,7 +14,7 @@ use trace::{Document, Event};
 use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Rate, Sourced, Stack};
 use trainyard_plan::operators::Gemm;
 use trainyard_sim::product_time;
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// Calls that give the device a kernel.
 const LAUNCHES: [&str; 4] = ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"];
@@ -121,9 +119,9 @@ fn sourced<T>(value: T, fitted: Fitted) -> Sourced<T> {
 /// # Errors
 ///
 /// When the text is no trace, or marks no steps, or nothing in it tells a constant.
-pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, TraceError> {
+pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, Invalid> {
     let document = trace::read(text, file)?;
-    let lacking = |problem, hint| TraceError::Lacking { file: file.into(), problem, hint };
+    let lacking = |problem, hint| Invalid::inside(file, problem).with_hint(hint);
     if document.trainyard.as_ref().is_some_and(|origin| origin.kind == "predicted") {
         let hint = "record a training with torch.profiler; a prediction cannot correct itself";
         return Err(lacking("it is a prediction of this program, no measurement", hint));
@@ -169,7 +167,7 @@ pub fn refit_trace(
     stack: &Stack,
     catalog: &Catalog,
     date: &str,
-) -> Result<Refit, TraceError> {
+) -> Result<Refit, Invalid> {
     let findings = read_trace(text, file, catalog)?;
     let changed = findings.applied(stack, date);
     let document = RefitDocument {
@@ -183,8 +181,9 @@ pub fn refit_trace(
         coverage90: None,
     };
     let description = format!("stack {} from a PyTorch profiler trace on {}, {date}", stack.name, findings.device);
-    let constants = Constants::new(description, Vec::new(), Vec::new(), vec![changed])
-        .map_err(|error| TraceError::Useless { file: file.into(), problem: error.to_string() })?;
+    let constants = Constants::new(description, Vec::new(), Vec::new(), vec![changed]).map_err(|error| {
+        Invalid::inside(file, error).with_hint("trace some steps after the first, with nothing else on the machine")
+    })?;
     Ok(Refit { constants: Some(constants), document })
 }
 

@@ -8,52 +8,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-
-/// Why a text is no trace that says anything.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TraceError {
-    /// Not JSON, or an event of another form.
-    #[error("`{file}` line {line}, column {column}: {problem}")]
-    Json {
-        /// The file.
-        file: String,
-        /// Counted from 1.
-        line: usize,
-        /// Counted from 1.
-        column: usize,
-        /// The problem.
-        problem: String,
-    },
-    /// A constant that it tells is out of range.
-    #[error("`{file}`: {problem}")]
-    Useless {
-        /// The file.
-        file: String,
-        /// The value, and those that may be.
-        problem: String,
-    },
-    /// It holds nothing of what is needed.
-    #[error("`{file}`: {problem}")]
-    Lacking {
-        /// The file.
-        file: String,
-        /// The part that is not there.
-        problem: &'static str,
-        /// Advice on recording it.
-        hint: &'static str,
-    },
-}
-
-impl TraceError {
-    /// Advice to the user.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Json { .. } => "export it with `profiler.export_chrome_trace(\"trace.json\")`".into(),
-            Self::Useless { .. } => "trace some steps after the first, with nothing else on the machine".into(),
-            Self::Lacking { hint, .. } => (*hint).into(),
-        }
-    }
-}
+use trainyard_units::Invalid;
 
 /// The content of a trace, as it is written.
 #[derive(Debug, Deserialize)]
@@ -130,11 +85,9 @@ pub(super) struct Arguments {
 }
 
 /// Reads a trace.
-pub(super) fn read(text: impl std::io::Read, file: &str) -> Result<Document, TraceError> {
-    serde_json::from_reader(std::io::BufReader::new(text)).map_err(|error| TraceError::Json {
-        file: file.into(),
-        line: error.line(),
-        column: error.column(),
-        problem: error.to_string(),
+pub(super) fn read(text: impl std::io::Read, file: &str) -> Result<Document, Invalid> {
+    serde_json::from_reader(std::io::BufReader::new(text)).map_err(|error| {
+        let place = format!("{file} line {}, column {}", error.line(), error.column());
+        Invalid::inside(place, error).with_hint("export it with `profiler.export_chrome_trace(\"trace.json\")`")
     })
 }

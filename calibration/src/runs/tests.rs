@@ -157,7 +157,7 @@ fn a_run_of_another_machine_or_without_sense_is_refused() {
     let error = correct(RunMeasurement { threads: 64, ..good.clone() }).expect_err("another machine");
     assert_eq!(
         error.to_string(),
-        "run `runs/a/measurement.json`: `device.cores` is 64, but the profile `local` is of 2"
+        "in `runs/a/measurement.json`: `device.cores` is 64, but the profile `local` is of 2"
     );
     let error = correct(RunMeasurement { step_time_s: f64::NAN, ..good.clone() }).expect_err("no time");
     assert!(error.to_string().contains("step_time_s"), "{error}");

@@ -10,8 +10,7 @@ use crate::output::Output;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
-    FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, TraceError, fit_profile, profile_to_toml,
-    refit, refit_fabrics, refit_trace,
+    MeasurementKind, Measurements, fit_profile, profile_to_toml, refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
@@ -21,7 +20,7 @@ use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, OperatorSample,
 };
 use trainyard_reports as reports;
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, Invalid};
 
 /// Default path of refitted constants.
 const CONSTANTS: &str = "runs/constants.toml";
@@ -78,8 +77,9 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
     let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
-    let failed = |message: String, hint: Option<String>| {
-        Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
+    let failed = |error: Invalid| {
+        let hint = error.hint();
+        Failure::input(format!("cannot calibrate from `{file}`")).because(error.to_string()).maybe_hint(hint)
     };
     let refitted = match kind {
         Some(MeasurementKind::StepTimes) => {
@@ -87,19 +87,17 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             let bar = output.bar(0, "calibrating: {msg}");
             let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
             bar.finish_and_clear();
-            refitted.map_err(|error: FitError| failed(error.to_string(), error.hint()))?
+            refitted.map_err(failed)?
         }
         Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
-            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date)
-                .map_err(|error: SweepError| failed(error.to_string(), error.hint()))?
+            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date).map_err(failed)?
         }
         Some(MeasurementKind::Trace) => {
             let name = arguments.stack.as_deref().unwrap_or(DEFAULT_STACK);
             let stack = catalog
                 .stack(name)
                 .map_err(|error| Failure::input(format!("`--stack {name}`: {error}")).hint(error.hint()))?;
-            refit_trace(text.as_bytes(), &file, stack, &catalog, &date)
-                .map_err(|error: TraceError| failed(error.to_string(), Some(error.hint())))?
+            refit_trace(text.as_bytes(), &file, stack, &catalog, &date).map_err(failed)?
         }
         Some(MeasurementKind::Run) => return super::runs::correct(from, arguments, output),
         None => {
@@ -267,9 +265,8 @@ fn keep(
         operators,
         collectives,
     };
-    let profile = fit_profile(measurements).map_err(|problem: ProfileProblem| {
-        Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string())
-    })?;
+    let profile = fit_profile(measurements)
+        .map_err(|problem| Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string()))?;
     files::write(path, profile_to_toml(&profile))?;
     Ok(profile)
 }

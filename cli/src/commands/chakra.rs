@@ -12,10 +12,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::DEFAULT_STACK;
 use trainyard_history::Kind;
-use trainyard_plan::chakra::{self, CHAKRA_BYTES_MAX, CHAKRA_NODES_MAX, ChakraError, RankGraph};
-use trainyard_plan::{Plan, REPLAY_SCHEMA, ReplayDocument, StepTrace, TraceDetail};
+use trainyard_interop::chakra::{self, CHAKRA_BYTES_MAX, CHAKRA_NODES_MAX};
+use trainyard_plan::{Plan, REPLAY_SCHEMA, RankGraph, ReplayDocument, StepTrace, TraceDetail};
 use trainyard_reports as reports;
-use trainyard_sim::{Machine, ReplayError, replay};
+use trainyard_sim::{Machine, replay};
+use trainyard_units::Invalid;
 
 /// Limits of the simulation: what an execution trace does not say.
 const NOT_MODELLED: [&str; 3] = [
@@ -26,10 +27,8 @@ const NOT_MODELLED: [&str; 3] = [
 
 /// Returns the files of a simulated step in a folder, with a message about them.
 pub(crate) fn written(folder: &Path, trace: &StepTrace, plan: &Plan) -> Result<Traces, Failure> {
-    let cannot = |error: ChakraError| {
-        Failure::input("cannot write the step as execution traces")
-            .because(error.to_string())
-            .maybe_hint(error.hint().map(Into::into))
+    let cannot = |error: Invalid| {
+        Failure::input("cannot write the step as execution traces").because(error.to_string()).maybe_hint(error.hint())
     };
     let written = chakra::write(trace, plan).map_err(cannot)?;
     let coarse = match written.detail {
@@ -61,7 +60,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     let stack = catalog.stack(DEFAULT_STACK).map_err(|error| cannot().because(error.to_string()))?;
     let machine = Machine { cluster, stack: stack.clone() };
     let found = replay(&ranks, &groups, &machine)
-        .map_err(|error: ReplayError| cannot().because(error.to_string()).maybe_hint(error.hint().map(Into::into)))?;
+        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
     let document = ReplayDocument {
         schema: REPLAY_SCHEMA.into(),
         traces: folder.display().to_string(),
@@ -99,8 +98,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
         }
         let mut bytes = Vec::new();
         file.take(CHAKRA_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
-        let graph = chakra::read(&bytes)
-            .map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint().map(Into::into)))?;
+        let graph = chakra::read(&bytes).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))?;
         nodes += graph.nodes.len();
         if nodes > CHAKRA_NODES_MAX {
             return Err(unreadable(format!("the folder has more than {CHAKRA_NODES_MAX} nodes")));
@@ -114,7 +112,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     let groups = chakra::groups(&files::read_text("groups", &path)?).map_err(|error| {
         Failure::input(format!("cannot read groups `{}`", path.display()))
             .because(error.to_string())
-            .maybe_hint(error.hint().map(Into::into))
+            .maybe_hint(error.hint())
     })?;
     Ok((graphs, groups))
 }

@@ -24,7 +24,7 @@ use trainyard_history::Kind;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
-use trainyard_plan::{Activity, Interval, LearningRate, Plan, PlanError, StageId, StreamKind, Timeline};
+use trainyard_plan::{Activity, Interval, LearningRate, Plan, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, counted, human_duration};
 
@@ -97,7 +97,7 @@ pub(crate) fn runnable(
 ) -> Result<Plan, Failure> {
     let cannot = || Failure::input(format!("cannot run plan `{}`", file.display()));
     let plan = Plan::try_from(document.plan.clone())
-        .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+        .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).maybe_hint(refusal.hint()));
     }

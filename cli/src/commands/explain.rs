@@ -55,9 +55,10 @@ pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
 
 /// Returns the failure of a plan that cannot be explained.
 pub(crate) fn refused(error: &ExplainError) -> Failure {
-    let message = match error {
-        ExplainError::Document { file, .. } => format!("cannot explain plan `{file}`"),
-        ExplainError::OtherModel { file, other, .. } => format!("cannot compare plan `{file}` with `{other}`"),
+    let ExplainError { file, other, invalid } = error;
+    let message = match other {
+        None => format!("cannot explain plan `{file}`"),
+        Some(other) => format!("cannot compare plan `{file}` with `{other}`"),
     };
-    Failure::input(message).because(error.to_string()).maybe_hint(error.hint())
+    Failure::input(message).because(invalid.to_string()).maybe_hint(invalid.hint())
 }

@@ -1,19 +1,20 @@
 //! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
 
-use crate::arguments::{GoalArguments, JobArguments, PlanArguments};
+use crate::arguments::{GoalArguments, PlanArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
+use crate::misplaced::{self, in_each_job, of_job};
 use crate::output::{Output, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
 use trainyard_plan::JobSpec;
-use trainyard_plan::fleet::{FleetJobSpec, FleetSpec};
-use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
-use trainyard_reports as reports;
+use trainyard_pool::fleet::{
+    self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, missed_fleet_goal, plan_fleet,
+};
 use trainyard_units::counted;
 
 /// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs. A stream, which can be read
@@ -40,7 +41,7 @@ pub(crate) fn plan(
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
-        let place = |failure| inside(file, &format!("in `job[{index}]`"), &failure);
+        let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]`"));
         let job = read(entry, file, constants).map_err(place)?;
         let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
         Ok(FleetJob { spec: job.spec, resources })
@@ -53,7 +54,7 @@ pub(crate) fn plan(
     let notes = write(&planned, &spec, file, arguments)?;
     let document = &planned.document;
     let kept = history.keep(Outcome::new(Kind::Plan, "fleet.json", document, document.into()), output);
-    output.result(document, || reports::fleet(document, output.width(), output.verbose()));
+    output.result(document, || fleet::page(document, output.width(), output.verbose()));
     kept.tell(output);
     for note in notes {
         output.note(note);
@@ -87,13 +88,6 @@ fn read(entry: &FleetJobSpec, fleet: &Path, constants: Option<&Path>) -> Result<
 
 fn refused(file: &Path) -> Failure {
     Failure::input(format!("cannot plan fleet `{}`", file.display()))
-}
-
-/// Reports a failure in a part of a fleet as one of the fleet.
-fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
-    let told = refused(file).because(format!("{place}: {}", failure.message()));
-    let told = failure.causes().iter().fold(told, Failure::because);
-    told.maybe_hint(failure.hint_text().map(Into::into))
 }
 
 /// Returns the failure of a fleet that cannot be planned.
@@ -130,7 +124,7 @@ fn write(
         notes.push(format!("fleet written to {}", path.display()));
     }
     if let Some(path) = &arguments.plot.plot {
-        let picture = reports::fleet_gantt(&planned.document).map_err(|why| refused(file).because(why))?;
+        let picture = fleet::gantt(&planned.document).map_err(|why| refused(file).because(why))?;
         texts.extend(arguments.plot.file(&picture).map(|(path, content)| (path.to_owned(), content)));
         notes.push(format!("Gantt chart written to {}", path.display()));
     }
@@ -163,38 +157,13 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// Refuses flags that do not apply to a fleet.
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
-    let JobArguments {
-        job: _,
-        constants: _,
-        model,
-        tokens,
-        samples,
-        dataset,
-        bytes_per_sample,
-        storage,
-        global_batch,
-        epochs,
-        steps,
-        prices,
-    } = &arguments.job;
-    let flags = [
-        ("--model", model.is_some(), "each [[job]] has its own `model`"),
-        ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
-        ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
-        ("--dataset", dataset.is_some(), "each [[job]] has its own `data`"),
-        ("--bytes-per-sample", bytes_per_sample.is_some(), "each [[job]] has its own `data`"),
-        ("--storage", storage.is_some(), "each [[job]] has its own `data`"),
-        ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
-        ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
-        ("--steps", steps.is_some(), "each [[job]] has its own `training`"),
-        ("--prices", prices.is_some(), "a pool is rented at the prices of the catalog"),
+    let own = [
+        ("--prices", arguments.job.prices.is_some(), "a pool is rented at the prices of the catalog"),
         ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];
-    match flags.into_iter().find(|(_, given, _)| *given) {
-        Some((flag, _, hint)) => Err(Failure::input(format!("`{flag}` is for jobs, but this is a fleet")).hint(hint)),
-        None => Ok(()),
-    }
+    let own = own.map(|(flag, given, advice)| (flag, given, advice.into()));
+    misplaced::refuse(of_job(&arguments.job, in_each_job).chain(own), "is for jobs, but this is a fleet")
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 
 use super::execution::{data_flags, reliability_flags, runnable, stop_on_interrupt};
 use super::train::{check_data, check_weights, count, place, profile, profile_path, source};
-use crate::arguments::{Device, JobArguments, TrainArguments, UNTIL_INPUT_ENDS};
+use crate::arguments::{Device, TrainArguments, UNTIL_INPUT_ENDS};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
+use crate::misplaced::{self, in_each_job};
 use crate::output::{Output, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -139,8 +140,7 @@ fn refused(file: &Path) -> Failure {
 
 /// Reports a failure in a job of a list as one of the list.
 fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
-    let told = Failure::new(failure.code(), refused(file).message()).because(format!("{place}: {}", failure.message()));
-    failure.causes().iter().fold(told, Failure::because).maybe_hint(failure.hint_text().map(Into::into))
+    failure.inside(Failure::new(failure.code(), refused(file).message()), place)
 }
 
 /// Returns the failure of an entry's field with a value that is not allowed.
@@ -641,42 +641,17 @@ fn ended(outcome: &JobOutcome) -> String {
 
 /// Refuses flags that do not apply to a list.
 fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
-    let JobArguments {
-        job: _,
-        constants,
-        model,
-        tokens,
-        samples,
-        dataset,
-        bytes_per_sample,
-        storage,
-        global_batch,
-        epochs,
-        steps,
-        prices,
-    } = &arguments.job;
-    let flags = [
-        ("--model", model.is_some(), "each [[job]] has its own `model`"),
-        ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
-        ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
-        ("--dataset", dataset.is_some(), "each [[job]] has its own `data`"),
-        ("--bytes-per-sample", bytes_per_sample.is_some(), "each [[job]] has its own `data`"),
-        ("--storage", storage.is_some(), "each [[job]] has its own `data`"),
-        ("--data", arguments.data.is_some(), "each [[job]] has its own `data`"),
-        ("--tokenizer", arguments.tokenizer.is_some(), "each [[job]] has its own `data`"),
-        ("--device cuda", arguments.device == Some(Device::Cuda), ON_PROCESSORS),
-        ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
-        ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
-        ("--steps", steps.is_some(), "each [[job]] has its own `training`"),
-        ("--constants", constants.is_some(), "name them in the job's file"),
-        ("--prices", prices.is_some(), "nothing is rented"),
+    let own = [
+        ("--data", arguments.data.is_some(), in_each_job("data")),
+        ("--tokenizer", arguments.tokenizer.is_some(), in_each_job("data")),
+        ("--device cuda", arguments.device == Some(Device::Cuda), ON_PROCESSORS.into()),
+        ("--constants", arguments.job.constants.is_some(), "name them in the job's file".into()),
+        ("--prices", arguments.job.prices.is_some(), "nothing is rented".into()),
     ];
-    match flags.into_iter().find(|(_, given, _)| *given) {
-        Some((flag, _, hint)) => {
-            Err(Failure::input(format!("`{flag}` is for jobs, but this is a list of them")).hint(hint))
-        }
-        None => Ok(()),
-    }
+    misplaced::refuse(
+        misplaced::of_job(&arguments.job, in_each_job).chain(own),
+        "is for jobs, but this is a list of them",
+    )
 }
 
 #[cfg(test)]

@@ -38,10 +38,8 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     let recommended = job::solve(&problem, &limits, &job)?;
     let document = match arguments.point {
         None => recommended,
-        Some(number) => point(&problem, &recommended, usize::from(number)).map_err(|error| {
-            Failure::of(Exit::Input, &error)
-                .hint("without --point the plan is printed with the points and their numbers")
-        })?,
+        Some(number) => point(&problem, &recommended, usize::from(number))
+            .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?,
     };
     let plot = &arguments.plot;
     let drawn = plot.plot.as_deref().map(|_| reports::front_plot(&document, Breadth::Wide)).transpose();

@@ -5,14 +5,13 @@ use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
+use crate::misplaced;
 use crate::output::Output;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_history::Kind;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::queue::QueueSpec;
-use trainyard_planner::predict_queue;
-use trainyard_reports as reports;
+use trainyard_pool::queue::{self, QueueSpec, predict_queue};
 
 /// Returns `true` if a file's name is that of a queue.
 pub(crate) fn is_queue(file: &Path) -> bool {
@@ -29,11 +28,11 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
         .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
     let plot = &arguments.plot;
     if plot.plot.is_some() {
-        let picture = reports::gantt(&document).map_err(|why| refused(file).because(why))?;
+        let picture = queue::gantt(&document).map_err(|why| refused(file).because(why))?;
         plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
     let kept = history.keep(Outcome::new(Kind::Simulation, "queue.json", &document, (&document).into()), output);
-    output.result(&document, || reports::queue(&document, output.width(), output.verbose()));
+    output.result(&document, || queue::page(&document, output.width(), output.verbose()));
     kept.tell(output);
     if let Some(path) = &plot.plot {
         output.note(format!("Gantt chart written to {}", path.display()));
@@ -55,10 +54,8 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
         ("--campaign", arguments.campaign, "the whole training of a plan is drawn so: name the plan of a job"),
         ("--spread", arguments.spread > 0.0, "in a queue each [[job]] has its own `spread`"),
     ];
-    match flags.into_iter().find(|(_, given, _)| *given) {
-        Some((flag, _, hint)) => Err(Failure::input(format!("`{flag}` is for plans, but this is a queue")).hint(hint)),
-        None => Ok(()),
-    }
+    let flags = flags.map(|(flag, given, advice)| (flag, given, advice.into()));
+    misplaced::refuse(flags, "is for plans, but this is a queue")
 }
 
 /// Reads the plan documents that the jobs name, by their paths in the file.
@@ -66,11 +63,8 @@ fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>
     let named = spec.jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.plan.as_ref()?)));
     named
         .map(|(index, path)| {
-            let document = files::read_plan(&files::beside(file, Path::new(path))).map_err(|failure| {
-                let place = refused(file).because(format!("in `job[{index}].plan`: {}", failure.message()));
-                let told = failure.causes().iter().fold(place, Failure::because);
-                told.maybe_hint(failure.hint_text().map(Into::into))
-            })?;
+            let document = files::read_plan(&files::beside(file, Path::new(path)))
+                .map_err(|failure| failure.inside(refused(file), &format!("in `job[{index}].plan`")))?;
             Ok((path.clone(), document))
         })
         .collect()

@@ -7,11 +7,11 @@ use crate::job::local_profile;
 use crate::output::Output;
 use crate::{files, machine};
 use std::path::{Path, PathBuf};
-use trainyard_calibration::{RunMeasurement, RunsError, correct_profile, profile_to_toml};
+use trainyard_calibration::{RunMeasurement, correct_profile, profile_to_toml};
 use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
 use trainyard_hardware_profiles::EXECUTOR_STACK;
+use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, PlanError};
 use trainyard_reports as reports;
 
 /// The name of the measurement file in the folder of a run.
@@ -36,7 +36,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
     let date = machine::today();
     let shown = from.display().to_string();
-    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error: RunsError| {
+    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error| {
         Failure::input(format!("cannot calibrate from `{shown}`")).because(error.to_string()).maybe_hint(error.hint())
     })?;
     if let Some(profile) = &corrected.profile {
@@ -68,7 +68,7 @@ fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     let document: PlanDocument =
         serde_json::from_value(report.plan.clone()).map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
     let plan = Plan::try_from(document.plan)
-        .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+        .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     Ok(RunMeasurement {
         file: path.display().to_string(),
         processor: report.device.processor.clone(),

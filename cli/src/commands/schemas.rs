@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_history::{ComparedDocument, HistoryDocument, KeptDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
-use trainyard_plan::fleet::FleetSpec;
-use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::{JobListSpec, JobsDocument};
-use trainyard_plan::queue::QueueSpec;
-use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, LaunchDocument, ReplayDocument, WhatIfDocument};
+use trainyard_pool::fleet::{FleetDocument, FleetSpec};
+use trainyard_pool::queue::{QueueDocument, QueueSpec};
 use trainyard_units::counted;
 
 /// Writes each schema into a file.

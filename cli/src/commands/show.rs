@@ -6,10 +6,11 @@ use crate::files;
 use crate::output::Output;
 use clap::ValueEnum;
 use serde_json::json;
-use trainyard_hardware_profiles::{Catalog, CatalogError, matches};
-use trainyard_models::{CatalogEntry, ModelError, data_sets, find, find_data_set};
+use trainyard_hardware_profiles::{Catalog, matches};
+use trainyard_models::{CatalogEntry, data_sets, find, find_data_set};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
+use trainyard_units::CatalogError;
 
 /// Shows a catalog, or one entry of it.
 pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, Failure> {
@@ -91,11 +92,11 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
     let width = output.width();
     match kind {
         Kind::Models => {
-            let entry = find(name).map_err(|error: ModelError| unknown(&error, error.hint()))?;
+            let entry = find(name).map_err(no_entry)?;
             output.result(&model(entry), || reports::model(entry));
         }
         Kind::Datasets => {
-            let set = find_data_set(name).map_err(|error| unknown(&error, Some(error.hint())))?;
+            let set = find_data_set(name).map_err(no_entry)?;
             output.result(set, || reports::data_set(set));
         }
         Kind::Gpus => {

@@ -13,10 +13,10 @@ use std::path::Path;
 use trainyard_history::Kind;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate, trace_step};
+use trainyard_planner::{MachineFiles, campaign, plan_of, resimulate, trace_step};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::{Options, Variation, memory_needed};
-use trainyard_units::human_bytes;
+use trainyard_units::{Invalid, human_bytes};
 
 /// Simulates what a file describes: a queue if it is TOML, a plan otherwise.
 pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
@@ -40,12 +40,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
 fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
-    let refused = |error: DocumentError| {
+    let refused = |error: Invalid| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())
     };
-    let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    let plan = plan_of(&document).map_err(refused)?;
     let options = options(arguments);
     enough_memory(&plan, options)?;
     if arguments.campaign {

@@ -1,10 +1,11 @@
 //! `trainyard what-if`: a job or a plan with something varied.
 
 use super::simulate::enough_memory;
-use crate::arguments::{GoalArguments, JobArguments, SearchArguments, WhatIfArguments};
+use crate::arguments::{GoalArguments, SearchArguments, WhatIfArguments};
 use crate::failure::{Exit, Failure};
 use crate::history::{History, Outcome};
 use crate::job::Job;
+use crate::misplaced::{self, of_job};
 use crate::output::{Output, json};
 use crate::{files, job, plot};
 use std::path::Path;
@@ -115,7 +116,7 @@ fn answer(
     bar.finish_and_clear();
     found.map_err(|error| match (&error, &asked.job) {
         (WhatIfError::Job(wrong), Some(job)) => job.explain(wrong),
-        (WhatIfError::Job(_) | WhatIfError::Document(_), None) => {
+        (_, None) => {
             let file = arguments.job.job.as_deref().unwrap_or(Path::new("")).display();
             Failure::input(format!("cannot vary plan `{file}`")).because(error.to_string()).maybe_hint(error.hint())
         }
@@ -125,20 +126,6 @@ fn answer(
 
 /// Refuses flags that do not apply to a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
-    let JobArguments {
-        job: _,
-        constants: _,
-        prices: _,
-        model,
-        tokens,
-        samples,
-        dataset,
-        bytes_per_sample,
-        storage,
-        global_batch,
-        epochs,
-        steps,
-    } = &arguments.job;
     let GoalArguments {
         objective,
         deadline,
@@ -153,15 +140,6 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
     } = &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
     let flags = [
-        ("--model", model.is_some(), "model.*"),
-        ("--tokens", tokens.is_some(), "data.tokens"),
-        ("--samples", samples.is_some(), "data.samples"),
-        ("--dataset", dataset.is_some(), "a job"),
-        ("--bytes-per-sample", bytes_per_sample.is_some(), "data.bytes_per_sample"),
-        ("--storage", storage.is_some(), "input.storage"),
-        ("--global-batch", global_batch.is_some(), "batch.global"),
-        ("--epochs", epochs.is_some(), "training.epochs"),
-        ("--steps", steps.is_some(), "training.steps"),
         ("--objective", objective.is_some(), "a job"),
         ("--deadline", deadline.is_some(), "goal.deadline"),
         ("--budget", budget.is_some(), "goal.budget"),
@@ -175,12 +153,21 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         ("--max-simulations", max_simulations.is_some(), "a job"),
         ("--fix", !fix.is_empty(), "the field itself"),
     ];
-    match flags.into_iter().find(|(_, given, _)| *given) {
-        Some((flag, _, key)) => Err(Failure::input(format!("`{flag}` is for jobs, but this is a plan, which is held"))
-            .hint(match key {
-                "a job" => "give the job instead of its plan".into(),
-                key => format!("vary {key} instead"),
-            })),
-        None => Ok(()),
-    }
+    let flags = flags.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
+    misplaced::refuse(
+        of_job(&arguments.job, vary_instead).chain(flags),
+        "is for jobs, but this is a plan, which is held",
+    )
+}
+
+/// Advises which key of a plan to vary in place of a field of a job.
+fn vary_instead(field: &str) -> String {
+    let key = match field {
+        "a job" | "data.dataset" => return "give the job instead of its plan".into(),
+        "model" => "model.*",
+        "data.storage" => "input.storage",
+        "training.global_batch" => "batch.global",
+        key => key,
+    };
+    format!("vary {key} instead")
 }

@@ -108,7 +108,7 @@ fn recorded_weights(plan: &Plan, stage: StageId) -> Bytes {
         |layer: usize| plan.recompute() != Recompute::Full || plan.graph().layer(layer).role != LayerRole::Block;
     let of_layer = |layer: usize| plan.held(&(layer..layer + 1)).updated() * plan.precision().element_bytes();
     let of_run = |layers: Range<usize>| layers.filter(|layer| is_recorded(*layer)).map(of_layer).sum::<u64>();
-    let of_runs: Vec<u64> = plan.stages().runs_of(stage).map(of_run).collect();
+    let of_runs: Vec<u64> = plan.stages().chunks_of(stage).map(of_run).collect();
     Bytes(plan.pipeline().peak(stage, &of_runs))
 }
 

@@ -1,14 +1,15 @@
 //! From what is written to a cluster.
 
-use super::error::NEITHER;
-use super::{ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, wiring};
+use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, wiring};
 use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
-use crate::instance::{GPUS_MAX, Instance, Network, Transport};
+use crate::instance::Instance;
+use crate::interconnect::GPUS_MAX;
+use crate::network::{Network, Transport};
 use crate::sourced::Sourced;
 use std::fmt::Display;
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid};
 
 /// The largest number of devices in a cluster.
 const DEVICES_MAX: u64 = 1 << 20;
@@ -32,9 +33,9 @@ const STATED: &str = "stated by the cluster file";
 const UNCALIBRATED: f64 = 0.5;
 
 impl TryFrom<ClusterFile> for Cluster {
-    type Error = ClusterFileError;
+    type Error = Invalid;
 
-    fn try_from(file: ClusterFile) -> Result<Self, ClusterFileError> {
+    fn try_from(file: ClusterFile) -> Result<Self, Invalid> {
         Self::of_file(file, catalog())
     }
 }
@@ -44,12 +45,12 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Fails if the file does not describe a cluster; see [`ClusterFileError`].
-    pub fn of_file(file: ClusterFile, catalog: &Catalog) -> Result<Self, ClusterFileError> {
+    /// Fails if the file does not describe a cluster, with the path of the field, in which kinds of machines and switches
+    /// are counted from 0: `machines[0].network.bandwidth`.
+    pub fn of_file(file: ClusterFile, catalog: &Catalog) -> Result<Self, Invalid> {
         named("name", &file.name)?;
         if file.machines.is_empty() {
-            let why = "a cluster has at least one kind of machine; write [[machines]]";
-            return Err(ClusterFileError::Missing { field: "machines".into(), why });
+            return Err(missing("machines", "a cluster has at least one kind of machine; write [[machines]]"));
         }
         let machines = file.machines.iter().fold(0u64, |sum, machine| sum + u64::from(machine.count));
         let mut pools: Vec<Pool> = Vec::new();
@@ -63,9 +64,11 @@ impl Cluster {
             pools.push(pool);
         }
         let devices = |pool: &Pool| u64::from(pool.instances) * u64::from(pool.devices_per_instance);
-        let devices = pools.iter().map(devices).sum();
+        let devices: u64 = pools.iter().map(devices).sum();
         if devices > DEVICES_MAX {
-            return Err(ClusterFileError::TooManyDevices { devices, most: DEVICES_MAX });
+            let sentence = format!("they have {devices} GPUs together, but there may be at most {DEVICES_MAX}");
+            let hint = "describe fewer machines, or a part of the cluster";
+            return Err(Invalid::inside("machines", sentence).with_hint(hint));
         }
         let switches = switches(&file, machines)?;
         let latency = LatencyFactors::default();
@@ -73,20 +76,33 @@ impl Cluster {
     }
 }
 
-pub(super) fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> ClusterFileError {
-    ClusterFileError::Invalid { field: field.into(), value: value.to_string(), allowed: allowed.into() }
+/// Advice where nothing better is known.
+const UNITS: &str = "quantities have a unit, as in \"80 GiB\", \"900 GB/s\", \"100 Gbit/s\"";
+
+pub(super) fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Display) -> Invalid {
+    Invalid::value(field, value, allowed).with_hint(UNITS)
 }
 
-fn named(field: &str, name: &str) -> Result<(), ClusterFileError> {
+pub(super) fn missing(field: impl Into<String>, why: &str) -> Invalid {
+    Invalid::missing(field, why).with_hint(UNITS)
+}
+
+/// Tells that a value is missing which a machine type could have provided.
+pub(super) fn neither(field: String) -> Invalid {
+    Invalid::missing(field, "write it, or take it from a machine type of the catalog by `like`")
+        .with_hint("like = \"p3dn.24xlarge\" names one; `trainyard show instances` lists them")
+}
+
+fn named(field: &str, name: &str) -> Result<(), Invalid> {
     if name.trim().is_empty() { Err(invalid(field, format!("`{name}`"), "a name")) } else { Ok(()) }
 }
 
-fn counted(field: String, count: u32, most: u32) -> Result<u32, ClusterFileError> {
+fn counted(field: String, count: u32, most: u32) -> Result<u32, Invalid> {
     if (1..=most).contains(&count) { Ok(count) } else { Err(invalid(field, count, format!("from 1 to {most}"))) }
 }
 
 /// Checks that a rate of data or of arithmetic is above zero and not absurdly large.
-fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) -> Result<T, ClusterFileError> {
+fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) -> Result<T, Invalid> {
     if number(rate) > 0.0 && number(rate) <= RATE_MAX {
         Ok(rate)
     } else {
@@ -94,7 +110,7 @@ fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) ->
     }
 }
 
-pub(super) fn bandwidth(field: String, stated: BytesPerSecond) -> Result<BytesPerSecond, ClusterFileError> {
+pub(super) fn bandwidth(field: String, stated: BytesPerSecond) -> Result<BytesPerSecond, Invalid> {
     rate(field, stated, |bandwidth| bandwidth.0)
 }
 
@@ -110,8 +126,8 @@ struct Like<'a> {
 }
 
 impl<'a> Like<'a> {
-    fn find(field: &str, name: &str, catalog: &'a Catalog) -> Result<Self, ClusterFileError> {
-        let unknown = |error| ClusterFileError::UnknownMachine { field: format!("{field}.like"), error };
+    fn find(field: &str, name: &str, catalog: &'a Catalog) -> Result<Self, Invalid> {
+        let unknown = |error: CatalogError| error.at(format!("{field}.like"));
         let instance = catalog.instance(name).map_err(unknown)?;
         let gpu = catalog.gpu(&instance.gpu).map_err(unknown)?;
         // Cloud storage is not available to the user's own machines.
@@ -121,15 +137,11 @@ impl<'a> Like<'a> {
 }
 
 /// Returns the value as written, or else that of the machine type.
-pub(super) fn either<T>(
-    field: impl FnOnce() -> String,
-    written: Option<T>,
-    carried: Option<T>,
-) -> Result<T, ClusterFileError> {
-    written.or(carried).ok_or_else(|| ClusterFileError::Missing { field: field(), why: NEITHER })
+pub(super) fn either<T>(field: impl FnOnce() -> String, written: Option<T>, carried: Option<T>) -> Result<T, Invalid> {
+    written.or(carried).ok_or_else(|| neither(field()))
 }
 
-fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) -> Result<Pool, ClusterFileError> {
+fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) -> Result<Pool, Invalid> {
     let below = |name: &str| format!("{field}.{name}");
     let like = machine.like.as_ref().map(|name| Like::find(field, name, catalog)).transpose()?;
     let like = like.as_ref();
@@ -148,8 +160,8 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         (Some(spec), _) => network(&below("network"), spec, like.map(|like| &like.instance.network))?,
         (None, Some(like)) => like.instance.network.clone(),
         (None, None) if networked => {
-            let why = "there is more than one machine";
-            return Err(ClusterFileError::Missing { field: below("network"), why });
+            return Err(Invalid::missing(below("network"), "there is more than one machine")
+                .with_hint("network = { bandwidth = \"100 Gbit/s\", transport = \"tcp\" }"));
         }
         (None, None) => no_network(),
     };
@@ -164,9 +176,10 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
     })
 }
 
-fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Catalog) -> Result<Gpu, ClusterFileError> {
+fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Catalog) -> Result<Gpu, Invalid> {
     let find = |field: String, name: &str| {
-        catalog.gpu(name).cloned().map_err(|error| ClusterFileError::UnknownGpu { field, error })
+        let advice = "`trainyard show gpus` lists the catalog; gpu = { name = …, memory = …, … } describes another";
+        catalog.gpu(name).cloned().map_err(|error| error.with_advice(advice).at(field))
     };
     match choice {
         None => either(|| field.into(), None, own.cloned()),
@@ -181,7 +194,7 @@ fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Cat
 
 /// Builds a GPU from the numbers that are stated and, for the others, those of `like`; its rates and sizes are taken
 /// only if the file says that the GPU is like this one.
-fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gpu, ClusterFileError> {
+fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gpu, Invalid> {
     let below = |name: &str| format!("{field}.{name}");
     let carried = format!("carried over from {}", like.name);
     let name = either(|| below("name"), spec.name.clone(), is_like.then(|| format!("own-{}", like.name)))?;
@@ -244,7 +257,7 @@ fn with_gpus(mut host: Host, gpus: u32) -> Host {
     host
 }
 
-fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<Host, ClusterFileError> {
+fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<Host, Invalid> {
     let below = |name: &str| format!("{field}.{name}");
     let memory = either(|| below("memory"), spec.memory, own.map(|own| own.memory))?;
     if memory.0 == 0 {
@@ -284,17 +297,16 @@ fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<H
 
 /// Returns the named processors or, without a name, those of the machine type, or those for which the rates of the
 /// loader hold.
-fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<Option<Processors>, ClusterFileError> {
+fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<Option<Processors>, Invalid> {
     let Some(vcpus) = spec.vcpus.or(own.map(|own| own.vcpus)) else {
         return match &spec.processor {
-            Some(_) => Err(ClusterFileError::Missing { field: format!("{field}.vcpus"), why: "a processor is named" }),
+            Some(_) => Err(missing(format!("{field}.vcpus"), "a processor is named")),
             None => Ok(None),
         };
     };
     let vcpus = counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?;
     if let Some(name) = &spec.processor {
-        let field = format!("{field}.processor");
-        let named = catalog().processor(name).map_err(|error| ClusterFileError::UnknownProcessor { field, error })?;
+        let named = catalog().processor(name).map_err(|error| error.at(format!("{field}.processor")))?;
         let (threads_per_core, coremark) = (named.threads_per_core.value, named.coremark.value);
         return Ok(Some(Processors { vcpus, threads_per_core, coremark }));
     }
@@ -302,7 +314,7 @@ fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<O
     Ok(Some(own.map_or_else(usual, |own| Processors { vcpus, ..own })))
 }
 
-fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Network, ClusterFileError> {
+fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Network, Invalid> {
     let below = |name: &str| format!("{field}.{name}");
     let cards = spec.cards.or(own.map(|own| own.interfaces)).unwrap_or(1);
     let cards = counted(below("cards"), cards, CARDS_MAX)?;
@@ -318,7 +330,7 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
     let (baseline, burst) = match (written, own) {
         (Some(each), _) => (stated(each * f64::from(cards)), stated(each * f64::from(cards))),
         (None, Some(own)) => (of_cards(&own.baseline, own), of_cards(&own.burst, own)),
-        (None, None) => return Err(ClusterFileError::Missing { field: below("bandwidth"), why: NEITHER }),
+        (None, None) => return Err(neither(below("bandwidth"))),
     };
     Ok(Network {
         baseline,
@@ -344,7 +356,7 @@ fn no_network() -> Network {
 }
 
 /// Builds the switches, whose ports must have room for all machines.
-fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, ClusterFileError> {
+fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Invalid> {
     let mut levels = Vec::new();
     let mut room = 1u64;
     for (index, level) in file.switches.iter().enumerate() {
@@ -359,7 +371,8 @@ fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Clust
         levels.push(SwitchLevel { ports, oversubscription });
     }
     if !levels.is_empty() && room < machines {
-        return Err(ClusterFileError::TooFewPorts { room, machines });
+        let sentence = format!("they have room for {room} machines, but there are {machines}");
+        return Err(Invalid::inside("switches", sentence).with_hint("raise `ports`, or add a level of switches"));
     }
     Ok(levels)
 }

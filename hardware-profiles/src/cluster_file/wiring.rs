@@ -1,13 +1,13 @@
 //! How the GPUs of a machine reach each other: what is written, what a machine type has, or the PCIe tree of the host.
 
-use super::error::NEITHER;
-use super::valid::{bandwidth, either, invalid, stated};
-use super::{ClusterFileError, LinkKind, LinkSpec, MachineSpec};
+use super::valid::{bandwidth, either, invalid, missing, neither, stated};
+use super::{LinkKind, LinkSpec, MachineSpec};
 use crate::catalog::Catalog;
 use crate::gpu::Gpu;
-use crate::instance::{Instance, Interconnect, LINKS_MAX, WrongPair, check_pairs, unreached};
+use crate::instance::Instance;
+use crate::interconnect::{Interconnect, check_pairs, unreached};
 use crate::sourced::Sourced;
-use trainyard_units::BytesPerSecond;
+use trainyard_units::{BytesPerSecond, Invalid};
 
 /// The part of a PCIe link that a ring through the processor achieves: 10 of the 15.75 GB/s of PCIe 3.0 x16 on
 /// p3.16xlarge (Apache MXNet wiki).
@@ -20,7 +20,7 @@ pub(super) fn interconnect(
     (gpu, gpus): (&Gpu, u32),
     like: Option<&Instance>,
     catalog: &Catalog,
-) -> Result<Interconnect, ClusterFileError> {
+) -> Result<Interconnect, Invalid> {
     let host_pcie = machine.host.as_ref().and_then(|host| host.pcie).map(over_pcie);
     match (&machine.link, like) {
         (Some(spec), _) => written(field, (spec, gpus), host_pcie, like, catalog),
@@ -28,7 +28,7 @@ pub(super) fn interconnect(
         (None, None) => match host_pcie {
             Some(bandwidth) => Ok(Interconnect::Pcie { bandwidth }),
             None if gpus == 1 => Ok(Interconnect::Pcie { bandwidth: over_pcie(gpu.host_bandwidth.value) }),
-            None => Err(ClusterFileError::Unreachable { field: field.into(), gpu: 1 }),
+            None => Err(unreachable(field, 1)),
         },
     }
 }
@@ -39,12 +39,14 @@ fn carried(
     gpus: u32,
     host_pcie: Option<Sourced<BytesPerSecond>>,
     like: &Instance,
-) -> Result<Interconnect, ClusterFileError> {
+) -> Result<Interconnect, Invalid> {
     let mut wiring = like.interconnect.clone();
     match (&mut wiring, host_pcie) {
         (Interconnect::NvlinkMesh { .. }, _) if gpus != like.gpus => {
-            let (field, like, wired) = (field.into(), like.name.clone(), like.gpus);
-            return Err(ClusterFileError::OtherWiring { field, gpus, like, wired });
+            let (name, wired) = (&like.name, like.gpus);
+            let allowed = format!("{wired}: the NVLinks of `{name}` join GPUs 0 to {}", wired - 1);
+            let hint = format!("leave `gpus` out, or write `{field}.link` with the links between your GPUs");
+            return Err(Invalid::value(format!("{field}.gpus"), gpus, allowed).with_hint(hint));
         }
         (Interconnect::NvlinkMesh { pcie_bandwidth: bandwidth, .. } | Interconnect::Pcie { bandwidth }, Some(own)) => {
             *bandwidth = own;
@@ -61,13 +63,13 @@ fn written(
     host_pcie: Option<Sourced<BytesPerSecond>>,
     like: Option<&Instance>,
     catalog: &Catalog,
-) -> Result<Interconnect, ClusterFileError> {
+) -> Result<Interconnect, Invalid> {
     let below = |name: &str| format!("{field}.link.{name}");
     let own_kind = like.map(|like| kind(&like.interconnect));
     let wired = either(|| below("kind"), spec.kind, own_kind)?;
     let own = like.filter(|_| own_kind == Some(wired));
     let rate = link_rate(&format!("{field}.link"), spec, wired)?;
-    let needed = || ClusterFileError::Missing { field: below("bandwidth"), why: NEITHER };
+    let needed = || neither(below("bandwidth"));
     match (wired, own.map(|own| &own.interconnect)) {
         (LinkKind::Nvswitch, Some(Interconnect::Nvswitch { port, fraction })) => Ok(Interconnect::Nvswitch {
             port: rate.map_or_else(|| port.clone(), stated),
@@ -115,16 +117,21 @@ fn mesh(
     (spec, gpus): (&LinkSpec, u32),
     (rate, fraction): (BytesPerSecond, Sourced<f64>),
     host_pcie: Option<Sourced<BytesPerSecond>>,
-) -> Result<Interconnect, ClusterFileError> {
+) -> Result<Interconnect, Invalid> {
     let pairs = pairs(&format!("{field}.link.links"), spec, gpus)?;
     let pcie_bandwidth = match host_pcie {
         Some(bandwidth) => bandwidth,
         None => match unreached(&pairs, &(0..gpus).collect::<Vec<_>>()).first() {
-            Some(gpu) => return Err(ClusterFileError::Unreachable { field: field.into(), gpu: *gpu }),
+            Some(gpu) => return Err(unreachable(field, *gpu)),
             None => Sourced::new(rate * fraction.value, "no PCIe is stated: by way of other GPUs, over one link"),
         },
     };
     Ok(Interconnect::NvlinkMesh { link: stated(rate), fraction, pairs: stated(pairs), pcie_bandwidth })
+}
+
+fn unreachable(field: &str, gpu: u32) -> Invalid {
+    Invalid::inside(field, format!("no link and no PCIe leads from GPU 0 to GPU {gpu}"))
+        .with_hint(format!("add it to `{field}.link.links`, or state `{field}.host.pcie`"))
 }
 
 fn kind(interconnect: &Interconnect) -> LinkKind {
@@ -136,7 +143,7 @@ fn kind(interconnect: &Interconnect) -> LinkKind {
 }
 
 /// Returns the rate of a link, if it is written.
-fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<BytesPerSecond>, ClusterFileError> {
+fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<BytesPerSecond>, Invalid> {
     if let Some(reached) = spec.reached.filter(|reached| !(*reached > 0.0 && *reached <= 1.0)) {
         return Err(invalid(format!("{field}.reached"), reached, "above 0 and at most 1"));
     }
@@ -176,22 +183,10 @@ fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
 }
 
 /// Returns the NVLinks, after checking that they connect existing GPUs, each pair once.
-fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, ClusterFileError> {
+fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, Invalid> {
     if spec.links.is_empty() {
-        return Err(ClusterFileError::Missing {
-            field: field.into(),
-            why: "`kind` is \"nvlink\": write [[GPU, GPU, links], …]",
-        });
+        return Err(missing(field, "`kind` is \"nvlink\": write [[GPU, GPU, links], …]"));
     }
-    let told = |(index, wrong): (usize, WrongPair)| {
-        let ((a, b, links), field) = (spec.links[index], format!("{field}[{index}]"));
-        match wrong {
-            WrongPair::NoSuchGpu(gpu) => ClusterFileError::NoSuchGpu { field, gpu, gpus },
-            WrongPair::OneGpu => invalid(field, format!("[{a}, {b}, {links}]"), "a pair of two different GPUs"),
-            WrongPair::Links => invalid(format!("{field}[2]"), links, format!("from 1 to {LINKS_MAX}")),
-            WrongPair::Again(pair) => ClusterFileError::DuplicateLink { field, pair },
-        }
-    };
-    check_pairs(&spec.links, gpus).map_err(told)?;
+    check_pairs(field, &spec.links, gpus)?;
     Ok(spec.links.clone())
 }

@@ -1,21 +1,20 @@
 //! Constants in a file of their own: entries of the catalog that take the place of those that came with the program.
 
-mod error;
 mod parameter;
 mod write;
 
-pub use error::ConstantsError;
-pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut};
+pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 
 use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
-use crate::instance::{GPUS_MAX, Interconnect, LINKS_MAX, Link, WrongPair, check_pairs};
-use crate::messaging::MeasuredFabric;
+use crate::interconnect::{GPUS_MAX, Interconnect, Link, check_pairs};
+use crate::network::MeasuredFabric;
 use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use trainyard_units::FlopsPerSecond;
+use std::fmt::Display;
+use trainyard_units::{FlopsPerSecond, Invalid};
 
 /// The schema of constants files that this version reads and writes.
 pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
@@ -60,15 +59,19 @@ pub struct Constants {
 }
 
 impl TryFrom<ConstantsFile> for Constants {
-    type Error = ConstantsError;
+    type Error = Invalid;
 
-    fn try_from(file: ConstantsFile) -> Result<Self, ConstantsError> {
+    fn try_from(file: ConstantsFile) -> Result<Self, Invalid> {
         if file.schema != CONSTANTS_SCHEMA {
-            return Err(ConstantsError::Schema { found: file.schema });
+            let rule = format!("this version reads `{CONSTANTS_SCHEMA}`");
+            return Err(Invalid::breaks("schema", format!("`{}`", file.schema), rule)
+                .with_hint("`trainyard calibrate --from MEASUREMENTS.csv --out FILE` writes one"));
         }
         let ConstantsFile { description, gpus, links, stacks, fabrics, .. } = file;
         if gpus.is_empty() && links.is_empty() && stacks.is_empty() && fabrics.is_empty() {
-            return Err(ConstantsError::Empty);
+            let sentence = "there is no `gpus`, `links`, `stacks` or `fabrics`: the file replaces nothing";
+            let hint = "write [[stacks]] with a whole entry, as `trainyard show stacks NAME` shows it";
+            return Err(Invalid::whole(sentence).with_hint(hint));
         }
         unique("gpus", gpus.iter().map(|gpu| gpu.name.as_str()))?;
         unique("links", links.iter().map(|link| link.name.as_str()))?;
@@ -93,7 +96,7 @@ impl Constants {
         gpus: Vec<Gpu>,
         links: Vec<Link>,
         stacks: Vec<Stack>,
-    ) -> Result<Self, ConstantsError> {
+    ) -> Result<Self, Invalid> {
         let schema = CONSTANTS_SCHEMA.into();
         let description = Some(description.into());
         Self::try_from(ConstantsFile { schema, description, gpus, links, stacks, fabrics: Vec::new() })
@@ -104,7 +107,7 @@ impl Constants {
     /// # Errors
     ///
     /// Fails if there are no entries, or if one is out of range.
-    pub fn of_fabrics(description: impl Into<String>, fabrics: Vec<MeasuredFabric>) -> Result<Self, ConstantsError> {
+    pub fn of_fabrics(description: impl Into<String>, fabrics: Vec<MeasuredFabric>) -> Result<Self, Invalid> {
         let description = Some(description.into());
         Self::try_from(ConstantsFile { schema: CONSTANTS_SCHEMA.into(), description, fabrics, ..Default::default() })
     }
@@ -183,26 +186,22 @@ fn replace<T: Clone>(entries: &mut Vec<T>, others: &[T], name: impl Fn(&T) -> &s
     }
 }
 
-fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), ConstantsError> {
+fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), Invalid> {
     let mut seen = BTreeSet::new();
     for (index, name) in names.enumerate() {
         let field = format!("{list}[{index}].name");
         if name.trim().is_empty() {
-            return Err(ConstantsError::Invalid { field, value: "empty".into(), allowed: "a name".into() });
+            return Err(invalid(field, "empty", "a name"));
         }
         if !seen.insert(name) {
-            let allowed = "a name that no other entry of the list has".into();
-            return Err(ConstantsError::Invalid { field, value: format!("`{name}`"), allowed });
+            return Err(invalid(field, format!("`{name}`"), "a name that no other entry of the list has"));
         }
     }
     Ok(())
 }
 
-fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
-    for parameter in &GPU_PARAMETERS {
-        let Some(slot) = (parameter.slot)(gpu) else { continue };
-        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter, slot)?;
-    }
+fn check_gpu(gpu: &Gpu) -> Result<(), Invalid> {
+    check(&format!("gpus.{}.achieved", gpu.name), &GPU_PARAMETERS, gpu)?;
     let flops = |peak: &Option<Sourced<FlopsPerSecond>>| peak.as_ref().map(|peak| peak.value.0);
     let unfitted = [
         ("memory", Some(gpu.memory.value.as_f64()), (1.0, BYTES_MAX)),
@@ -221,11 +220,8 @@ fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
     all_within(&format!("gpus.{}", gpu.name), &unfitted)
 }
 
-fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
-    for parameter in &STACK_PARAMETERS {
-        let Some(slot) = (parameter.slot)(stack) else { continue };
-        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter, slot)?;
-    }
+fn check_stack(stack: &Stack) -> Result<(), Invalid> {
+    check(&format!("stacks.{}", stack.name), &STACK_PARAMETERS, stack)?;
     let unfitted = [
         ("image_decoding", stack.image_decoding.as_ref().map(|time| time.value.0), (0.0, 1e3)),
         ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
@@ -242,11 +238,10 @@ fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
     all_within(&format!("stacks.{}", stack.name), &unfitted)
 }
 
-fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
+fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {
     let name = &fabric.name;
     let Some(machine) = catalog().machine_types().find(|machine| machine.name == *name) else {
-        let (field, value) = (format!("fabrics.{name}.name"), format!("`{name}`"));
-        return Err(ConstantsError::Invalid { field, value, allowed: "a machine type of the catalog".into() });
+        return Err(invalid(format!("fabrics.{name}.name"), format!("`{name}`"), "a machine type of the catalog"));
     };
     for ((number, low, high), value) in MeasuredFabric::BOUNDS.into_iter().zip(fabric.numbers()) {
         let none = value == 0.0 && ["step", "chunk_trips"].contains(&number);
@@ -258,7 +253,7 @@ fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
 }
 
 /// Checks a link: one that machine types of the catalog have must fit their GPUs, any other those of some machine.
-fn check_link(link: &Link) -> Result<(), ConstantsError> {
+fn check_link(link: &Link) -> Result<(), Invalid> {
     let known = catalog().links().iter().find(|known| known.name == link.name);
     let machines = catalog()
         .machine_types()
@@ -267,12 +262,12 @@ fn check_link(link: &Link) -> Result<(), ConstantsError> {
     check_wiring(&format!("links.{}", link.name), &link.interconnect, gpus)
 }
 
-fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(), ConstantsError> {
+fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(), Invalid> {
     let field = |name: &str| format!("{entry}.interconnect.{name}");
     match interconnect {
         Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, RATES),
         Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
-            joined(&field("pairs"), &pairs.value, gpus)?;
+            check_pairs(&field("pairs"), &pairs.value, gpus)?;
             within(&field("link"), link.value.0, RATES)?;
             within(&field("pcie_bandwidth"), pcie_bandwidth.value.0, RATES)?;
             within(&field("fraction"), fraction.value, (0.01, 1.0))
@@ -284,43 +279,36 @@ fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(
     }
 }
 
-/// Checks that NVLinks connect existing GPUs, each pair in one entry.
-fn joined(field: &str, pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), ConstantsError> {
-    let told = |(index, wrong): (usize, WrongPair)| {
-        let (a, b, links) = pairs[index];
-        let allowed = match wrong {
-            WrongPair::NoSuchGpu(_) => format!("between two of GPUs 0 to {}", gpus - 1),
-            WrongPair::OneGpu => "between two different GPUs".into(),
-            WrongPair::Links => format!("from 1 to {LINKS_MAX} links"),
-            WrongPair::Again((a, b)) => format!("the only entry for GPUs {a} and {b}"),
-        };
-        ConstantsError::Invalid { field: format!("{field}[{index}]"), value: format!("[{a}, {b}, {links}]"), allowed }
-    };
-    check_pairs(pairs, gpus).map_err(told)
-}
-
-/// Checks that a constant is zero, which says that there is no such cost, or inside its physical bounds.
-fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(), ConstantsError> {
-    if let Some(Fitted { deviation, rows, .. }) = slot.fitted() {
-        within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
-        within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
+/// Checks that each constant that an entry states is zero, which says that there is no such cost, or inside its physical
+/// bounds.
+fn check<T>(place: &str, parameters: &[Parameter<T>], entry: &T) -> Result<(), Invalid> {
+    for parameter in parameters {
+        let Some((value, fitted)) = parameter.stated(entry) else { continue };
+        let field = format!("{place}.{}", parameter.name);
+        if let Some(Fitted { deviation, rows, .. }) = fitted {
+            within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
+            within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
+        }
+        if value != 0.0 || parameter.is_rate {
+            within(&field, value, parameter.bounds)?;
+        }
     }
-    let value = slot.number();
-    if value == 0.0 && !parameter.is_rate { Ok(()) } else { within(field, value, parameter.bounds) }
+    Ok(())
 }
 
 /// Checks the numbers that an entry states; those that it leaves out are not checked.
-fn all_within(entry: &str, numbers: &[(&str, Option<f64>, (f64, f64))]) -> Result<(), ConstantsError> {
+fn all_within(entry: &str, numbers: &[(&str, Option<f64>, (f64, f64))]) -> Result<(), Invalid> {
     let mut stated = numbers.iter().filter_map(|(field, value, bounds)| Some((field, (*value)?, *bounds)));
     stated.try_for_each(|(field, value, bounds)| within(&format!("{entry}.{field}"), value, bounds))
 }
 
-fn within(field: &str, value: f64, (low, high): (f64, f64)) -> Result<(), ConstantsError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    let allowed = format!("from {low} to {high}");
-    Err(ConstantsError::Invalid { field: field.into(), value: value.to_string(), allowed })
+fn within(field: &str, value: f64, (low, high): (f64, f64)) -> Result<(), Invalid> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(invalid(field, value, format!("from {low} to {high}"))) }
+}
+
+fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Display) -> Invalid {
+    Invalid::value(field, value, allowed)
+        .with_hint("a constant is zero where there is no such cost, and else inside its bounds")
 }
 
 #[cfg(test)]

@@ -5,55 +5,64 @@ use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
 use trainyard_units::Seconds;
 
-/// A number in its entry, with or without a unit.
-#[derive(Clone, Copy, Debug)]
-pub enum Slot<'a> {
-    /// A number without a unit.
-    Number(&'a Sourced<f64>),
-    /// A time in seconds.
-    Time(&'a Sourced<Seconds>),
+/// A number without a unit, or a time, whose number is that of its seconds.
+trait Number {
+    fn of(number: f64) -> Self;
+    fn number(&self) -> f64;
 }
 
-impl<'a> Slot<'a> {
-    /// Returns the value; seconds for a time.
-    pub fn number(self) -> f64 {
-        match self {
-            Self::Number(number) => number.value,
-            Self::Time(time) => time.value.0,
-        }
+impl Number for f64 {
+    fn of(number: f64) -> Self {
+        number
     }
 
-    /// Returns how the number was fitted.
-    pub fn fitted(self) -> Option<&'a Fitted> {
-        match self {
-            Self::Number(number) => number.fitted.as_deref(),
-            Self::Time(time) => time.fitted.as_deref(),
-        }
+    fn number(&self) -> f64 {
+        *self
     }
 }
 
-/// A mutable [`Slot`].
-#[derive(Debug)]
-pub enum SlotMut<'a> {
-    /// A number without a unit.
-    Number(&'a mut Sourced<f64>),
-    /// A time in seconds.
-    Time(&'a mut Sourced<Seconds>),
-}
-
-impl SlotMut<'_> {
-    fn try_value(self, value: f64) {
-        match self {
-            Self::Number(number) => number.value = value,
-            Self::Time(time) => time.value = Seconds(value),
-        }
+impl Number for Seconds {
+    fn of(number: f64) -> Self {
+        Self(number)
     }
 
-    fn set(self, value: f64, fit: &Fitted) {
-        let (source, fitted) = ("fitted by `trainyard calibrate --from`".to_owned(), Some(Box::new(fit.clone())));
-        match self {
-            Self::Number(number) => *number = Sourced { value, source, fitted },
-            Self::Time(time) => *time = Sourced { value: Seconds(value), source, fitted },
+    fn number(&self) -> f64 {
+        self.0
+    }
+}
+
+/// A value and how it was fitted.
+type Reading<'a> = (f64, Option<&'a Fitted>);
+
+/// A number in its entry, which may leave it out.
+trait Stated {
+    fn read(&self) -> Option<Reading<'_>>;
+    /// Replaces the value; its source stays unless it was fitted.
+    fn write(&mut self, value: f64, fit: Option<&Fitted>);
+}
+
+impl<T: Number> Stated for Sourced<T> {
+    fn read(&self) -> Option<Reading<'_>> {
+        Some((self.value.number(), self.fitted.as_deref()))
+    }
+
+    fn write(&mut self, value: f64, fit: Option<&Fitted>) {
+        self.value = T::of(value);
+        if let Some(fit) = fit {
+            self.source = "fitted by `trainyard calibrate --from`".into();
+            self.fitted = Some(Box::new(fit.clone()));
+        }
+    }
+}
+
+impl<T: Stated> Stated for Option<T> {
+    fn read(&self) -> Option<Reading<'_>> {
+        self.as_ref()?.read()
+    }
+
+    fn write(&mut self, value: f64, fit: Option<&Fitted>) {
+        if let Some(stated) = self {
+            stated.write(value, fit);
         }
     }
 }
@@ -71,193 +80,77 @@ pub struct Parameter<T: 'static> {
     /// Spread of the number from one stack, or one generation of GPUs, to another: the standard deviation of its
     /// logarithm over the catalog's fitted entries of 2026-11-21, rounded; where those are all alike, a stated default.
     pub spread: f64,
-    /// Returns the number in an entry; `None` if the entry leaves it out.
-    pub slot: fn(&T) -> Option<Slot<'_>>,
-    /// Returns the number for changes; `None` if the entry leaves it out.
-    pub slot_mut: fn(&mut T) -> Option<SlotMut<'_>>,
+    read: fn(&T) -> Option<Reading<'_>>,
+    write: fn(&mut T, f64, Option<&Fitted>),
 }
 
 impl<T> Parameter<T> {
+    /// Returns the value in an entry and how it was fitted; `None` if the entry leaves it out.
+    pub(super) fn stated<'a>(&self, entry: &'a T) -> Option<Reading<'a>> {
+        (self.read)(entry)
+    }
+
     /// Returns the value in an entry, in seconds for a time; `None` if the entry leaves it out, or it is zero.
     pub fn number(&self, entry: &T) -> Option<f64> {
-        (self.slot)(entry).map(Slot::number).filter(|value| *value > 0.0)
+        (self.read)(entry).map(|(value, _)| value).filter(|value| *value > 0.0)
     }
 
     /// Replaces the value, if the entry has one, but not its source: for trying a value.
     pub fn try_value(&self, entry: &mut T, value: f64) {
-        if let Some(slot) = (self.slot_mut)(entry) {
-            slot.try_value(value);
-        }
+        (self.write)(entry, value, None);
     }
 
     /// Replaces the value, if the entry has one, and records how it was fitted.
     pub fn set(&self, entry: &mut T, value: f64, fit: &Fitted) {
-        if let Some(slot) = (self.slot_mut)(entry) {
-            slot.set(value, fit);
-        }
+        (self.write)(entry, value, Some(fit));
     }
+}
+
+/// Makes parameters of lines: the field, the bounds of a cost or of a part of a rate, and the spread.
+macro_rules! parameters {
+    ($entry:ident => $part:expr; $($field:ident: $kind:ident($low:expr, $high:expr), spread $spread:expr;)*) => {
+        [$(Parameter {
+            name: stringify!($field),
+            bounds: ($low, $high),
+            is_rate: parameters!(@is_rate $kind),
+            spread: $spread,
+            read: |$entry| $part.$field.read(),
+            write: |$entry, value, fit| $part.$field.write(value, fit),
+        }),*]
+    };
+    (@is_rate cost) => { false };
+    (@is_rate rate) => { true };
 }
 
 /// The numbers of a stack that can be learnt from step times, in the order of its file. It excludes those that are true
 /// or false, and those that rest on documents.
-pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
+pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = parameters! {
+    stack => stack;
     // From what a graph's node takes to an interpreter's slowest call.
-    Parameter {
-        name: "launch",
-        bounds: (5e-7, 1e-3),
-        is_rate: false,
-        spread: 0.5,
-        slot: |stack| Some(Slot::Time(&stack.launch)),
-        slot_mut: |stack| Some(SlotMut::Time(&mut stack.launch)),
-    },
+    launch: cost(5e-7, 1e-3), spread 0.5;
     // From all fused to eight passes for one.
-    Parameter {
-        name: "traffic",
-        bounds: (0.2, 8.0),
-        is_rate: false,
-        spread: 0.5,
-        slot: |stack| Some(Slot::Number(&stack.traffic)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.traffic)),
-    },
-    Parameter {
-        name: "mixed_traffic",
-        bounds: (0.4, 4.0),
-        is_rate: false,
-        spread: 0.3,
-        slot: |stack| Some(Slot::Number(&stack.mixed_traffic)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.mixed_traffic)),
-    },
-    Parameter {
-        name: "map_traffic",
-        bounds: (0.2, 4.0),
-        is_rate: false,
-        spread: 0.35,
-        slot: |stack| Some(Slot::Number(&stack.map_traffic)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.map_traffic)),
-    },
-    Parameter {
-        name: "loss_traffic",
-        bounds: (0.1, 4.0),
-        is_rate: false,
-        spread: 0.4,
-        slot: |stack| Some(Slot::Number(&stack.loss_traffic)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.loss_traffic)),
-    },
-    Parameter {
-        name: "gemm",
-        bounds: (0.3, 1.5),
-        is_rate: true,
-        spread: 0.08,
-        slot: |stack| Some(Slot::Number(&stack.gemm)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.gemm)),
-    },
-    Parameter {
-        name: "region_selection",
-        bounds: (1e-7, 1e-3),
-        is_rate: false,
-        spread: 0.7,
-        slot: |stack| Some(Slot::Time(&stack.region_selection)),
-        slot_mut: |stack| Some(SlotMut::Time(&mut stack.region_selection)),
-    },
+    traffic: cost(0.2, 8.0), spread 0.5;
+    mixed_traffic: cost(0.4, 4.0), spread 0.3;
+    map_traffic: cost(0.2, 4.0), spread 0.35;
+    loss_traffic: cost(0.1, 4.0), spread 0.4;
+    gemm: rate(0.3, 1.5), spread 0.08;
+    region_selection: cost(1e-7, 1e-3), spread 0.7;
     // From a fused update that keeps less than is counted to an optimizer in twenty operators.
-    Parameter {
-        name: "update_traffic",
-        bounds: (0.3, 20.0),
-        is_rate: false,
-        spread: 0.8,
-        slot: |stack| Some(Slot::Number(&stack.update_traffic)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.update_traffic)),
-    },
-    Parameter {
-        name: "overlap_slowdown",
-        bounds: (0.01, 2.0),
-        is_rate: false,
-        spread: 0.4,
-        slot: |stack| Some(Slot::Number(&stack.overlap_slowdown)),
-        slot_mut: |stack| Some(SlotMut::Number(&mut stack.overlap_slowdown)),
-    },
-    Parameter {
-        name: "sharded_copy",
-        bounds: (1e-7, 1e-3),
-        is_rate: false,
-        spread: 0.7,
-        slot: |stack| Some(Slot::Time(&stack.sharded_copy)),
-        slot_mut: |stack| Some(SlotMut::Time(&mut stack.sharded_copy)),
-    },
-    Parameter {
-        name: "separate_update",
-        bounds: (1e-7, 1e-3),
-        is_rate: false,
-        spread: 0.5,
-        slot: |stack| stack.separate_update.as_ref().map(Slot::Time),
-        slot_mut: |stack| stack.separate_update.as_mut().map(SlotMut::Time),
-    },
-    Parameter {
-        name: "table_exchange",
-        bounds: (0.05, 1.5),
-        is_rate: false,
-        spread: 0.5,
-        slot: |stack| stack.table_exchange.as_ref().map(Slot::Number),
-        slot_mut: |stack| stack.table_exchange.as_mut().map(SlotMut::Number),
-    },
-    Parameter {
-        name: "convolution",
-        bounds: (0.3, 1.2),
-        is_rate: true,
-        spread: 0.15,
-        slot: |stack| stack.convolution.as_ref().map(Slot::Number),
-        slot_mut: |stack| stack.convolution.as_mut().map(SlotMut::Number),
-    },
-    Parameter {
-        name: "step_overhead",
-        bounds: (1e-5, 0.2),
-        is_rate: false,
-        spread: 0.7,
-        slot: |stack| Some(Slot::Time(&stack.step_overhead)),
-        slot_mut: |stack| Some(SlotMut::Time(&mut stack.step_overhead)),
-    },
-];
+    update_traffic: cost(0.3, 20.0), spread 0.8;
+    overlap_slowdown: cost(0.01, 2.0), spread 0.4;
+    sharded_copy: cost(1e-7, 1e-3), spread 0.7;
+    separate_update: cost(1e-7, 1e-3), spread 0.5;
+    table_exchange: cost(0.05, 1.5), spread 0.5;
+    convolution: rate(0.3, 1.2), spread 0.15;
+    step_overhead: cost(1e-5, 0.2), spread 0.7;
+};
 
 /// The numbers of a GPU that can be learnt from step times, in the order of its file.
-pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
-    Parameter {
-        name: "gemm_fp16",
-        bounds: (0.3, 1.0),
-        is_rate: true,
-        spread: 0.08,
-        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp16)),
-        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp16)),
-    },
-    Parameter {
-        name: "gemm_fp32",
-        bounds: (0.3, 1.0),
-        is_rate: true,
-        spread: 0.08,
-        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp32)),
-        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp32)),
-    },
-    Parameter {
-        name: "gemm_depth",
-        bounds: (10.0, 1000.0),
-        is_rate: false,
-        spread: 0.3,
-        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_depth)),
-        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_depth)),
-    },
-    Parameter {
-        name: "memory",
-        bounds: (0.4, 1.0),
-        is_rate: true,
-        spread: 0.1,
-        slot: |gpu| Some(Slot::Number(&gpu.achieved.memory)),
-        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.memory)),
-    },
-    Parameter {
-        name: "kernel_floor",
-        bounds: (5e-7, 1e-5),
-        is_rate: false,
-        spread: 0.3,
-        slot: |gpu| Some(Slot::Time(&gpu.achieved.kernel_floor)),
-        slot_mut: |gpu| Some(SlotMut::Time(&mut gpu.achieved.kernel_floor)),
-    },
-];
+pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = parameters! {
+    gpu => gpu.achieved;
+    gemm_fp16: rate(0.3, 1.0), spread 0.08;
+    gemm_fp32: rate(0.3, 1.0), spread 0.08;
+    gemm_depth: cost(10.0, 1000.0), spread 0.3;
+    memory: rate(0.4, 1.0), spread 0.1;
+    kernel_floor: cost(5e-7, 1e-5), spread 0.3;
+};

@@ -2,9 +2,9 @@
 
 use super::EncoderDecoder;
 use super::parts::FeedForward;
-use crate::fields::{dimensions, positions};
+use crate::families::fields::{dimensions, positions};
+use crate::families::model::{Architecture, Sample};
 use crate::graph::OperatorGraph;
-use crate::model::{Architecture, Sample};
 use crate::operator::{Operator, Split};
 
 dimensions! {

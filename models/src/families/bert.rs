@@ -1,14 +1,14 @@
 //! Encoders as BERT and RoBERTa.
 
 use super::parts::{Heads, Stream, classifier, operator, pooler};
-use crate::fields::{
+use crate::families::HeadKind;
+use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, head_classes, kernel,
     needed, optional, or, positions,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
-use crate::spec::HeadKind;
 
 dimensions! {
     /// An encoder-only transformer: learned positions and segments, post-normalisation, GELU.
@@ -79,7 +79,7 @@ impl Bert {
         Stream::head(self.seq_len, operators)
     }
 
-    /// The prediction of masked tokens.
+    /// Returns the prediction of masked tokens.
     fn masked_tokens(&self) -> Vec<Operator> {
         let stream = Stream { tokens: self.predictions.unwrap_or(self.seq_len), ..self.stream() };
         let activation = OperatorKind::Activation { rows: stream.tokens, width: self.hidden };

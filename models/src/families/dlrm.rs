@@ -1,11 +1,10 @@
 //! Recommendation models of embedding tables and products.
 
-use super::parts::operator;
-use crate::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, list, needed};
+use crate::families::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, list, needed};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
-use crate::operator::{Operator, OperatorKind, Recommendation, Split};
-use crate::spec::ModelError;
+use crate::operator::{Operator, OperatorKind, Recommendation, replicated};
+use trainyard_units::Invalid;
 
 /// Half-precision products need their inputs in eights; interactions are padded to that.
 const PADDING: u64 = 8;
@@ -28,7 +27,7 @@ dimensions! {
 }
 
 /// Reads the rows of tables, which are bounded together.
-fn rows(at: Field, written: Option<Vec<u64>>) -> Result<Vec<u64>, ModelError> {
+fn rows(at: Field, written: Option<Vec<u64>>) -> Result<Vec<u64>, Invalid> {
     let tables = list(at, written, LAYERS_MAX, ROWS_MAX)?;
     at.range(tables.iter().sum::<u64>(), ROWS_MAX)?;
     Ok(tables)
@@ -46,7 +45,7 @@ impl Architecture for Dlrm {
 }
 
 impl Dlrm {
-    /// Features of a row of a table.
+    /// Returns the features of a row of a table.
     fn width(&self) -> u64 {
         last(&self.bottom)
     }
@@ -54,7 +53,7 @@ impl Dlrm {
     fn features(&self) -> Layer {
         let (count, width) = (self.tables.len() as u64, self.width());
         let tables = Recommendation::Tables { samples: 1, tables: count, entries: self.tables.iter().sum(), width };
-        let mut operators = vec![operator(OperatorKind::Recommendation(tables), Split::Replicated)];
+        let mut operators = vec![replicated(OperatorKind::Recommendation(tables))];
         let inputs = std::iter::once(self.inputs).chain(self.bottom.iter().copied());
         operators.extend(inputs.zip(&self.bottom).flat_map(|(inputs, outputs)| product(inputs, *outputs)));
         let layer = Layer::undivided("features", LayerRole::Input, operators, (count + 1) * width);
@@ -65,7 +64,7 @@ impl Dlrm {
         let (vectors, width) = (self.tables.len() as u64 + 1, self.width());
         let outputs = (Recommendation::pairs_of(vectors) + width).next_multiple_of(PADDING);
         let dots = Recommendation::Interaction { samples: 1, vectors, width, outputs };
-        let mut operators = vec![operator(OperatorKind::Recommendation(dots), Split::Replicated)];
+        let mut operators = vec![replicated(OperatorKind::Recommendation(dots))];
         operators.extend(product(outputs, self.top[0]));
         Layer::undivided("interaction", LayerRole::Block, operators, self.top[0])
     }
@@ -73,15 +72,15 @@ impl Dlrm {
     fn output(&self) -> Layer {
         let linear = OperatorKind::Linear { rows: 1, inputs: last(&self.top), outputs: 1, bias: true };
         let loss = OperatorKind::CrossEntropy { rows: 1, vocab: 1 };
-        let operators = [linear, loss].map(|kind| operator(kind, Split::Replicated)).into();
+        let operators = [linear, loss].map(replicated).into();
         Layer::undivided("click", LayerRole::Output, operators, 1)
     }
 }
 
-/// A product and what is positive of it.
+/// Returns a product and what is positive of it.
 fn product(inputs: u64, outputs: u64) -> [Operator; 2] {
     let linear = OperatorKind::Linear { rows: 1, inputs, outputs, bias: true };
-    [linear, OperatorKind::Relu { rows: 1, width: outputs }].map(|kind| operator(kind, Split::Replicated))
+    [linear, OperatorKind::Relu { rows: 1, width: outputs }].map(replicated)
 }
 
 fn last(widths: &[u64]) -> u64 {

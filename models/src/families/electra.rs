@@ -1,14 +1,14 @@
 //! A generator that replaces masked tokens, and a discriminator that finds them, as ELECTRA.
 
 use super::parts::{Heads, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
     positions,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// Of a hundred tokens so many are masked (Clark et al., section 3.1).
 const MASKED_PERCENT: u64 = 15;
@@ -40,13 +40,13 @@ dimensions! {
 }
 
 /// Reads a width of whole heads, a quarter of the discriminator's unless it is stated.
-fn whole_heads(at: Field, written: Option<u64>, hidden: u64, head_width: u64) -> Result<u64, ModelError> {
+fn whole_heads(at: Field, written: Option<u64>, hidden: u64, head_width: u64) -> Result<u64, Invalid> {
     let generator_hidden = or(at, written, (hidden / 4).max(head_width), hidden)?;
     if generator_hidden.is_multiple_of(head_width) {
-        Ok(generator_hidden)
-    } else {
-        Err(ModelError::IndivisibleGenerator { model: at.model(), generator_hidden, head_width })
+        return Ok(generator_hidden);
     }
+    Err(Invalid::value(at.name, generator_hidden, format!("divisible by the {head_width} features of a head"))
+        .with_hint(format!("generator_hidden {} is divisible", generator_hidden.next_multiple_of(head_width))))
 }
 
 impl Architecture for Electra {
@@ -64,19 +64,14 @@ impl Architecture for Electra {
         let width = self.hidden / self.heads;
         let heads = |heads| Heads::equal(heads, width, self.attention, Mask::Full);
         let narrow = self.ffn * self.generator_hidden / self.hidden;
-        let layers = vec![
-            self.embedding(),
-            generator.block(heads(self.generator_heads()), generator.feed_forward(narrow.max(1)), 0),
-            self.replacement(),
-            discriminator.block(heads(self.heads), discriminator.feed_forward(self.ffn), 0),
-            self.decision(),
+        let runs = [
+            (self.embedding(), 1),
+            (generator.block(heads(self.generator_heads()), generator.feed_forward(narrow.max(1)), 0), self.layers),
+            (self.replacement(), 1),
+            (discriminator.block(heads(self.heads), discriminator.feed_forward(self.ffn), 0), self.layers),
+            (self.decision(), 1),
         ];
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, self.layers as usize));
-        order.push(2);
-        order.extend(std::iter::repeat_n(3, self.layers as usize));
-        order.push(4);
-        OperatorGraph::new(layers, order, 0)
+        OperatorGraph::of_runs(runs, 0)
     }
 }
 
@@ -96,7 +91,7 @@ impl Electra {
         generator.input(vec![tables.lookup(self.vocab, self.positions, self.type_vocab), tables.norm(), narrowed])
     }
 
-    /// The generator's prediction at masked positions, and the discriminator's lookup of what it wrote.
+    /// Returns the generator's prediction at masked positions, and the discriminator's lookup of what it wrote.
     fn replacement(&self) -> Layer {
         let masked = Stream { tokens: (self.seq_len * MASKED_PERCENT).div_ceil(100), ..self.stream(self.hidden) };
         let activation = OperatorKind::Activation { rows: masked.tokens, width: self.hidden };

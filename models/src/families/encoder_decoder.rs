@@ -1,7 +1,7 @@
 //! The two stacks that all encoder-decoders have.
 
 use super::parts::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
 use crate::graph::{Layer, LayerRole, OperatorGraph};
@@ -27,13 +27,9 @@ impl Stacks {
     /// Embedding, encoder blocks, the decoder's first block, its other blocks, head.
     pub(super) fn graph(&self, embedding: Layer, head: Layer, shared: u64) -> OperatorGraph {
         let block = self.encoder.block(self.heads, self.encoder.feed_forward(self.ffn), 0);
-        let layers = vec![embedding, block, self.decoder_block(true), self.decoder_block(false), head];
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, self.layers as usize));
-        order.push(2);
-        order.extend(std::iter::repeat_n(3, self.decoder_layers as usize - 1));
-        order.push(4);
-        OperatorGraph::new(layers, order, shared)
+        let decoder = [(self.decoder_block(true), 1), (self.decoder_block(false), self.decoder_layers - 1)];
+        let encoder = [(embedding, 1), (block, self.layers)];
+        OperatorGraph::of_runs(encoder.into_iter().chain(decoder).chain([(head, 1)]), shared)
     }
 
     /// Self-attention, attention to the encoder's output, feed-forward part. The first block has the seam besides, and
@@ -83,7 +79,7 @@ impl EncoderDecoder {
         Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: true, bias: true }
     }
 
-    /// The tokens of the decoder, looked up in the same table.
+    /// Returns the tokens of the decoder, looked up in the same table.
     pub(super) fn tied_lookup(&self) -> Operator {
         let kind = OperatorKind::TiedEmbedding { rows: self.decoder_seq_len, width: self.hidden };
         operator(kind, Split::Tokens)

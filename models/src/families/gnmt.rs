@@ -1,10 +1,9 @@
 //! Recurrent encoder-decoders for translation, as GNMT.
 
-use super::parts::operator;
-use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
-use crate::operator::{AdditiveAttention, Cell, Operator, OperatorKind, Recurrent, Split};
+use crate::operator::{AdditiveAttention, Cell, Operator, OperatorKind, Recurrent, replicated};
 
 dimensions! {
     /// A stack of LSTM layers that reads, the first of them in both directions, and one that writes. The first layer of the
@@ -25,10 +24,10 @@ dimensions! {
     }
 }
 
-/// An LSTM layer over one sample.
+/// Returns an LSTM layer over one sample.
 pub(super) fn lstm(steps: u64, inputs: u64, hidden: u64, directions: u64) -> Operator {
     let layer = Recurrent { cell: Cell::Lstm, samples: 1, steps, inputs, hidden, directions };
-    operator(OperatorKind::Recurrent(layer), Split::Replicated)
+    replicated(OperatorKind::Recurrent(layer))
 }
 
 impl Architecture for Gnmt {
@@ -47,11 +46,11 @@ impl Architecture for Gnmt {
 
 impl Gnmt {
     fn residual(&self, rows: u64) -> Operator {
-        operator(OperatorKind::Residual { rows, width: self.hidden, dropout: true }, Split::Replicated)
+        replicated(OperatorKind::Residual { rows, width: self.hidden, dropout: true })
     }
 
     fn linear(rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
-        operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Replicated)
+        replicated(OperatorKind::Linear { rows, inputs, outputs, bias })
     }
 
     fn embedding(&self) -> Layer {
@@ -63,7 +62,7 @@ impl Gnmt {
             width: self.hidden,
             dropout: true,
         };
-        let operators = vec![operator(kind, Split::Replicated)];
+        let operators = vec![replicated(kind)];
         Layer::undivided("embedding", LayerRole::Input, operators, self.seq_len * self.hidden)
     }
 
@@ -90,11 +89,11 @@ impl Gnmt {
             let read = if self.layers == 1 { 2 * hidden } else { hidden };
             let attention = AdditiveAttention { samples: 1, queries: steps, keys: self.seq_len, width: hidden };
             vec![
-                operator(lookup, Split::Replicated),
+                replicated(lookup),
                 lstm(steps, hidden, hidden, 1),
                 Self::linear(steps, hidden, hidden, false),
                 Self::linear(self.seq_len, read, hidden, false),
-                operator(OperatorKind::AdditiveAttention(attention), Split::Replicated),
+                replicated(OperatorKind::AdditiveAttention(attention)),
             ]
         } else {
             vec![lstm(steps, 2 * hidden, hidden, 1), self.residual(steps)]
@@ -104,10 +103,8 @@ impl Gnmt {
 
     fn head(&self) -> Layer {
         let (rows, vocab) = (self.decoder_seq_len, self.vocab);
-        let operators = vec![
-            Self::linear(rows, self.hidden, vocab, true),
-            operator(OperatorKind::CrossEntropy { rows, vocab }, Split::Replicated),
-        ];
+        let operators =
+            vec![Self::linear(rows, self.hidden, vocab, true), replicated(OperatorKind::CrossEntropy { rows, vocab })];
         Layer::undivided("head", LayerRole::Output, operators, rows)
     }
 }

@@ -1,11 +1,11 @@
 //! Decoder-only transformers as GPT-2.
 
 use super::parts::{Heads, Stream};
-use crate::fields::{
+use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::OperatorGraph;
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask};
 
 dimensions! {

@@ -2,9 +2,9 @@
 
 use super::Gpt;
 use super::parts::{Experts, FeedForward, Stream};
-use crate::fields::{choice, dimensions};
+use crate::families::fields::{choice, dimensions};
+use crate::families::model::{Architecture, Named, Sample};
 use crate::graph::OperatorGraph;
-use crate::model::{Architecture, Named, Sample};
 
 dimensions! {
     /// A decoder as [`Gpt`] with experts in place of the feed-forward part of every n-th block: two products with a ReLU

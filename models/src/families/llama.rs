@@ -1,14 +1,14 @@
 //! Decoders as Llama, dense or with experts.
 
 use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
-use crate::fields::{
-    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, kernel, needed,
-    optional, or, positive,
+use crate::families::fields::{
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor, kernel,
+    needed, optional, or, positive,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
 const ROTARY_BASE: f64 = 10_000.0;
@@ -47,13 +47,8 @@ dimensions! {
 }
 
 /// Reads the heads of keys and values, each shared by equally many heads of queries.
-fn equal_groups(at: Field, written: Option<u64>, heads: u64) -> Result<u64, ModelError> {
-    let kv_heads = or(at, written, heads, heads)?;
-    if heads.is_multiple_of(kv_heads) {
-        Ok(kv_heads)
-    } else {
-        Err(ModelError::UnequalGroups { model: at.model(), heads, kv_heads })
-    }
+fn equal_groups(at: Field, written: Option<u64>, heads: u64) -> Result<u64, Invalid> {
+    divisor(at.name, or(at, written, heads, heads)?, (heads, "heads"))
 }
 
 impl Architecture for Llama {

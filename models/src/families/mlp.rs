@@ -1,9 +1,9 @@
 //! Multi-layer perceptrons.
 
-use crate::fields::{LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed};
+use crate::families::fields::{LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
-use crate::operator::{Operator, OperatorKind, Split};
+use crate::operator::{OperatorKind, replicated};
 
 dimensions! {
     /// Linear layers with an activation between them: inputs → hidden × `layers` → outputs.
@@ -25,8 +25,7 @@ impl Architecture for Mlp {
         let first = layer("input", LayerRole::Input, self.inputs, self.hidden);
         let block = layer("hidden", LayerRole::Block, self.hidden, self.hidden);
         let mut last = layer("output", LayerRole::Output, self.hidden, self.outputs);
-        last.operators[1] =
-            Operator::new(OperatorKind::CrossEntropy { rows: 1, vocab: self.outputs }, Split::Replicated);
+        last.operators[1] = replicated(OperatorKind::CrossEntropy { rows: 1, vocab: self.outputs });
         OperatorGraph::of_equal_blocks(first, block, self.layers - 1, last, 0)
     }
 }
@@ -34,6 +33,6 @@ impl Architecture for Mlp {
 fn layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> Layer {
     let linear = OperatorKind::Linear { rows: 1, inputs, outputs, bias: true };
     let activation = OperatorKind::Activation { rows: 1, width: outputs };
-    let operators = [linear, activation].map(|kind| Operator::new(kind, Split::Replicated)).into();
+    let operators = [linear, activation].map(replicated).into();
     Layer::undivided(name, role, operators, outputs)
 }

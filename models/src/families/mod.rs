@@ -1,31 +1,35 @@
-//! The model families. A family is one file here, which declares its dimensions and builds its operator graph, and one
-//! line of the list `families!` below.
+//! Models: as they are written (`spec`), the fields of families and how they are checked, and the families themselves. A
+//! family is one file here, which declares its dimensions and builds its operator graph, and one line of the list
+//! `families!` below.
 
 mod bart;
 mod bert;
 mod dlrm;
 mod electra;
 mod encoder_decoder;
+mod fields;
 mod gnmt;
 mod gpt;
 mod gpt_moe;
+mod layers;
 mod llama;
 mod mlp;
+mod model;
 mod parts;
 mod resnet;
 mod rnn_t;
+mod spec;
 mod t5;
 mod transformer;
 mod transformer_xl;
 mod vit;
 
-use crate::fields;
-use crate::layers;
-use crate::model::Architecture;
-use crate::spec::{ModelError, ModelSpec};
-
 pub use encoder_decoder::EncoderDecoder;
+pub use model::{Sample, samples_in};
 pub use parts::Experts;
+pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec};
+
+use model::Architecture;
 
 /// Makes [`Family`] and [`Model`] of a list of families, each with its name in files.
 macro_rules! families {
@@ -71,11 +75,11 @@ macro_rules! families {
             type Error = ModelError;
 
             fn try_from(spec: ModelSpec) -> Result<Self, ModelError> {
-                let model = match spec.family {
-                    $(Family::$family => Self::$family(fields::read(&spec)?),)*
+                let read = match spec.family {
+                    $(Family::$family => fields::read(&spec).map(Self::$family),)*
                 };
-                model.architecture().check()?;
-                Ok(model)
+                let checked = read.and_then(|model| Ok(model.architecture().check().map(|()| model)?));
+                checked.map_err(|error| error.of(&spec.name))
             }
         }
     };

@@ -3,10 +3,10 @@
 //! Attention and feed-forward part each end in a row-split product, whose sum over ranks tensor parallelism reduces
 //! (Shoeybi et al., arXiv:1909.08053, section 3).
 
-use crate::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or};
+use crate::families::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
+use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole};
-use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split};
-use crate::spec::{ModelError, ModelSpec};
+use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split, replicated};
 
 /// Largest product of experts and the weights of one of an expert's matrices.
 const EXPERT_WEIGHTS_MAX: u64 = 1 << 46;
@@ -65,12 +65,12 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// As many heads of keys and values as of queries, without rotation.
+    /// Returns as many heads of keys and values as of queries, without rotation.
     pub(super) fn equal(heads: u64, width: u64, kernel: AttentionKernel, mask: Mask) -> Self {
         Self { queries: heads, keys: heads, width, kernel, mask, biased: false, rotary: false }
     }
 
-    /// Features of the keys and values of a token.
+    /// Returns the features of the keys and values of a token.
     pub(super) fn kv_width(self) -> u64 {
         2 * self.keys * self.width
     }
@@ -102,11 +102,7 @@ impl Dimensions for Experts {
     fn read(spec: &ModelSpec, (hidden, ffn, interval): Self::Given) -> Result<Self, ModelError> {
         let at = |name| Field { spec, name };
         let count = needed(at("experts"), spec.experts, (EXPERT_WEIGHTS_MAX / (hidden * ffn)).max(1))?;
-        let allowed = |factor: &f64| *factor > 0.0 && *factor <= CAPACITY_FACTOR_MAX as f64;
-        if let Some(factor) = spec.capacity_factor.filter(|factor| !allowed(factor)) {
-            let (model, value) = (spec.name.clone(), factor.to_string());
-            return Err(ModelError::CapacityFactor { model, value, maximum: CAPACITY_FACTOR_MAX });
-        }
+        positive(at("capacity_factor"), spec.capacity_factor, 1.0, CAPACITY_FACTOR_MAX)?;
         Ok(Self {
             count,
             per_token: or(at("experts_per_token"), spec.experts_per_token, count.min(2), count)?,
@@ -151,7 +147,8 @@ impl Stream {
         self.tokens * self.hidden
     }
 
-    /// The stream's tokens, looked up in a table of `vocab`, with learned positions and segments where there are any.
+    /// Returns the stream's tokens, looked up in a table of `vocab`, with learned positions and segments where there
+    /// are any.
     pub(super) fn lookup(self, vocab: u64, positions: u64, segments: u64) -> Operator {
         let Self { tokens: rows, hidden: width, dropout, .. } = self;
         operator(OperatorKind::Embedding { rows, vocab, positions, segments, width, dropout }, Split::Width)
@@ -214,7 +211,7 @@ impl Stream {
         ]
     }
 
-    /// Features of the first product's result for `ffn` features of the second's input.
+    /// Returns the features of the first product's result for `ffn` features of the second's input.
     fn widened(self, ffn: u64) -> u64 {
         if self.feed_forward == FeedForward::Gated { 2 * ffn } else { ffn }
     }
@@ -255,12 +252,12 @@ impl Stream {
         ]
     }
 
-    /// Elements that one all-to-all moves from a rank for each sample.
+    /// Returns the elements that one all-to-all moves from a rank for each sample.
     pub(super) fn exchanged(self, experts: Experts) -> u64 {
         experts.places(self).places * self.hidden
     }
 
-    /// A block of self-attention and a feed-forward part, each with its normalisation and residual connection.
+    /// Returns a block of self-attention and a feed-forward part, each with its normalisation and residual connection.
     pub(super) fn block(self, heads: Heads, feed_forward: Vec<Operator>, exchanged: u64) -> Layer {
         let block = self.block_of(self.attention(heads), feed_forward);
         Layer { exchanged_elements: exchanged, context_elements: self.tokens * heads.kv_width(), ..block }
@@ -277,13 +274,13 @@ impl Stream {
         Layer { tensor_reductions: 2, ..layer }
     }
 
-    /// A layer that makes the stream from tokens.
+    /// Returns a layer that makes the stream from tokens.
     pub(super) fn input(self, operators: Vec<Operator>) -> Layer {
         let layer = Layer::undivided("embedding", LayerRole::Input, operators, self.elements());
         Layer { tensor_reductions: 1, ..layer }
     }
 
-    /// A layer that ends in a loss over `rows` rows.
+    /// Returns a layer that ends in a loss over `rows` rows.
     pub(super) fn head(rows: u64, operators: Vec<Operator>) -> Layer {
         let layer = Layer::undivided("head", LayerRole::Output, operators, rows);
         Layer { tensor_reductions: 1, ..layer }
@@ -301,20 +298,14 @@ impl Stream {
     }
 }
 
-/// A classifier of one vector for each sample, with its loss.
+/// Returns a classifier of one vector for each sample, with its loss.
 pub(super) fn classifier(inputs: u64, classes: u64) -> [Operator; 2] {
     let linear = OperatorKind::Linear { rows: 1, inputs, outputs: classes, bias: true };
-    [
-        operator(linear, Split::Replicated),
-        operator(OperatorKind::CrossEntropy { rows: 1, vocab: classes }, Split::Replicated),
-    ]
+    [replicated(linear), replicated(OperatorKind::CrossEntropy { rows: 1, vocab: classes })]
 }
 
-/// A product and an activation over the first token of each sample.
+/// Returns a product and an activation over the first token of each sample.
 pub(super) fn pooler(hidden: u64) -> [Operator; 2] {
     let linear = OperatorKind::Linear { rows: 1, inputs: hidden, outputs: hidden, bias: true };
-    [
-        operator(linear, Split::Replicated),
-        operator(OperatorKind::Activation { rows: 1, width: hidden }, Split::Replicated),
-    ]
+    [replicated(linear), replicated(OperatorKind::Activation { rows: 1, width: hidden })]
 }

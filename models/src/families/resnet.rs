@@ -1,11 +1,14 @@
 //! Residual convolutional networks.
 
 use super::parts::classifier;
-use crate::fields::{CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, list, needed, optional, or};
+use crate::families::BlockKind;
+use crate::families::fields::{
+    CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, divisor, list, needed, optional, or,
+};
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{Convolution, Image, Operator, OperatorKind, Pool, replicated, squeeze_excite};
-use crate::spec::{BlockKind, ModelError};
+use trainyard_units::Invalid;
 
 const DEPTH_MAX: u64 = 1000;
 const STAGES_MAX: u64 = 8;
@@ -47,17 +50,14 @@ impl BlockKind {
 
 impl Architecture for ResNet {
     /// Groups and gates are those of bottlenecks, whose channels the groups share evenly.
-    fn check(&self) -> Result<(), ModelError> {
-        let model = || self.name.clone();
+    fn check(&self) -> Result<(), Invalid> {
         if self.block == BlockKind::Basic && (self.groups > 1 || self.squeeze_excite.is_some()) {
             let field = if self.groups > 1 { "groups" } else { "squeeze_excite" };
-            return Err(ModelError::BottleneckOnly { model: model(), field });
+            let sentence = format!("`{field}` is set, but blocks are `basic`");
+            return Err(Invalid::whole(sentence).with_hint("set block = \"bottleneck\""));
         }
-        let channels = self.widths.iter().map(|width| self.reduced(*width));
-        match channels.into_iter().find(|channels| !channels.is_multiple_of(self.groups)) {
-            None => Ok(()),
-            Some(channels) => Err(ModelError::IndivisibleChannels { model: model(), channels, groups: self.groups }),
-        }
+        let mut channels = self.widths.iter().map(|width| self.reduced(*width));
+        channels.try_for_each(|channels| divisor("groups", self.groups, (channels, "channels of a block")).map(drop))
     }
 
     fn sample(&self) -> Sample {
@@ -71,29 +71,26 @@ impl Architecture for ResNet {
     /// Stem, blocks, head: of each stage, the first block, which may change the shape, and the others.
     fn graph(&self) -> OperatorGraph {
         let mut feature = Feature { size: self.image_size.div_ceil(4), channels: self.base_channels };
-        let (mut layers, mut order) = (vec![self.stem()], vec![0]);
+        let mut runs = vec![(self.stem(), 1)];
         for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
             let stride = if stage == 0 { 1 } else { 2 };
-            order.push(layers.len());
-            layers.push(self.residual_block(feature, *width, stride));
+            runs.push((self.residual_block(feature, *width, stride), 1));
             feature = Feature { size: feature.size.div_ceil(stride), channels: *width };
             if *depth > 1 {
-                order.extend(std::iter::repeat_n(layers.len(), *depth as usize - 1));
-                layers.push(self.residual_block(feature, *width, 1));
+                runs.push((self.residual_block(feature, *width, 1), *depth - 1));
             }
         }
-        order.push(layers.len());
-        layers.push(self.head(feature));
-        OperatorGraph::new(layers, order, 0)
+        runs.push((self.head(feature), 1));
+        OperatorGraph::of_runs(runs, 0)
     }
 }
 
 /// Reads the channels of each stage, twice those of the stage before unless they are stated.
-fn doubling(at: Field, written: Option<Vec<u64>>, depths: &[u32], first: u64) -> Result<Vec<u64>, ModelError> {
+fn doubling(at: Field, written: Option<Vec<u64>>, depths: &[u32], first: u64) -> Result<Vec<u64>, Invalid> {
     let widths = written.unwrap_or_else(|| (0..depths.len()).map(|stage| first << stage).collect());
     if widths.len() != depths.len() {
-        let (depths, widths) = (depths.len(), widths.len());
-        return Err(ModelError::UnequalStages { model: at.model(), depths, widths });
+        let allowed = format!("one for each of the {} `depths`", depths.len());
+        return Err(Invalid::value(at.name, format!("{} numbers", widths.len()), allowed));
     }
     list(at, Some(widths), STAGES_MAX, CHANNELS_MAX)
 }
@@ -167,7 +164,7 @@ impl Feature {
         self.pixels() * self.channels
     }
 
-    /// A convolution and its batch normalisation.
+    /// Returns a convolution and its batch normalisation.
     fn convolution(self, kernel: u64, stride: u64, groups: u64, outputs: u64, operators: &mut Vec<Operator>) -> Self {
         let output = Self { size: self.size.div_ceil(stride), channels: outputs };
         let convolution = Convolution {

@@ -1,11 +1,10 @@
 //! Recurrent transducers for speech.
 
 use super::gnmt::lstm;
-use super::parts::operator;
-use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
-use crate::operator::{Operator, OperatorKind, Split};
+use crate::operator::{Operator, OperatorKind, replicated};
 
 dimensions! {
     /// An encoder of LSTM layers over frames of features, which stacks neighbouring frames behind its first layers; a
@@ -56,7 +55,7 @@ impl Architecture for RnnT {
 }
 
 impl RnnT {
-    /// Frames behind the stacking.
+    /// Returns the frames behind the stacking.
     fn stacked_frames(&self) -> u64 {
         self.seq_len.div_ceil(self.stack)
     }
@@ -71,7 +70,7 @@ impl RnnT {
         let (steps, width) = (self.prefixes(), self.decoder_hidden);
         let vocab = (self.vocab - 1).max(1);
         let lookup = OperatorKind::Embedding { rows: steps, vocab, positions: 0, segments: 0, width, dropout: false };
-        let mut operators = vec![operator(lookup, Split::Replicated)];
+        let mut operators = vec![replicated(lookup)];
         operators.extend((0..self.decoder_layers).map(|_| lstm(steps, width, width, 1)));
         let handed_on = self.stacked_frames() * self.hidden + steps * width;
         Layer::undivided("prediction network", LayerRole::Block, operators, handed_on)
@@ -81,15 +80,13 @@ impl RnnT {
     fn joint_network(&self) -> Layer {
         let (frames, prefixes) = (self.stacked_frames(), self.prefixes());
         let pairs = frames * prefixes;
-        let linear = |rows, inputs, outputs| {
-            operator(OperatorKind::Linear { rows, inputs, outputs, bias: true }, Split::Replicated)
-        };
+        let linear = |rows, inputs, outputs| replicated(OperatorKind::Linear { rows, inputs, outputs, bias: true });
         let operators: Vec<Operator> = vec![
             linear(frames, self.hidden, self.joint),
             linear(prefixes, self.decoder_hidden, self.joint),
-            operator(OperatorKind::Relu { rows: pairs, width: self.joint }, Split::Replicated),
+            replicated(OperatorKind::Relu { rows: pairs, width: self.joint }),
             linear(pairs, self.joint, self.vocab),
-            operator(OperatorKind::CrossEntropy { rows: pairs, vocab: self.vocab }, Split::Replicated),
+            replicated(OperatorKind::CrossEntropy { rows: pairs, vocab: self.vocab }),
         ];
         Layer::undivided("joint network", LayerRole::Output, operators, pairs)
     }

@@ -2,11 +2,11 @@
 
 use super::encoder_decoder::Stacks;
 use super::parts::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, kernel, needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 
 /// Ranges of distances that share a bias (Raffel et al., section 2.1).

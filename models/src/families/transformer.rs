@@ -2,9 +2,9 @@
 
 use super::EncoderDecoder;
 use super::parts::FeedForward;
-use crate::fields::dimensions;
+use crate::families::fields::dimensions;
+use crate::families::model::{Architecture, Sample};
 use crate::graph::OperatorGraph;
-use crate::model::{Architecture, Sample};
 
 dimensions! {
     /// The encoder-decoder that was called transformer first: sinusoidal positions, which are added where tokens are looked

@@ -1,13 +1,13 @@
 //! Decoders with a memory of the segment before, as Transformer-XL.
 
 use super::parts::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, RelativePositions, Split};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 dimensions! {
     /// A decoder-only transformer whose segments attend to themselves and to what the layer below made of the segment
@@ -46,11 +46,12 @@ struct Cluster {
 }
 
 /// Reads the first tokens of clusters, each before the next.
-fn ascending(at: Field, written: Option<Vec<u64>>, vocab: u64) -> Result<Vec<u64>, ModelError> {
+fn ascending(at: Field, written: Option<Vec<u64>>, vocab: u64) -> Result<Vec<u64>, Invalid> {
     let cutoffs = written.unwrap_or_default();
     let ends = cutoffs.iter().copied().chain([vocab]);
     match cutoffs.iter().copied().zip(ends.skip(1)).find(|(from, to)| from >= to) {
-        Some((cutoff, end)) => Err(ModelError::UnorderedCutoffs { model: at.model(), cutoff, end }),
+        Some((cutoff, end)) => Err(Invalid::breaks(at.name, cutoff, format!("its cluster ends at {end}"))
+            .with_hint("write cutoffs in ascending order, below vocab")),
         None => cutoffs.into_iter().map(|cutoff| at.range(cutoff, VOCABULARY_MAX)).collect(),
     }
 }
@@ -65,12 +66,10 @@ impl Architecture for TransformerXl {
     }
 
     fn graph(&self) -> OperatorGraph {
-        let layers = vec![self.embedding(), self.block(true), self.block(false), self.head()];
-        let mut order = vec![0, 1];
-        order.extend(std::iter::repeat_n(2, self.layers as usize - 1));
-        order.push(3);
         let shared = self.clusters().iter().map(|cluster| cluster.vocab * cluster.width).sum();
-        OperatorGraph::new(layers, order, shared)
+        let blocks = [(self.block(true), 1), (self.block(false), self.layers - 1)];
+        let runs = [(self.embedding(), 1)].into_iter().chain(blocks).chain([(self.head(), 1)]);
+        OperatorGraph::of_runs(runs, shared)
     }
 }
 
@@ -113,7 +112,7 @@ impl TransformerXl {
         Layer { context_elements: keys * heads.kv_width(), ..block }
     }
 
-    /// The vocabulary in parts; how often each is seen follows from Zipf's law.
+    /// Returns the vocabulary in parts; how often each is seen follows from Zipf's law.
     fn clusters(&self) -> Vec<Cluster> {
         let mut start = 0;
         let ends = self.cutoffs.iter().copied().chain([self.vocab]);
@@ -152,8 +151,8 @@ impl TransformerXl {
         self.stream().input(operators)
     }
 
-    /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for those
-    /// tokens that belong to it. Projections of the other clusters are those of their embeddings.
+    /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for
+    /// those tokens that belong to it. Projections of the other clusters are those of their embeddings.
     fn head(&self) -> Layer {
         let clusters = self.clusters();
         let others = clusters.len() as u64 - 1;
@@ -180,13 +179,13 @@ fn product(rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
     operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Tokens)
 }
 
-/// The share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often as the
-/// first (Zipf, "Human Behavior and the Principle of Least Effort", 1949).
+/// Returns the share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often
+/// as the first (Zipf, "Human Behavior and the Principle of Least Effort", 1949).
 fn zipf_share(from: u64, to: u64, vocab: u64) -> f64 {
     (harmonic(to) - harmonic(from)) / harmonic(vocab)
 }
 
-/// The sum of 1/n up to a number, by Euler's approximation: off by less than 1/(120 n⁴).
+/// Returns the sum of 1/n up to a number, by Euler's approximation: off by less than 1/(120 n⁴).
 fn harmonic(number: u64) -> f64 {
     const EULER: f64 = 0.577_215_664_901_532_9;
     if number == 0 {

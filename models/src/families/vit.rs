@@ -1,14 +1,15 @@
 //! Vision transformers.
 
 use super::parts::{Heads, Stream, classifier, operator, pooler};
-use crate::fields::{
-    CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, head_classes, kernel, needed,
-    or,
+use crate::families::HeadKind;
+use crate::families::fields::{
+    CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, divisor, head_classes, kernel,
+    needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
-use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
-use crate::spec::{HeadKind, ModelError};
+use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split, replicated};
+use trainyard_units::Invalid;
 
 dimensions! {
     /// An encoder over patches of an image and a class token: learned positions, pre-normalisation, GELU, no dropout.
@@ -31,23 +32,21 @@ dimensions! {
 }
 
 /// Reads a head over the first token.
-fn first_token(at: Field, written: Option<HeadKind>) -> Result<HeadKind, ModelError> {
+fn first_token(at: Field, written: Option<HeadKind>) -> Result<HeadKind, Invalid> {
     match written.unwrap_or(HeadKind::Classifier) {
         head @ (HeadKind::Pretraining | HeadKind::MaskedLanguageModel) => {
-            Err(ModelError::ForeignHead { model: at.model(), family: at.spec.family, head })
+            Err(Invalid::breaks(at.name, format!("`{head}`"), format!("family `{}` has none", at.spec.family))
+                .with_hint("set head = \"classifier\" or head = \"pooler\""))
         }
         head => Ok(head),
     }
 }
 
 /// Reads the side of patches that cover an image.
-fn covering(at: Field, written: Option<u64>, image_size: u64) -> Result<u64, ModelError> {
+fn covering(at: Field, written: Option<u64>, image_size: u64) -> Result<u64, Invalid> {
     let patch_size = needed(at, written, image_size)?;
-    if image_size.is_multiple_of(patch_size) {
-        Ok(patch_size)
-    } else {
-        Err(ModelError::IndivisiblePatches { model: at.model(), image_size, patch_size })
-    }
+    divisor(at.name, patch_size, (image_size, "pixels of `image_size`"))
+        .map_err(|error| error.with_hint(format!("image_size {} is divisible", image_size / patch_size * patch_size)))
 }
 
 impl Architecture for Vit {
@@ -90,10 +89,8 @@ impl Vit {
             transposed: false,
         };
         let tokens = OperatorKind::ClassToken { rows: self.tokens(), positions: self.tokens(), width: self.hidden };
-        let operators = vec![
-            operator(OperatorKind::Image(Image::Convolution(patches)), Split::Replicated),
-            operator(tokens, Split::Tokens),
-        ];
+        let operators =
+            vec![replicated(OperatorKind::Image(Image::Convolution(patches))), operator(tokens, Split::Tokens)];
         Layer { tensor_reductions: 0, ..self.stream().input(operators) }
     }
 

@@ -1,12 +1,11 @@
 //! The `config.json` under which transformers builds the same model.
 
 use crate::families::Model;
-use crate::families::{Bert, Gpt, Llama, ResNet, Vit};
-use crate::spec::{BlockKind, HeadKind};
+use crate::families::{Bert, BlockKind, Gpt, HeadKind, Llama, ResNet, Vit};
 use serde_json::{Map, Value, json};
 
-/// The `config.json` of a model that transformers has in the same form: GPT-2, dense Llama and Mistral, BERT with the
-/// head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
+/// Returns the `config.json` of a model that transformers has in the same form: GPT-2, dense Llama and Mistral, BERT
+/// with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
 pub fn to_hugging_face(model: &Model) -> Option<Value> {
     let fields = match model {
         Model::Gpt(gpt) => gpt2(gpt),
@@ -109,7 +108,7 @@ fn vit(vit: &Vit, classes: u64) -> Value {
     })
 }
 
-/// Whether it has nothing that transformers' ResNet has not.
+/// Returns `true` if it has nothing that transformers' ResNet has not.
 fn is_plain(resnet: &ResNet) -> bool {
     let factors = [resnet.width_factor, resnet.kernel_factor, resnet.groups];
     resnet.squeeze_excite.is_none() && factors == [1, 1, 1]

@@ -64,8 +64,8 @@ fn table_of<T: DeserializeOwned>(
 }
 
 impl OperatorSpec {
-    /// The word by which it is written.
-    pub(super) fn word(&self) -> String {
+    /// Returns the word by which it is written.
+    pub(crate) fn word(&self) -> String {
         match serde_json::to_value(self) {
             Ok(Value::String(word)) => word,
             Ok(Value::Object(table)) => table.keys().next().cloned().unwrap_or_default(),

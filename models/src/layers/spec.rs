@@ -5,29 +5,281 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What one sample is: an image (`channels`, `height`, `width`), a volume (`depth` besides), tokens to be looked up
-/// (`tokens`), a sequence of vectors (`tokens` and `features`), or one vector (`features`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InputSpec {
-    /// Channels of an image or a volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub channels: Option<u64>,
-    /// Pixels from front to back of a volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depth: Option<u64>,
-    /// Pixels from top to bottom.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub height: Option<u64>,
-    /// Pixels from left to right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width: Option<u64>,
-    /// Tokens, or steps of a sequence of vectors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// Elements of a vector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub features: Option<u64>,
+/// Declares the tables of files: the fields of each that are needed and, behind `+`, those that may be left out.
+macro_rules! tables {
+    ($(
+        $(#[$meta:meta])*
+        $table:ident { $($(#[$needed_meta:meta])* $needed:ident: $type:ty,)* }
+        $(+ { $($(#[$doc:meta])* $field:ident: $of:ty,)* })?
+    )*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+            #[serde(deny_unknown_fields)]
+            pub struct $table {
+                $($(#[$needed_meta])* pub $needed: $type,)*
+                $($(
+                    $(#[$doc])*
+                    #[serde(default, skip_serializing_if = "Option::is_none")]
+                    pub $field: Option<$of>,
+                )*)?
+            }
+        )*
+    };
+}
+
+tables! {
+    /// What one sample is: an image (`channels`, `height`, `width`), a volume (`depth` besides), tokens to be looked up
+    /// (`tokens`), a sequence of vectors (`tokens` and `features`), or one vector (`features`).
+    #[derive(Copy, Default)]
+    InputSpec {} + {
+        /// Channels of an image or a volume.
+        channels: u64,
+        /// Pixels from front to back of a volume.
+        depth: u64,
+        /// Pixels from top to bottom.
+        height: u64,
+        /// Pixels from left to right.
+        width: u64,
+        /// Tokens, or steps of a sequence of vectors.
+        tokens: u64,
+        /// Elements of a vector.
+        features: u64,
+    }
+
+    /// `{ conv = 64, kernel = 3 }`: a convolution.
+    Conv {
+        /// Channels of the output.
+        conv: u64,
+    } + {
+        /// Extent of the kernel; 1 if left out.
+        kernel: Sizes,
+        /// Distance of windows; 1 if left out.
+        stride: Sizes,
+        /// What is put around the input; `same` if left out.
+        padding: Padding,
+        /// Distance of the pixels of a window; 1 if left out.
+        dilation: Sizes,
+        /// Groups of channels that are convolved apart; 1 if left out.
+        groups: u64,
+        /// Whether a bias is added; `true` unless a normalisation follows.
+        bias: bool,
+        /// The normalisation that follows; none if left out.
+        norm: Norm,
+        /// The function that follows; none if left out.
+        activation: Activation,
+    }
+
+    /// `{ depthwise = 3 }`: a convolution of each channel by itself.
+    Depthwise {
+        /// Extent of the kernel.
+        depthwise: Sizes,
+    } + {
+        /// Distance of windows; 1 if left out.
+        stride: Sizes,
+        /// What is put around the input; `same` if left out.
+        padding: Padding,
+        /// Distance of the pixels of a window; 1 if left out.
+        dilation: Sizes,
+        /// Whether a bias is added; `true` unless a normalisation follows.
+        bias: bool,
+        /// The normalisation that follows; none if left out.
+        norm: Norm,
+        /// The function that follows; none if left out.
+        activation: Activation,
+    }
+
+    /// `{ transposed_conv = 64, kernel = 2, stride = 2 }`: the transpose of a convolution.
+    TransposedConv {
+        /// Channels of the output.
+        transposed_conv: u64,
+        /// Extent of the kernel.
+        kernel: Sizes,
+    } + {
+        /// How many times larger the map becomes; 1 if left out.
+        stride: Sizes,
+        /// What is cut off around the output; with `same`, if left out, the stride alone makes it larger.
+        padding: Padding,
+        /// Whether a bias is added; `true` unless a normalisation follows.
+        bias: bool,
+        /// The normalisation that follows; none if left out.
+        norm: Norm,
+        /// The function that follows; none if left out.
+        activation: Activation,
+    }
+
+    /// `{ group_norm = 32 }`: normalisation over groups of channels.
+    GroupNorm {
+        /// Groups, which share the channels evenly.
+        group_norm: u64,
+    }
+
+    /// `{ max_pool = 3, stride = 2 }`: the largest value of each window.
+    MaxPool {
+        /// Extent of a window.
+        max_pool: Sizes,
+    } + {
+        /// Distance of windows; their extent if left out.
+        stride: Sizes,
+        /// What is put around the input; `same` if left out.
+        padding: Padding,
+    }
+
+    /// `{ mean_pool = 2 }`: the mean of each window.
+    MeanPool {
+        /// Extent of a window.
+        mean_pool: Sizes,
+    } + {
+        /// Distance of windows; their extent if left out.
+        stride: Sizes,
+        /// What is put around the input; `same` if left out.
+        padding: Padding,
+    }
+
+    /// `{ adaptive_pool = 7 }`: means of windows that divide the map.
+    AdaptivePool {
+        /// Extent of the output.
+        adaptive_pool: Sizes,
+    }
+
+    /// `{ upsample = 2 }` or `{ upsample = "c4" }`: repetition of pixels.
+    Upsample {
+        /// How many times, or to the extent of what.
+        upsample: UpsampleTo,
+    }
+
+    /// `{ linear = 4096, activation = "relu" }`: a product with the features of each pixel or token.
+    Linear {
+        /// Features of the output.
+        linear: u64,
+    } + {
+        /// Whether a bias is added; `true` if left out.
+        bias: bool,
+        /// The function that follows; none if left out.
+        activation: Activation,
+    }
+
+    /// `{ attention = 12 }`: projections, self-attention over the tokens or pixels, and the output's projection.
+    AttentionSpec {
+        /// Heads, which share the features evenly.
+        attention: u64,
+    } + {
+        /// Whether tokens attend to earlier ones only; `false` if left out.
+        causal: bool,
+        /// How it is computed; as the model's `attention` says, or `unfused`, if left out.
+        kernel: AttentionKernel,
+        /// Whether weights are dropped out; `false` if left out.
+        dropout: bool,
+        /// Whether biases are added to the projections; `true` if left out.
+        bias: bool,
+    }
+
+    /// `{ embedding = 30522, width = 768 }`: a look-up of tokens.
+    Embedding {
+        /// Entries of the table.
+        embedding: u64,
+        /// Features of an entry.
+        width: u64,
+    } + {
+        /// Entries of a table of learned positions; none if left out.
+        positions: u64,
+        /// Whether the sum is dropped out; `false` if left out.
+        dropout: bool,
+    }
+
+    /// `{ lstm = 1024, bidirectional = true }`: long short-term memory over the steps of a sequence.
+    Lstm {
+        /// Features of a state, and of the output in each direction.
+        lstm: u64,
+    } + {
+        /// Whether another one reads from the end; `false` if left out.
+        bidirectional: bool,
+    }
+
+    /// `{ gru = 1024 }`: gated recurrent units over the steps of a sequence.
+    Gru {
+        /// Features of a state, and of the output in each direction.
+        gru: u64,
+    } + {
+        /// Whether another one reads from the end; `false` if left out.
+        bidirectional: bool,
+    }
+
+    /// `{ tables = [1000, 50] }`: a row of each of some embedding tables, as wide as the vector that flows, in a sequence
+    /// behind it.
+    Tables {
+        /// Rows of each table.
+        tables: Vec<u64>,
+    }
+
+    /// `{ squeeze_excite = 16 }`: gates for channels from their means.
+    SqueezeExcite {
+        /// Features between the two products.
+        squeeze_excite: u64,
+    } + {
+        /// The function between them; `relu` if left out.
+        activation: Activation,
+    }
+
+    /// `{ roi_align = 7, regions = 512, of = ["p2", "p3"] }`: regions cut out of maps.
+    RoiAlign {
+        /// Extent of a region's result.
+        roi_align: Sizes,
+        /// Regions of one sample.
+        regions: u64,
+        /// The saved maps out of which they are cut; what came before if left out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        of: Vec<String>,
+    }
+
+    /// `{ add = [[…], []] }`, the sum of what branches make of the same input, of which `[]` hands it on; or
+    /// `{ add = "c3" }`, the sum with something saved.
+    Add {
+        /// What is added.
+        add: Joined,
+    } + {
+        /// Whether what is added is dropped out before; `false` if left out.
+        dropout: bool,
+    }
+
+    /// `{ concat = [[…], […]] }`, channels of what branches make of the same input side by side; or `{ concat = "x" }`, with
+    /// something saved.
+    Concat {
+        /// What is put side by side.
+        concat: Joined,
+    } + {
+        /// Whether the middle of something saved is cut out where it is larger; `false` if left out.
+        crop: bool,
+    }
+
+    /// `{ save = "c3" }`: a name for what the operator before made.
+    Save {
+        /// The name.
+        save: String,
+    }
+
+    /// `{ load = "c3" }`: goes on with something saved.
+    Load {
+        /// Its name.
+        load: String,
+    }
+
+    /// `{ side = […], of = ["p3", "p4"] }`: operators that end in a loss of their own, with the same weights for each of the
+    /// saved maps.
+    Side {
+        /// What they compute.
+        side: Vec<OperatorSpec>,
+        /// The saved maps that they compute it of; what came before if left out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        of: Vec<String>,
+    }
+
+    /// `{ cross_entropy = 81 }`: softmax cross-entropy over classes of which each pixel may have several sets, or, of one
+    /// class, a loss of each value by itself.
+    CrossEntropy {
+        /// Classes.
+        cross_entropy: u64,
+    }
 }
 
 impl fmt::Display for InputSpec {
@@ -210,141 +462,6 @@ pub enum Norm {
     Frozen,
 }
 
-/// `{ conv = 64, kernel = 3 }`: a convolution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Conv {
-    /// Channels of the output.
-    pub conv: u64,
-    /// Extent of the kernel; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Sizes>,
-    /// Distance of windows; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Sizes>,
-    /// What is put around the input; `same` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Padding>,
-    /// Distance of the pixels of a window; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dilation: Option<Sizes>,
-    /// Groups of channels that are convolved apart; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<u64>,
-    /// Whether a bias is added; `true` unless a normalisation follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<bool>,
-    /// The normalisation that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm: Option<Norm>,
-    /// The function that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
-}
-
-/// `{ depthwise = 3 }`: a convolution of each channel by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Depthwise {
-    /// Extent of the kernel.
-    pub depthwise: Sizes,
-    /// Distance of windows; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Sizes>,
-    /// What is put around the input; `same` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Padding>,
-    /// Distance of the pixels of a window; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dilation: Option<Sizes>,
-    /// Whether a bias is added; `true` unless a normalisation follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<bool>,
-    /// The normalisation that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm: Option<Norm>,
-    /// The function that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
-}
-
-/// `{ transposed_conv = 64, kernel = 2, stride = 2 }`: the transpose of a convolution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TransposedConv {
-    /// Channels of the output.
-    pub transposed_conv: u64,
-    /// Extent of the kernel.
-    pub kernel: Sizes,
-    /// How many times larger the map becomes; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Sizes>,
-    /// What is cut off around the output; with `same`, if left out, the stride alone makes it larger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Padding>,
-    /// Whether a bias is added; `true` unless a normalisation follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<bool>,
-    /// The normalisation that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm: Option<Norm>,
-    /// The function that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
-}
-
-/// `{ group_norm = 32 }`: normalisation over groups of channels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GroupNorm {
-    /// Groups, which share the channels evenly.
-    pub group_norm: u64,
-}
-
-/// `{ max_pool = 3, stride = 2 }`: the largest value of each window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaxPool {
-    /// Extent of a window.
-    pub max_pool: Sizes,
-    /// Distance of windows; their extent if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Sizes>,
-    /// What is put around the input; `same` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Padding>,
-}
-
-/// `{ mean_pool = 2 }`: the mean of each window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MeanPool {
-    /// Extent of a window.
-    pub mean_pool: Sizes,
-    /// Distance of windows; their extent if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Sizes>,
-    /// What is put around the input; `same` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Padding>,
-}
-
-/// `{ adaptive_pool = 7 }`: means of windows that divide the map.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AdaptivePool {
-    /// Extent of the output.
-    pub adaptive_pool: Sizes,
-}
-
-/// `{ upsample = 2 }` or `{ upsample = "c4" }`: repetition of pixels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Upsample {
-    /// How many times, or to the extent of what.
-    pub upsample: UpsampleTo,
-}
-
 /// How far a map is made larger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
@@ -358,135 +475,6 @@ pub enum UpsampleTo {
     Times(Sizes),
 }
 
-/// `{ linear = 4096, activation = "relu" }`: a product with the features of each pixel or token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Linear {
-    /// Features of the output.
-    pub linear: u64,
-    /// Whether a bias is added; `true` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<bool>,
-    /// The function that follows; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
-}
-
-/// `{ attention = 12 }`: projections, self-attention over the tokens or pixels, and the output's projection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AttentionSpec {
-    /// Heads, which share the features evenly.
-    pub attention: u64,
-    /// Whether tokens attend to earlier ones only; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub causal: Option<bool>,
-    /// How it is computed; as the model's `attention` says, or `unfused`, if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<AttentionKernel>,
-    /// Whether weights are dropped out; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropout: Option<bool>,
-    /// Whether biases are added to the projections; `true` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<bool>,
-}
-
-/// `{ embedding = 30522, width = 768 }`: a look-up of tokens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Embedding {
-    /// Entries of the table.
-    pub embedding: u64,
-    /// Features of an entry.
-    pub width: u64,
-    /// Entries of a table of learned positions; none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub positions: Option<u64>,
-    /// Whether the sum is dropped out; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropout: Option<bool>,
-}
-
-/// `{ lstm = 1024, bidirectional = true }`: long short-term memory over the steps of a sequence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lstm {
-    /// Features of a state, and of the output in each direction.
-    pub lstm: u64,
-    /// Whether another one reads from the end; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bidirectional: Option<bool>,
-}
-
-/// `{ gru = 1024 }`: gated recurrent units over the steps of a sequence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Gru {
-    /// Features of a state, and of the output in each direction.
-    pub gru: u64,
-    /// Whether another one reads from the end; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bidirectional: Option<bool>,
-}
-
-/// `{ tables = [1000, 50] }`: a row of each of some embedding tables, as wide as the vector that flows, in a sequence
-/// behind it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tables {
-    /// Rows of each table.
-    pub tables: Vec<u64>,
-}
-
-/// `{ squeeze_excite = 16 }`: gates for channels from their means.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SqueezeExcite {
-    /// Features between the two products.
-    pub squeeze_excite: u64,
-    /// The function between them; `relu` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
-}
-
-/// `{ roi_align = 7, regions = 512, of = ["p2", "p3"] }`: regions cut out of maps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RoiAlign {
-    /// Extent of a region's result.
-    pub roi_align: Sizes,
-    /// Regions of one sample.
-    pub regions: u64,
-    /// The saved maps out of which they are cut; what came before if left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of: Vec<String>,
-}
-
-/// `{ add = [[…], []] }`, the sum of what branches make of the same input, of which `[]` hands it on; or
-/// `{ add = "c3" }`, the sum with something saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Add {
-    /// What is added.
-    pub add: Joined,
-    /// Whether what is added is dropped out before; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropout: Option<bool>,
-}
-
-/// `{ concat = [[…], […]] }`, channels of what branches make of the same input side by side; or `{ concat = "x" }`, with
-/// something saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Concat {
-    /// What is put side by side.
-    pub concat: Joined,
-    /// Whether the middle of something saved is cut out where it is larger; `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crop: Option<bool>,
-}
-
 /// What is joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -495,41 +483,4 @@ pub enum Joined {
     Saved(String),
     /// What these make of the same input.
     Branches(Vec<Vec<OperatorSpec>>),
-}
-
-/// `{ save = "c3" }`: a name for what the operator before made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Save {
-    /// The name.
-    pub save: String,
-}
-
-/// `{ load = "c3" }`: goes on with something saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Load {
-    /// Its name.
-    pub load: String,
-}
-
-/// `{ side = […], of = ["p3", "p4"] }`: operators that end in a loss of their own, with the same weights for each of the
-/// saved maps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Side {
-    /// What they compute.
-    pub side: Vec<OperatorSpec>,
-    /// The saved maps that they compute it of; what came before if left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of: Vec<String>,
-}
-
-/// `{ cross_entropy = 81 }`: softmax cross-entropy over classes of which each pixel may have several sets, or, of one
-/// class, a loss of each value by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CrossEntropy {
-    /// Classes.
-    pub cross_entropy: u64,
 }

@@ -19,7 +19,7 @@ pub enum AttentionKernel {
 }
 
 impl AttentionKernel {
-    /// The kernel as it is written.
+    /// Returns the kernel as it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unfused => "unfused",
@@ -28,7 +28,8 @@ impl AttentionKernel {
         }
     }
 
-    /// Whether one kernel computes scores, softmax and values, so that the s × s matrices never go through memory.
+    /// Returns `true` if one kernel computes scores, softmax and values, so that the s × s matrices never go through
+    /// memory.
     pub fn is_fused(self) -> bool {
         self != Self::Unfused
     }
@@ -67,9 +68,9 @@ pub struct Attention {
     pub kernel: AttentionKernel,
     /// Which keys a query sees.
     pub mask: Mask,
-    /// Whether attention weights are dropped out.
+    /// `true` if attention weights are dropped out.
     pub dropout: bool,
-    /// Whether a bias per head, query and key is added to the scores.
+    /// `true` if a bias per head, query and key is added to the scores.
     pub biased: bool,
 }
 
@@ -92,12 +93,12 @@ impl Attention {
         }
     }
 
-    /// Elements of the queries, and of what attention puts in their place.
+    /// Returns the elements of the queries, and of what attention puts in their place.
     fn query_elements(self) -> u64 {
         self.samples * self.queries * self.heads * self.head_width
     }
 
-    /// Elements of the keys, and of the values, of `tokens` tokens of each sample.
+    /// Returns the elements of the keys, and of the values, of `tokens` tokens of each sample.
     fn key_elements(self, tokens: u64) -> u64 {
         self.samples * tokens * self.kv_heads * self.head_width
     }
@@ -131,7 +132,7 @@ impl Attention {
         elements(self.query_elements() + 2 * self.key_elements(self.own_keys))
     }
 
-    /// Arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.
+    /// Returns the arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.
     pub(super) fn fused_flops(self, pass: Pass) -> Flops {
         let forward = match self.kernel {
             AttentionKernel::Unfused => 0.0,

@@ -18,7 +18,7 @@ pub enum Image {
         pixels: u64,
         /// Normalised channels.
         channels: u64,
-        /// Whether it scales and shifts by what was learnt before, and measures and trains nothing.
+        /// `true` if it scales and shifts by what was learnt before, and measures and trains nothing.
         frozen: bool,
     },
     /// One value for each window of pixels.
@@ -74,7 +74,7 @@ pub enum Image {
         pixels: u64,
         /// Channels.
         channels: u64,
-        /// Whether the values are trained (Touvron et al., arXiv:2103.17239, section 2).
+        /// `true` if the values are trained (Touvron et al., arXiv:2103.17239, section 2).
         trained: bool,
     },
     /// Regions cut out of a map, each brought to the same extent by bilinear sampling (He et al., arXiv:1703.06870,
@@ -115,9 +115,9 @@ pub struct Convolution {
     pub kernel: Extent,
     /// Parts into which the channels fall, each convolved alone; as many as channels in a depthwise convolution.
     pub groups: u64,
-    /// Whether a bias is added.
+    /// `true` if a bias is added.
     pub bias: bool,
-    /// Whether it is the transpose of a convolution, which spreads each input pixel over a window of the output.
+    /// `true` if it is the transpose of a convolution, which spreads each input pixel over a window of the output.
     pub transposed: bool,
 }
 
@@ -127,9 +127,9 @@ pub(crate) fn pixels(extent: Extent) -> u64 {
 }
 
 impl Convolution {
-    /// The implicit product: output pixels × output channels, summed over the input channels of a group and the kernel
-    /// (Chetlur et al., arXiv:1410.0759, section 3.1). Transposed, input pixels × a window of output channels, summed
-    /// over input channels.
+    /// Returns the implicit product: output pixels × output channels, summed over the input channels of a group and the
+    /// kernel (Chetlur et al., arXiv:1410.0759, section 3.1). Transposed, input pixels × a window of output channels,
+    /// summed over input channels.
     pub fn gemm(self) -> Gemm {
         let (inputs, outputs) = (self.inputs / self.groups, self.outputs / self.groups);
         let (at, n, k) = if self.transposed {
@@ -140,7 +140,8 @@ impl Convolution {
         Gemm { batch: self.groups, m: self.samples * pixels(at), n, k }
     }
 
-    /// Elements of input, weight and output, one of which each of the three products of a step writes from the others.
+    /// Returns the elements of input, weight and output, one of which each of the three products of a step writes from the
+    /// others.
     pub fn elements(self) -> u64 {
         self.input_elements() + self.weights() + self.output_elements()
     }
@@ -284,8 +285,8 @@ impl Image {
     }
 }
 
-/// A gate for each channel from the means of all: mean, product to `squeezed` features, activation, product back,
-/// sigmoid, scaling (Hu et al., arXiv:1709.01507, section 3).
+/// Returns a gate for each channel from the means of all: mean, product to `squeezed` features, activation, product
+/// back, sigmoid, scaling (Hu et al., arXiv:1709.01507, section 3).
 pub(crate) fn squeeze_excite(
     (samples, pixels, channels): (u64, u64, u64),
     squeezed: u64,
@@ -302,7 +303,7 @@ pub(crate) fn squeeze_excite(
     ]
 }
 
-/// An operator that every rank computes in full.
+/// Returns an operator that every rank computes in full.
 pub(crate) fn replicated(kind: OperatorKind) -> Operator {
     Operator::new(kind, Split::Replicated)
 }

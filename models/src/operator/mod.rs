@@ -45,9 +45,9 @@ pub struct Operator {
     pub kind: OperatorKind,
     /// How it divides under tensor parallelism.
     pub split: Split,
-    /// Whether its input is one that another operator keeps anyway, so that it keeps nothing.
+    /// `true` if its input is one that another operator keeps anyway, so that it keeps nothing.
     pub kept_elsewhere: bool,
-    /// Whether its weights are those of an operator before it in the layer, so that it has no parameters of its own.
+    /// `true` if its weights are those of an operator before it in the layer, so that it has no parameters of its own.
     pub shares_weights: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum OperatorKind {
         inputs: u64,
         /// Output features.
         outputs: u64,
-        /// Whether a bias is added.
+        /// `true` if a bias is added.
         bias: bool,
     },
     /// As many products (rows / experts, inputs) · (inputs, outputs) + bias as there are experts, each with weights of
@@ -76,7 +76,7 @@ pub enum OperatorKind {
         inputs: u64,
         /// Output features.
         outputs: u64,
-        /// Whether biases are added.
+        /// `true` if biases are added.
         bias: bool,
     },
     /// Scaled dot-product attention.
@@ -130,7 +130,7 @@ pub enum OperatorKind {
         rows: u64,
         /// Features.
         width: u64,
-        /// Whether what is added is dropped out.
+        /// `true` if what is added is dropped out.
         dropout: bool,
     },
     /// Rows of a (vocab, width) table looked up by token, plus learned positions of (positions, width) and kinds of
@@ -146,7 +146,7 @@ pub enum OperatorKind {
         segments: u64,
         /// Features.
         width: u64,
-        /// Whether the sum is dropped out.
+        /// `true` if the sum is dropped out.
         dropout: bool,
     },
     /// Rows of a token table that another layer owns.
@@ -186,7 +186,7 @@ pub enum OperatorKind {
         width: u64,
         /// Entries of the token table.
         vocab: u64,
-        /// Whether a bias is added.
+        /// `true` if a bias is added.
         bias: bool,
     },
     /// An operator over images.
@@ -229,7 +229,7 @@ impl Gemm {
         Flops(2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64)
     }
 
-    /// Elements read and written once: both operands and the result.
+    /// Returns the elements read and written once: both operands and the result.
     pub fn elements(self) -> u64 {
         self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
     }
@@ -248,7 +248,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// The size at `element` bytes for an element of the compute precision.
+    /// Returns the size at `element` bytes for an element of the compute precision.
     pub fn bytes(self, element: u64) -> Bytes {
         Bytes(element) * self.elements + Bytes(4) * self.single + Bytes(self.masks)
     }
@@ -275,24 +275,24 @@ fn tables(positions: u64, segments: u64) -> u64 {
 }
 
 impl Operator {
-    /// An operator that keeps what it needs backward.
+    /// Returns an operator that keeps what it needs backward.
     pub fn new(kind: OperatorKind, split: Split) -> Self {
         Self { kind, split, kept_elsewhere: false, shares_weights: false }
     }
 
-    /// The part of the operator that one of the ranks that share a stage computes for `samples` samples.
+    /// Returns the part of the operator that one of the ranks that share a stage computes for `samples` samples.
     ///
     /// Widths and tokens that do not divide are rounded up: the slowest rank decides.
     pub fn on_rank(&self, samples: u64, sharing: Sharing) -> OperatorKind {
         self.part(sharing).for_samples(samples)
     }
 
-    /// Trainable values of its own on one of those ranks.
+    /// Returns the number of trainable values of its own on one of those ranks.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
         if self.shares_weights { 0 } else { self.on_rank(1, sharing).parameters() }
     }
 
-    /// Trainable tensors of its own.
+    /// Returns the number of trainable tensors of its own.
     pub fn parameter_tensors(&self) -> u32 {
         if self.shares_weights { 0 } else { self.kind.parameter_tensors() }
     }
@@ -320,7 +320,7 @@ impl Operator {
 }
 
 impl OperatorKind {
-    /// The same operator over `samples` samples.
+    /// Returns the same operator over `samples` samples.
     #[must_use]
     pub fn for_samples(self, samples: u64) -> Self {
         let mut scaled = self;
@@ -338,8 +338,8 @@ impl OperatorKind {
         scaled
     }
 
-    /// The same operator over one of `parts` equal parts of the tokens. What has no tokens, or needs them one after
-    /// another, is not divided.
+    /// Returns the same operator over one of `parts` equal parts of the tokens. What has no tokens, or needs them one
+    /// after another, is not divided.
     fn share_tokens(self, parts: u64) -> Self {
         let mut part = self;
         match &mut part {
@@ -353,7 +353,7 @@ impl OperatorKind {
         part
     }
 
-    /// The rows of an operator that treats each of them alike.
+    /// Returns the rows of an operator that treats each of them alike.
     fn rows_mut(&mut self) -> &mut u64 {
         match self {
             Self::Linear { rows, .. }
@@ -381,8 +381,8 @@ impl OperatorKind {
         }
     }
 
-    /// The same operator over one of `parts` equal parts of the experts, or of the tables. Each rank sends as many tokens
-    /// as it receives, so that fewer experts see no fewer of them.
+    /// Returns the same operator over one of `parts` equal parts of the experts, or of the tables. Each rank sends as
+    /// many tokens as it receives, so that fewer experts see no fewer of them.
     fn share_experts(self, parts: u64) -> Self {
         match self {
             Self::ExpertLinear { experts, rows, inputs, outputs, bias } => {
@@ -452,7 +452,7 @@ impl OperatorKind {
         }
     }
 
-    /// Whether an expert-parallel group divides its weights: those of experts, or tables.
+    /// Returns `true` if an expert-parallel group divides its weights: those of experts, or tables.
     pub(crate) fn is_divided(self) -> bool {
         self.divisible().is_some()
     }
@@ -468,7 +468,7 @@ impl OperatorKind {
         }
     }
 
-    /// Whether an all-to-all among an expert-parallel group comes before or after it, in each direction.
+    /// Returns `true` if an all-to-all among an expert-parallel group comes before or after it, in each direction.
     pub(crate) fn exchanges(self) -> bool {
         matches!(
             self,
@@ -477,7 +477,7 @@ impl OperatorKind {
         )
     }
 
-    /// Values of the rows of tables that it looks up: only they have gradients.
+    /// Returns the values of the rows of tables that it looks up: only they have gradients.
     pub(crate) fn looked_up(self) -> u64 {
         match self {
             Self::Recommendation(recommendation) => recommendation.looked_up(),
@@ -485,7 +485,7 @@ impl OperatorKind {
         }
     }
 
-    /// Trainable values.
+    /// Returns the number of trainable values.
     pub fn parameters(self) -> u64 {
         match self {
             Self::Linear { inputs, outputs, bias, .. } => inputs * outputs + if bias { outputs } else { 0 },
@@ -521,7 +521,7 @@ impl OperatorKind {
         }
     }
 
-    /// Whether its matrix products have a trainable matrix on one side.
+    /// Returns `true` if its matrix products have a trainable matrix on one side.
     pub fn multiplies_weights(self) -> bool {
         match self {
             Self::TiedHead { .. } => true,
@@ -530,7 +530,7 @@ impl OperatorKind {
         }
     }
 
-    /// Trainable tensors, each of which an optimizer or a collective may handle on its own.
+    /// Returns the number of trainable tensors, each of which an optimizer or a collective may handle on its own.
     pub fn parameter_tensors(self) -> u32 {
         match self {
             Self::Linear { bias, .. } | Self::ExpertLinear { bias, .. } => 1 + u32::from(bias),
@@ -547,8 +547,8 @@ impl OperatorKind {
         }
     }
 
-    /// The matrix products of a pass that need not wait for one another. Backward has two for each of forward's:
-    /// gradients of inputs and of weights.
+    /// Returns the matrix products of a pass that need not wait for one another. Backward has two for each of
+    /// forward's: gradients of inputs and of weights.
     pub fn gemms(self, pass: Pass) -> Vec<Gemm> {
         let forward = match self {
             Self::Linear { rows, inputs, outputs, .. } => vec![Gemm { batch: 1, m: rows, n: outputs, k: inputs }],
@@ -573,7 +573,7 @@ impl OperatorKind {
         }
     }
 
-    /// The matrix products of a pass that are done one after another.
+    /// Returns the matrix products of a pass that are done one after another.
     pub fn sequential(self, pass: Pass) -> Option<Sequential> {
         match self {
             Self::Recurrent(recurrent) => Some(recurrent.sequential(pass)),
@@ -581,8 +581,8 @@ impl OperatorKind {
         }
     }
 
-    /// Arithmetic of a pass that is done in matrix products, the fused attention kernel's included. The causal half of
-    /// attention that a kernel may skip is counted, as the field's formulas do.
+    /// Returns the arithmetic of a pass that is done in matrix products, the fused attention kernel's included. The causal
+    /// half of attention that a kernel may skip is counted, as the field's formulas do.
     pub fn flops(self, pass: Pass) -> Flops {
         let fused = match self {
             Self::Attention(attention) => attention.fused_flops(pass),
@@ -593,7 +593,7 @@ impl OperatorKind {
         fused + sequential.unwrap_or(Flops(0.0)) + self.gemms(pass).into_iter().map(Gemm::flops).sum()
     }
 
-    /// Data that the kernels other than matrix products read and write in a pass.
+    /// Returns the data that the kernels other than matrix products read and write in a pass.
     pub fn traffic(self, pass: Pass) -> Storage {
         let forward = pass == Pass::Forward;
         match self {
@@ -630,8 +630,8 @@ impl OperatorKind {
         }
     }
 
-    /// Kernels that a framework launches for a pass when it fuses nothing beyond bias, dropout and softmax. A block
-    /// has 24 forward and 40 backward.
+    /// Returns the number of kernels that a framework launches for a pass when it fuses nothing beyond bias, dropout and softmax. A
+    /// block has 24 forward and 40 backward.
     pub fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self {
             Self::Linear { .. } | Self::ExpertLinear { .. } | Self::LayerNorm { .. } => (1, 3),

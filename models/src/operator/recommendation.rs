@@ -50,7 +50,7 @@ impl Recommendation {
         scaled
     }
 
-    /// The tables' part of a rank that shares them with others.
+    /// Returns the tables' part of a rank that shares them with others.
     pub(super) fn share_tables(self, parts: u64) -> Self {
         match self {
             Self::Tables { samples, tables, entries, width } => {
@@ -81,7 +81,7 @@ impl Recommendation {
         }
     }
 
-    /// Values of the rows that are looked up.
+    /// Returns the values of the rows that are looked up.
     pub(crate) fn looked_up(self) -> u64 {
         match self {
             Self::Tables { samples, tables, width, .. } => samples * tables * width,
@@ -89,7 +89,7 @@ impl Recommendation {
         }
     }
 
-    /// Arithmetic inside the kernel.
+    /// Returns the arithmetic inside the kernel.
     pub(super) fn fused_flops(self, pass: Pass) -> Flops {
         let Self::Interaction { samples, vectors, width, .. } = self else { return Flops(0.0) };
         let forward = 2.0 * (samples * vectors * vectors * width) as f64;

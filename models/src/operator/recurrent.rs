@@ -82,7 +82,8 @@ impl Recurrent {
         4 * self.directions as u32
     }
 
-    /// The products that are done for all steps at once. Backward the gradients of both matrices are one product.
+    /// Returns the products that are done for all steps at once. Backward the gradients of both matrices are one
+    /// product.
     pub(super) fn gemms(self, pass: Pass) -> Vec<Gemm> {
         let Self { inputs, hidden, .. } = self;
         let (rows, gates) = (self.rows(), self.gate_width());
@@ -95,7 +96,7 @@ impl Recurrent {
         }
     }
 
-    /// The products of hidden states, or of their gradients.
+    /// Returns the products of hidden states, or of their gradients.
     pub(super) fn sequential(self, pass: Pass) -> Sequential {
         let Self { samples, steps, hidden, directions, .. } = self;
         let gates = self.cell.gates() * hidden;
@@ -142,12 +143,12 @@ impl AdditiveAttention {
         self.samples * self.queries * self.keys
     }
 
-    /// The vector v, a bias of the sums, and the scale of v.
+    /// Returns the vector v, a bias of the sums, and the scale of v.
     pub(super) fn parameters(self) -> u64 {
         2 * self.width + 1
     }
 
-    /// The sum of keys. That over features is counted as traffic: it has no reuse.
+    /// Returns the sum of keys. That over features is counted as traffic: it has no reuse.
     pub(super) fn gemms(self) -> Vec<Gemm> {
         vec![Gemm { batch: self.samples, m: self.queries, n: self.width, k: self.keys }]
     }
@@ -159,7 +160,7 @@ impl AdditiveAttention {
         elements(self.pairs() * (self.width * vectors + softmax))
     }
 
-    /// The tangents and the softmax.
+    /// Returns the tangents and the softmax.
     pub(super) fn stored(self) -> Storage {
         elements(self.pairs() * (self.width + 1))
     }

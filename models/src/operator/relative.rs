@@ -20,7 +20,7 @@ pub struct RelativePositions {
     pub head_width: u64,
     /// Features of a sinusoid.
     pub width: u64,
-    /// Whether it has the two biases of queries, which all layers share.
+    /// `true` if it has the two biases of queries, which all layers share.
     pub owns_biases: bool,
 }
 

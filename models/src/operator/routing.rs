@@ -50,7 +50,7 @@ impl Places {
         (count, self.tokens.min(group), places)
     }
 
-    /// Elements of the masks.
+    /// Returns the elements of the masks.
     fn masks(self) -> u64 {
         self.group.map_or(0, |group| {
             let (groups, tokens, places) = self.groups(group);
@@ -128,7 +128,7 @@ impl Routing {
     }
 }
 
-/// The products with masks, if there are groups: (m, k) from tokens and places of a group.
+/// Returns the products with masks, if there are groups: (m, k) from tokens and places of a group.
 fn masked(places: Places, shape: impl Fn(u64, u64) -> (u64, u64)) -> Vec<Gemm> {
     let product = |group| {
         let (batch, tokens, slots) = places.groups(group);

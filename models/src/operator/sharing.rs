@@ -5,7 +5,7 @@
 pub struct Sharing {
     /// Ranks that split the matrices of a layer (Shoeybi et al., arXiv:1909.08053).
     pub tensor: u64,
-    /// Whether those ranks also split the tokens of what each of them would otherwise compute in full (Korthikanti et
+    /// `true` if those ranks also split the tokens of what each of them would otherwise compute in full (Korthikanti et
     /// al., arXiv:2205.05198, section 4.2.2).
     pub sequence: bool,
     /// Ranks that split the tokens of a sample; keys and values go round among them (Liu et al., arXiv:2310.01889).
@@ -56,7 +56,7 @@ pub enum Divisible {
 }
 
 impl Divisible {
-    /// Whether so many ranks may divide it.
+    /// Returns `true` if so many ranks may divide it.
     pub fn admits(self, ranks: u64) -> bool {
         match self {
             Self::Experts(experts) => experts.is_multiple_of(ranks),

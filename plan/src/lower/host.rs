@@ -2,7 +2,7 @@
 
 use super::{Builder, PREFETCH};
 use crate::offload::Store;
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::schedules::{Slot, StagePass};
 use crate::task::{Activity, CopyDirection, StreamKind, TaskId, Work};
 use std::ops::Range;
@@ -16,7 +16,7 @@ impl Builder<'_> {
     pub(super) fn room_or_return(
         &mut self,
         stage: StageId,
-        link: u32,
+        position: u32,
         slot: Slot,
         layers: &Range<usize>,
     ) -> Option<TaskId> {
@@ -26,7 +26,9 @@ impl Builder<'_> {
                 let copied = &self.stages[stage.0 as usize].copied_out;
                 copied.len().checked_sub(COPIES_UNDER_WAY).map(|index| copied[index])
             }
-            StagePass::Backward | StagePass::BackwardInput => Some(self.bring_back(stage, link, slot, layers, store)),
+            StagePass::Backward | StagePass::BackwardInput => {
+                Some(self.bring_back(stage, position, slot, layers, store))
+            }
             StagePass::BackwardWeight => None,
         }
     }
@@ -35,7 +37,7 @@ impl Builder<'_> {
     pub(super) fn keep_activations(
         &mut self,
         stage: StageId,
-        link: u32,
+        position: u32,
         slot: Slot,
         layers: &Range<usize>,
         after: TaskId,
@@ -45,13 +47,13 @@ impl Builder<'_> {
         let work =
             Work::Copy { stage, way: CopyDirection::DeviceToHost, store, bytes: self.plan.kept_activations(layers) };
         let copied = self.graph.add(Activity::Copy { stage, way: CopyDirection::DeviceToHost }, work, stream, &[after]);
-        self.links[link as usize].kept.insert((slot.micro_batch, layers.start), copied);
+        self.chunks[position as usize].kept.insert((slot.micro_batch, layers.start), copied);
         self.stage(stage).copied_out.push(copied);
     }
 
     /// Adds the copy of activations back to the device, while the layer before the one that needs them computes.
-    fn bring_back(&mut self, stage: StageId, link: u32, slot: Slot, layers: &Range<usize>, store: Store) -> TaskId {
-        let kept = self.links[link as usize].kept.remove(&(slot.micro_batch, layers.start));
+    fn bring_back(&mut self, stage: StageId, position: u32, slot: Slot, layers: &Range<usize>, store: Store) -> TaskId {
+        let kept = self.chunks[position as usize].kept.remove(&(slot.micro_batch, layers.start));
         let mut waits: Vec<TaskId> = kept.into_iter().collect();
         let passes = &self.stages[stage.0 as usize].passes;
         waits.extend(passes.len().checked_sub(PREFETCH + 1).map(|index| passes[index]));

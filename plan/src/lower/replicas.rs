@@ -4,8 +4,8 @@ use super::{Builder, PREFETCH, Piece};
 use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
-use crate::parameters::Held;
-use crate::partition::StageId;
+use crate::parameters::ParameterCounts;
+use crate::schedules::StageId;
 use crate::schedules::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
 use crate::task::{Activity, Content, CopyDirection, Exchange, StreamKind, TaskId, Work};
@@ -31,7 +31,7 @@ impl Builder<'_> {
             let kept = self.plan.kept_weights(held);
             // Tables stay where they are; only the rows that forward looks up are fetched, as many as get gradients.
             let looked_up = if pass == StagePass::Forward { kept.looked_up } else { 0 };
-            let bytes = Held { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
+            let bytes = ParameterCounts { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
             let fetched = self.copy(stage, (CopyDirection::HostToDevice, store), bytes, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
@@ -85,7 +85,7 @@ impl Builder<'_> {
     /// Returns the two stages that hold the shared embedding table, if there are two.
     fn table_ends(&self) -> Option<[StageId; 2]> {
         let stages = self.plan.stages();
-        let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
+        let (first, last) = (stages.at(0).0, stages.at(stages.chunks() - 1).0);
         (self.plan.shared_on_rank() > 0 && first != last).then_some([first, last])
     }
 
@@ -121,8 +121,8 @@ impl Builder<'_> {
             return;
         }
         let after = self.last_pass(stage);
-        let runs: Vec<Range<usize>> = self.plan.stages().runs_of(stage).collect();
-        for (number, layers) in runs.iter().enumerate() {
+        let chunks: Vec<Range<usize>> = self.plan.stages().chunks_of(stage).collect();
+        for (number, layers) in chunks.iter().enumerate() {
             self.reduce(stage, number as u32, layers, after);
         }
     }
@@ -138,7 +138,12 @@ impl Builder<'_> {
             waits.push(self.last_pass(end));
             waits.extend(&self.stages[end.0 as usize].reductions);
         }
-        let held = Held { parameters: self.plan.shared_on_rank(), tensors: 1, matrices: 1, ..Held::default() };
+        let held = ParameterCounts {
+            parameters: self.plan.shared_on_rank(),
+            tensors: 1,
+            matrices: 1,
+            ..ParameterCounts::default()
+        };
         let stream = self.graph.stream(StreamKind::Reduce(ends[0]));
         let task = self.graph.add(Activity::ReduceShared, Work::ReduceShared { held }, stream, &waits);
         for end in ends {
@@ -146,7 +151,7 @@ impl Builder<'_> {
         }
     }
 
-    fn update(&mut self, stage: StageId, held: Held, waits: &[TaskId]) -> TaskId {
+    fn update(&mut self, stage: StageId, held: ParameterCounts, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let stream = self.stages[stage.0 as usize].compute;
         self.graph.add(Activity::Update { stage }, Work::Update { stage, held }, stream, waits)
@@ -154,7 +159,7 @@ impl Builder<'_> {
 
     /// Adds the copy of gradients to the machine, the processor's update, and the copy of weights back if the device
     /// keeps them or other ranks need them (Ren et al., arXiv:2101.06840, figure 3).
-    fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
+    fn update_on_host(&mut self, stage: StageId, store: Store, held: ParameterCounts, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
         let sent = self.copy(stage, (CopyDirection::DeviceToHost, Store::Host), bytes, waits);
@@ -168,12 +173,12 @@ impl Builder<'_> {
     }
 
     /// Adds the all-gather of updated weights, where only optimizer state and gradients are sharded.
-    fn gather_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
+    fn gather_updated(&mut self, stage: StageId, held: ParameterCounts, after: TaskId) -> Option<TaskId> {
         if !self.plan.gathers_updated() {
             return None;
         }
         let stream = self.graph.stream(StreamKind::Reduce(stage));
-        let activity = Activity::GatherWeights { stage, layer: self.plan.stages().run(stage, 0).start as u32 };
+        let activity = Activity::GatherWeights { stage, layer: self.plan.stages().chunk(stage, 0).start as u32 };
         let mut last = after;
         for (group, held) in self.plan.gather_groups(held) {
             let work = exchange(Collective::AllGather, stage, group, Content::Weights, held);
@@ -184,14 +189,14 @@ impl Builder<'_> {
 
     /// Adds the copy of updated weights to where they are kept, before the next step begins. To a disk they go as a
     /// copy from the device even where the processor updated them: the disk is the narrowest part of that way.
-    fn keep_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
+    fn keep_updated(&mut self, stage: StageId, held: ParameterCounts, after: TaskId) -> Option<TaskId> {
         let store = self.plan.updated_to()?;
         let bytes = self.plan.changed_bytes(self.plan.kept_weights(held), self.plan.precision().element_bytes());
         Some(self.copy(stage, (CopyDirection::DeviceToHost, store), bytes, &[after]))
     }
 }
 
-fn exchange(collective: Collective, stage: StageId, group: Group, content: Content, held: Held) -> Work {
+fn exchange(collective: Collective, stage: StageId, group: Group, content: Content, held: ParameterCounts) -> Work {
     Work::Exchange(Exchange { collective, stage, group, content, held })
 }
 

@@ -1,7 +1,6 @@
 //! GPipe: figure 2c of the publication.
 
-use super::{Pipeline, Schedule, Slot, Sought, run_ahead};
-use crate::partition::StageId;
+use super::{Pipeline, Schedule, Slot, Sought, StageId, run_ahead};
 
 pub(super) struct GPipe;
 

@@ -1,7 +1,6 @@
-//! 1F1B over several runs of layers on each stage (figure 4, bottom).
+//! 1F1B over several chunks of layers on each stage (figure 4, bottom).
 
-use super::{Accumulation, Pipeline, Schedule, Slot, StagePass, slot};
-use crate::partition::StageId;
+use super::{Accumulation, Pipeline, Schedule, Slot, StageId, StagePass, slot};
 use std::ops::RangeInclusive;
 
 pub(super) struct Interleaved;
@@ -17,15 +16,15 @@ impl Schedule for Interleaved {
 
     /// Micro-batches go in groups of as many as there are stages; each group goes through one run after another.
     fn program(&self, pipeline: Pipeline, stage: StageId) -> Vec<Slot> {
-        let Pipeline { stages, runs, micro_batches, .. } = pipeline;
-        let total = micro_batches * runs;
+        let Pipeline { stages, chunks, micro_batches, .. } = pipeline;
+        let total = micro_batches * chunks;
         let at = |index: u32, pass: StagePass| {
-            let (group, within) = (index / (stages * runs), index % (stages * runs));
-            let run = within / stages;
-            let run = if pass == StagePass::Forward { run } else { runs - 1 - run };
-            slot(pass, run, group * stages + within % stages)
+            let (group, within) = (index / (stages * chunks), index % (stages * chunks));
+            let chunk = within / stages;
+            let chunk = if pass == StagePass::Forward { chunk } else { chunks - 1 - chunk };
+            slot(pass, chunk, group * stages + within % stages)
         };
-        let ahead = if micro_batches == stages { total } else { 2 * pipeline.after(stage) + (runs - 1) * stages };
+        let ahead = if micro_batches == stages { total } else { 2 * pipeline.after(stage) + (chunks - 1) * stages };
         let ahead = ahead.min(total);
         let forwards = |range: std::ops::Range<u32>| range.map(move |index| at(index, StagePass::Forward));
         let steady =

@@ -1,8 +1,7 @@
 //! Pipeline schedules as stream programs: in which order a stage works on its micro-batches. Each is a file here, which
 //! says what anybody asks of it.
 
-use crate::partition::StageId;
-use crate::spec::named;
+use crate::name::named;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -14,6 +13,10 @@ mod one_forward_one_backward;
 mod two_buffered_weights;
 mod zero_bubble_h1;
 mod zero_bubble_v;
+
+/// A pipeline stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StageId(pub u32);
 
 /// A pipeline schedule. Methods with a body return what holds for most schedules.
 pub trait Schedule: Sync {
@@ -43,12 +46,12 @@ pub trait Schedule: Sync {
         true
     }
 
-    /// Returns the range of the number of runs of layers per stage.
+    /// Returns the range of the number of chunks of layers per stage.
     fn chunks(&self) -> RangeInclusive<u32> {
         1..=1
     }
 
-    /// Returns `true` if the second run of layers goes back from the last stage to the first, instead of round again.
+    /// Returns `true` if the second chunk of layers goes back from the last stage to the first, instead of round again.
     fn is_folded(&self) -> bool {
         false
     }
@@ -206,13 +209,13 @@ impl ScheduleName {
         self.between_steps() == BetweenSteps::Flush
     }
 
-    /// Returns `true` if stages may have any number of runs of layers.
+    /// Returns `true` if stages may have any number of chunks of layers.
     pub fn is_interleaved(self) -> bool {
         self.chunks().end() > self.chunks().start()
     }
 }
 
-/// A pass through a run of layers in one direction; some schedules compute the two kinds of gradients apart.
+/// A pass through a chunk of layers in one direction; some schedules compute the two kinds of gradients apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StagePass {
     /// Forward: computes activations.
@@ -230,27 +233,27 @@ pub enum StagePass {
 pub struct Slot {
     /// The direction.
     pub pass: StagePass,
-    /// Index among the stage's runs of layers.
-    pub run: u32,
+    /// Index among the stage's chunks of layers.
+    pub chunk: u32,
     /// Index of the micro-batch.
     pub micro_batch: u32,
 }
 
-/// The dimensions of a pipeline: stages, runs of layers on each, and micro-batches in a step.
+/// The dimensions of a pipeline: stages, chunks of layers on each, and micro-batches in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pipeline {
     /// The schedule.
     pub schedule: ScheduleName,
     /// Number of stages.
     pub stages: u32,
-    /// Number of runs of layers per stage.
-    pub runs: u32,
+    /// Number of chunks of layers per stage.
+    pub chunks: u32,
     /// Number of micro-batches in a step.
     pub micro_batches: u32,
 }
 
-fn slot(pass: StagePass, run: u32, micro_batch: u32) -> Slot {
-    Slot { pass, run, micro_batch }
+fn slot(pass: StagePass, chunk: u32, micro_batch: u32) -> Slot {
+    Slot { pass, chunk, micro_batch }
 }
 
 /// Number of micro-batches per stage with which every pipeline is full.
@@ -272,8 +275,8 @@ impl Pipeline {
         self.stages - 1 - stage
     }
 
-    /// Returns the most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes
-    /// `held[r]`. The result saturates at the largest number.
+    /// Returns the most that a stage holds at once from forward to backward, if a micro-batch in chunk `c` takes
+    /// `held[c]`. The result saturates at the largest number.
     pub fn peak(self, stage: StageId, held: &[u64]) -> u64 {
         if let Some(micro_batches) = self.schedule.definition().peak_micro_batches(self, stage) {
             return held[0].saturating_mul(micro_batches.min(self.micro_batches).into());
@@ -288,7 +291,7 @@ impl Pipeline {
 fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
     let (mut now, mut peak) = (0_u128, 0);
     for slot in program {
-        let size = u128::from(held[slot.run as usize]);
+        let size = u128::from(held[slot.chunk as usize]);
         match slot.pass {
             StagePass::Forward => now += size,
             StagePass::Backward | StagePass::BackwardWeight => now -= size,

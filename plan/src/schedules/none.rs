@@ -1,7 +1,6 @@
 //! One stage: gradients of micro-batches are accumulated.
 
-use super::{Pipeline, Schedule, Slot, run_ahead};
-use crate::partition::StageId;
+use super::{Pipeline, Schedule, Slot, StageId, run_ahead};
 
 pub(super) struct None;
 

@@ -1,7 +1,6 @@
 //! 1F1B: a stage runs ahead by as many forwards as there are stages after it, then alternates (figure 4, top).
 
-use super::{Pipeline, Schedule, Slot, run_ahead};
-use crate::partition::StageId;
+use super::{Pipeline, Schedule, Slot, StageId, run_ahead};
 
 pub(super) struct OneForwardOneBackward;
 

@@ -2,11 +2,11 @@ use super::*;
 use proptest::prelude::*;
 
 /// Returns a pipeline of a schedule that a plan may have, near these runs and micro-batches.
-fn pipeline(schedule: ScheduleName, stages: u32, runs: u32, micro_batches: u32) -> Pipeline {
+fn pipeline(schedule: ScheduleName, stages: u32, chunks: u32, micro_batches: u32) -> Pipeline {
     match schedule {
-        ScheduleName::Interleaved => Pipeline { schedule, stages, runs, micro_batches: micro_batches * stages },
-        ScheduleName::ZeroBubbleV => Pipeline { schedule, stages, runs: 2, micro_batches },
-        _ => Pipeline { schedule, stages, runs: 1, micro_batches },
+        ScheduleName::Interleaved => Pipeline { schedule, stages, chunks, micro_batches: micro_batches * stages },
+        ScheduleName::ZeroBubbleV => Pipeline { schedule, stages, chunks: 2, micro_batches },
+        _ => Pipeline { schedule, stages, chunks: 1, micro_batches },
     }
 }
 
@@ -14,10 +14,10 @@ fn pipeline(schedule: ScheduleName, stages: u32, runs: u32, micro_batches: u32) 
 /// each. Returns the makespan and, per stage, its start and its end.
 fn play(pipeline: Pipeline) -> (u32, Vec<(u32, u32)>) {
     let programs = pipeline.programs();
-    let last = pipeline.stages * pipeline.runs - 1;
-    let link = |stage: u32, run: u32| match pipeline.schedule {
-        ScheduleName::ZeroBubbleV if run == 1 => 2 * pipeline.stages - 1 - stage,
-        _ => run * pipeline.stages + stage,
+    let last = pipeline.stages * pipeline.chunks - 1;
+    let position = |stage: u32, chunk: u32| match pipeline.schedule {
+        ScheduleName::ZeroBubbleV if chunk == 1 => 2 * pipeline.stages - 1 - stage,
+        _ => chunk * pipeline.stages + stage,
     };
     let mut ends: std::collections::BTreeMap<(bool, u32, u32), u32> = std::collections::BTreeMap::new();
     let (mut next, mut free) = (vec![0; programs.len()], vec![0; programs.len()]);
@@ -26,7 +26,7 @@ fn play(pipeline: Pipeline) -> (u32, Vec<(u32, u32)>) {
         let mut moved = false;
         for stage in 0..programs.len() {
             while let Some(slot) = programs[stage].get(next[stage]) {
-                let at = link(stage as u32, slot.run);
+                let at = position(stage as u32, slot.chunk);
                 let forward = slot.pass == StagePass::Forward;
                 let before = match slot.pass {
                     StagePass::Forward if at == 0 => Some(0),
@@ -65,7 +65,7 @@ fn what_is_held_beyond_counting_is_the_most_that_can_be_counted() {
 #[test]
 fn bubbles_are_the_published_ones() {
     for (p, m) in [(2, 4), (4, 8), (4, 16), (8, 16), (8, 64)] {
-        let makespan = |schedule, runs| play(Pipeline { schedule, stages: p, runs, micro_batches: m }).0;
+        let makespan = |schedule, chunks| play(Pipeline { schedule, stages: p, chunks, micro_batches: m }).0;
         // Units: forward 1, each half of backward 1. Narayanan et al. 2021, section 2.2: (p − 1)(F + B + W).
         assert_eq!(makespan(ScheduleName::GPipe, 1), 3 * m + 3 * (p - 1));
         assert_eq!(makespan(ScheduleName::OneForwardOneBackward, 1), 3 * m + 3 * (p - 1));
@@ -79,7 +79,7 @@ fn bubbles_are_the_published_ones() {
 #[test]
 fn a_v_leaves_almost_nothing_idle() {
     for (p, m) in [(2, 4), (4, 8), (4, 16), (6, 12), (8, 16), (8, 64)] {
-        let v = Pipeline { schedule: ScheduleName::ZeroBubbleV, stages: p, runs: 2, micro_batches: m };
+        let v = Pipeline { schedule: ScheduleName::ZeroBubbleV, stages: p, chunks: 2, micro_batches: m };
         for (start, end) in play(v).1 {
             assert!(end - start - 6 * m <= 2 * (p - 1), "p {p}, m {m}: {start} to {end}");
         }
@@ -89,15 +89,15 @@ fn a_v_leaves_almost_nothing_idle() {
 proptest! {
     #[test]
     fn programs_do_everything_once_in_order_and_hold_what_they_say(
-        schedule in prop::sample::select(ScheduleName::ALL), stages in 1u32..7, runs in 2u32..4, m in 1u32..40,
+        schedule in prop::sample::select(ScheduleName::ALL), stages in 1u32..7, chunks in 2u32..4, m in 1u32..40,
     ) {
-        let pipeline = pipeline(schedule, stages, runs, m);
+        let pipeline = pipeline(schedule, stages, chunks, m);
         play(pipeline);
         for (stage, slots) in pipeline.programs().into_iter().enumerate() {
             let stage = StageId(stage as u32);
             prop_assert_eq!(&slots, &pipeline.program(stage));
             let passes = if schedule.splits_backward() { 3 } else { 2 };
-            prop_assert_eq!(slots.len() as u32, passes * pipeline.runs * pipeline.micro_batches);
+            prop_assert_eq!(slots.len() as u32, passes * pipeline.chunks * pipeline.micro_batches);
             for (index, slot) in slots.iter().enumerate() {
                 prop_assert!(!slots[..index].contains(slot));
                 let needs = match slot.pass {
@@ -108,7 +108,7 @@ proptest! {
                 let done = |pass| slots[..index].contains(&Slot { pass, ..*slot });
                 prop_assert!(needs.is_none_or(done));
             }
-            let sizes: Vec<u64> = (0..pipeline.runs).map(|run| u64::from(run) + 3).collect();
+            let sizes: Vec<u64> = (0..pipeline.chunks).map(|chunk| u64::from(chunk) + 3).collect();
             if schedule == ScheduleName::ZeroBubbleH1 {
                 prop_assert!(pipeline.peak(stage, &sizes) >= peak_of(&slots, &sizes));
             } else if schedule == ScheduleName::None && stages > 1 {

@@ -1,7 +1,6 @@
 //! 1F1B that never drains: the weights of the step before are kept for the micro-batches that began with them.
 
-use super::{Accumulation, BetweenSteps, Pipeline, Schedule, Slot, Sought, StepBound, run_ahead};
-use crate::partition::StageId;
+use super::{Accumulation, BetweenSteps, Pipeline, Schedule, Slot, Sought, StageId, StepBound, run_ahead};
 
 pub(super) struct TwoBufferedWeights;
 

@@ -1,7 +1,6 @@
 //! ZB-H1: 1F1B whose weight gradients fill the drain (figure 3).
 
-use super::{BetweenSteps, Pipeline, Schedule, Slot, StagePass, StepBound, run_ahead};
-use crate::partition::StageId;
+use super::{BetweenSteps, Pipeline, Schedule, Slot, StageId, StagePass, StepBound, run_ahead};
 
 pub(super) struct ZeroBubbleH1;
 
@@ -33,7 +32,7 @@ impl Schedule for ZeroBubbleH1 {
         }
         slots.extend((weights..inputs).map(|micro_batch| Slot {
             pass: StagePass::BackwardWeight,
-            run: 0,
+            chunk: 0,
             micro_batch,
         }));
         slots

@@ -1,7 +1,6 @@
-//! ZB-V: two runs of layers folded into a V, weight gradients filling what is idle (section 6).
+//! ZB-V: two chunks of layers folded into a V, weight gradients filling what is idle (section 6).
 
-use super::{BetweenSteps, Pipeline, Schedule, Slot, Sought, StagePass, StepBound, slot};
-use crate::partition::StageId;
+use super::{BetweenSteps, Pipeline, Schedule, Slot, Sought, StageId, StagePass, StepBound, slot};
 use std::ops::RangeInclusive;
 
 pub(super) struct ZeroBubbleV;
@@ -88,76 +87,78 @@ struct VSchedule {
 
 impl VSchedule {
     fn new(stages: u32, micro_batches: u32) -> Self {
-        let runs = 2 * stages as usize;
+        let chunks = 2 * stages as usize;
         Self {
             stages,
             micro_batches,
             now: 0,
             programs: vec![Vec::new(); stages as usize],
-            forwards: vec![0; runs],
-            inputs: vec![0; runs],
-            weights: vec![0; runs],
-            forward_ends: vec![Vec::new(); runs],
-            input_ends: vec![Vec::new(); runs],
+            forwards: vec![0; chunks],
+            inputs: vec![0; chunks],
+            weights: vec![0; chunks],
+            forward_ends: vec![Vec::new(); chunks],
+            input_ends: vec![Vec::new(); chunks],
         }
     }
 
     /// Returns the position of a stage's run in the order of the model.
-    fn link(&self, stage: u32, run: u32) -> usize {
-        (if run == 0 { stage } else { 2 * self.stages - 1 - stage }) as usize
+    fn position(&self, stage: u32, chunk: u32) -> usize {
+        (if chunk == 0 { stage } else { 2 * self.stages - 1 - stage }) as usize
     }
 
     /// Returns `true` if the previous pass has ended for this micro-batch, or if there is none to wait for.
     fn arrived(&self, ends: &[Vec<u32>], before: Option<usize>, micro_batch: u32) -> bool {
-        before.is_none_or(|link| ends[link].get(micro_batch as usize).is_some_and(|end| *end <= self.now))
+        before.is_none_or(|position| ends[position].get(micro_batch as usize).is_some_and(|end| *end <= self.now))
     }
 
     fn choose(&self, stage: u32) -> Option<Slot> {
-        let runs = [1, 0];
-        let input = runs.into_iter().find_map(|run| {
-            let (link, micro_batch) = (self.link(stage, run), self.inputs[self.link(stage, run)]);
-            let after = (link + 1 < self.forwards.len()).then_some(link + 1);
+        let chunks = [1, 0];
+        let input = chunks.into_iter().find_map(|chunk| {
+            let (position, micro_batch) = (self.position(stage, chunk), self.inputs[self.position(stage, chunk)]);
+            let after = (position + 1 < self.forwards.len()).then_some(position + 1);
             let ready = micro_batch < self.micro_batches
-                && self.arrived(&self.forward_ends, Some(link), micro_batch)
+                && self.arrived(&self.forward_ends, Some(position), micro_batch)
                 && self.arrived(&self.input_ends, after, micro_batch);
-            ready.then(|| slot(StagePass::BackwardInput, run, micro_batch))
+            ready.then(|| slot(StagePass::BackwardInput, chunk, micro_batch))
         });
-        let held: u32 = runs.iter().map(|run| self.link(stage, *run)).map(|l| self.forwards[l] - self.weights[l]).sum();
-        let ahead = self.forwards[self.link(stage, 0)] - self.forwards[self.link(stage, 1)];
+        let held: u32 =
+            chunks.iter().map(|chunk| self.position(stage, *chunk)).map(|l| self.forwards[l] - self.weights[l]).sum();
+        let ahead = self.forwards[self.position(stage, 0)] - self.forwards[self.position(stage, 1)];
         let forward = || {
-            runs.into_iter().find_map(|run| {
-                let (link, micro_batch) = (self.link(stage, run), self.forwards[self.link(stage, run)]);
-                let room = held < 2 * self.stages && (run == 1 || ahead < 2 * self.stages - stage);
+            chunks.into_iter().find_map(|chunk| {
+                let (position, micro_batch) = (self.position(stage, chunk), self.forwards[self.position(stage, chunk)]);
+                let room = held < 2 * self.stages && (chunk == 1 || ahead < 2 * self.stages - stage);
                 let ready = micro_batch < self.micro_batches
                     && room
-                    && self.arrived(&self.forward_ends, link.checked_sub(1), micro_batch);
-                ready.then(|| slot(StagePass::Forward, run, micro_batch))
+                    && self.arrived(&self.forward_ends, position.checked_sub(1), micro_batch);
+                ready.then(|| slot(StagePass::Forward, chunk, micro_batch))
             })
         };
         // The oldest gradients of weights first, of the run whose gradients of inputs came first.
         let weight = || {
-            runs.into_iter()
-                .map(|run| (self.weights[self.link(stage, run)], run))
-                .filter(|(micro_batch, run)| *micro_batch < self.inputs[self.link(stage, *run)])
-                .min_by_key(|(micro_batch, run)| (*micro_batch, 1 - run))
-                .map(|(micro_batch, run)| slot(StagePass::BackwardWeight, run, micro_batch))
+            chunks
+                .into_iter()
+                .map(|chunk| (self.weights[self.position(stage, chunk)], chunk))
+                .filter(|(micro_batch, chunk)| *micro_batch < self.inputs[self.position(stage, *chunk)])
+                .min_by_key(|(micro_batch, chunk)| (*micro_batch, 1 - chunk))
+                .map(|(micro_batch, chunk)| slot(StagePass::BackwardWeight, chunk, micro_batch))
         };
         input.or_else(forward).or_else(weight)
     }
 
     fn take(&mut self, stage: u32, slot: Slot) {
-        let link = self.link(stage, slot.run);
+        let position = self.position(stage, slot.chunk);
         let end = self.now + 1;
         match slot.pass {
             StagePass::Forward => {
-                self.forwards[link] += 1;
-                self.forward_ends[link].push(end);
+                self.forwards[position] += 1;
+                self.forward_ends[position].push(end);
             }
             StagePass::BackwardInput => {
-                self.inputs[link] += 1;
-                self.input_ends[link].push(end);
+                self.inputs[position] += 1;
+                self.input_ends[position].push(end);
             }
-            StagePass::Backward | StagePass::BackwardWeight => self.weights[link] += 1,
+            StagePass::Backward | StagePass::BackwardWeight => self.weights[position] += 1,
         }
         self.programs[stage as usize].push(slot);
     }

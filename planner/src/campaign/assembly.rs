@@ -1,15 +1,15 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
-use super::settings::{Every, Settings};
-use super::surroundings::{Saved, Surroundings, operations};
-use crate::job::{JobError, invalid};
+use crate::cost::{RunConditions, operations};
+use crate::problem::target;
+use crate::problem::{Every, Settings};
 use trainyard_hardware_profiles::catalog;
-use trainyard_models::{ConvergenceCurve, Model, convergence_curve};
+use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Campaign, CampaignPrice, Checkpoint, Evaluation, StepTime, Steps, best_interval};
-use trainyard_units::{Bytes, Seconds, Usd, human_count, human_duration};
+use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
 
 /// Standard normal quantile of 95 %: half of an interval that holds 90 %.
 const NORMAL_95: f64 = 1.644_853_626_951_472_2;
@@ -25,13 +25,13 @@ pub(super) struct Assembly<'a> {
 
 impl Assembly<'_> {
     /// Builds the campaign in which spot instances are reclaimed `scenario` times as often as published.
-    pub(super) fn campaign(&self, scenario: u32) -> Result<Campaign, JobError> {
+    pub(super) fn campaign(&self, scenario: u32) -> Result<Campaign, Invalid> {
         let prediction = &self.document.prediction;
         let [low, high] = prediction.interval_s;
-        let around = self.surroundings();
-        let write = around.transfer_time()?;
+        let conditions = self.conditions();
+        let write = conditions.transfer_time()?;
         let mut campaign = Campaign {
-            instances: around.instances(),
+            instances: conditions.instances(),
             steps: Steps { mean: prediction.steps, spread: self.curve()?.map_or(0.0, |curve| curve.seeds.deviation) },
             step_time: StepTime {
                 // Steps of the first pass over the data may wait for it, and later ones not.
@@ -39,22 +39,22 @@ impl Assembly<'_> {
                 spread: (high / low).ln() / (2.0 * NORMAL_95),
                 straggler: self.settings.straggler,
             },
-            start: around.start(),
-            restart: Surroundings::restart(),
+            start: conditions.start(),
+            restart: RunConditions::restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation: self.evaluation(),
-            hazards: around.hazards(scenario)?,
+            hazards: conditions.hazards(scenario)?,
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
-                storage_hour: around.checkpoints_hour() + around.copies_hour(),
+                storage_hour: conditions.checkpoints_hour() + conditions.copies_hour(),
             }),
         };
         campaign.checkpoint.interval = match self.settings.interval {
             None => best_interval(&campaign),
             Some(interval) if interval < write => {
                 let allowed = format!("at least {}, the time of writing a checkpoint", human_duration(write));
-                return Err(invalid("campaign.checkpoint_interval", human_duration(interval), allowed));
+                return Err(Invalid::value("campaign.checkpoint_interval", human_duration(interval), allowed));
             }
             Some(interval) => interval,
         };
@@ -62,20 +62,14 @@ impl Assembly<'_> {
     }
 
     /// Collects what the campaign depends on besides the steps.
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
-            machine: self.machine,
-            settings: &self.settings,
-            saved: Saved::of(self.plan),
-            pricing: self.plan.pricing(),
-            region: self.document.prediction.price.as_ref().map(|price| price.region.as_str()),
-            input: self.plan.input().map(|input| input.storage),
-        }
+    fn conditions(&self) -> RunConditions<'_> {
+        let price = self.document.prediction.price.as_ref();
+        RunConditions::of(self.plan, self.machine, &self.settings, price.map(|price| price.region.as_str()))
     }
 
     /// Returns the bytes of weights, moments and master weights of the whole model, each once.
     pub(super) fn checkpoint_bytes(&self) -> Bytes {
-        self.surroundings().saved.bytes
+        self.conditions().saved.bytes
     }
 
     /// Returns the interval and the time of evaluations: forward passes of their samples, the pipeline bubble included.
@@ -90,16 +84,15 @@ impl Assembly<'_> {
         Some(Evaluation { every, time: Seconds(forward * evaluation.samples as f64) })
     }
 
-    fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, JobError> {
-        let target = self.document.job.training.target.as_deref();
-        Ok(target.map(|target| convergence_curve(target, self.plan.model())).transpose()?)
+    fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, Invalid> {
+        target(&self.document.job.training, self.plan.model())
     }
 
     /// Lists the assumptions where nothing is known, or little.
-    pub(super) fn assumptions(&self) -> Result<Vec<String>, JobError> {
+    pub(super) fn assumptions(&self) -> Result<Vec<String>, Invalid> {
         let operations = operations();
-        let around = self.surroundings();
-        let start = around.start();
+        let conditions = self.conditions();
+        let start = conditions.start();
         let mut assumptions = vec![
             format!(
                 "machines are there after {} and ready {} later (medians): {}",
@@ -109,7 +102,7 @@ impl Assembly<'_> {
             ),
             format!(
                 "a machine fails every {}: {}",
-                human_duration(around.node_mtbf()),
+                human_duration(conditions.node_mtbf()),
                 match self.settings.node_mtbf {
                     Some(_) => "the job",
                     None => &operations.node_mtbf.source,
@@ -117,7 +110,7 @@ impl Assembly<'_> {
             ),
         ];
         if self.plan.pricing() == Pricing::Spot {
-            let (share, band) = around.monthly_reclaims()?;
+            let (share, band) = conditions.monthly_reclaims()?;
             let advisor = catalog().spot_advisor();
             let source = band.map_or("the job".into(), |band| {
                 format!("band {} of {}, {}", band.name(), advisor.source, advisor.date)
@@ -130,7 +123,7 @@ impl Assembly<'_> {
         Ok(assumptions)
     }
 
-    pub(super) fn warnings(&self) -> Result<Vec<String>, JobError> {
+    pub(super) fn warnings(&self) -> Result<Vec<String>, Invalid> {
         let mut warnings = Vec::new();
         if self.plan.pricing() == Pricing::Spot {
             warnings.push(
@@ -141,7 +134,7 @@ impl Assembly<'_> {
         if let Some(curve) = self.curve()? {
             warnings.extend(extrapolated(curve, self.plan.model(), self.plan.batch().global));
         }
-        warnings.extend(self.surroundings().unpriced_copies());
+        warnings.extend(self.conditions().unpriced_copies());
         Ok(warnings)
     }
 }

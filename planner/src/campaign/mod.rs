@@ -1,65 +1,22 @@
 //! From a plan to what may become of its whole training.
 
 mod assembly;
-mod settings;
 mod summary;
-mod surroundings;
 
 pub(crate) use assembly::extrapolated;
-pub(crate) use settings::{SCENARIOS, Settings, settings};
-pub(crate) use surroundings::{Saved, Surroundings, ranks_of_state};
 
-use crate::job::JobError;
-use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
+use crate::predict::{MachineFiles, machine, plan_of, resimulate};
+use crate::problem::{SCENARIOS, Settings, in_job, settings};
 use assembly::Assembly;
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
 use trainyard_sim::campaign::{Campaign, Hazards, SimulatedRun, best_interval, expected_time, simulate_campaign};
 use trainyard_sim::{Machine, Options};
-use trainyard_units::{Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The longest expected time of a campaign, as a multiple of the undisturbed time; a longer one is refused.
 const PATIENCE: f64 = 100.0;
-
-/// The reason why the campaign of a plan document cannot be simulated.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CampaignError {
-    /// The plan cannot be predicted.
-    #[error(transparent)]
-    Document(Box<DocumentError>),
-    /// The document's job describes a wrong campaign.
-    #[error("in `job`: {0}")]
-    Job(#[from] JobError),
-    /// Interruptions are so frequent that the training hardly makes progress.
-    #[error(
-        "the training hardly gets on: a machine is lost every {}, and starting again takes {}",
-        human_duration(*between), human_duration(*restart)
-    )]
-    NoProgress {
-        /// Mean time between interruptions of any machine.
-        between: Seconds,
-        /// Time until training resumes.
-        restart: Seconds,
-    },
-}
-
-impl From<DocumentError> for CampaignError {
-    fn from(error: DocumentError) -> Self {
-        Self::Document(Box::new(error))
-    }
-}
-
-impl CampaignError {
-    /// Returns advice on how to fix the document.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Document(error) => error.hint(),
-            Self::Job(error) => error.hint(),
-            Self::NoProgress { .. } => Some("use fewer machines, a longer node_mtbf, or on-demand instances".into()),
-        }
-    }
-}
 
 /// Simulates the whole training of a plan document in `runs` random runs drawn with `seed`. `files` are the contents of
 /// the files that the plan names for its machines.
@@ -73,25 +30,23 @@ pub fn campaign(
     files: MachineFiles,
     runs: u64,
     seed: u64,
-) -> Result<CampaignDocument, CampaignError> {
-    let plan = Plan::try_from(document.plan.clone()).map_err(DocumentError::Plan)?;
+) -> Result<CampaignDocument, Invalid> {
+    let plan = plan_of(document)?;
     let machine = machine(document, files.clone())?;
     let (document, _) = resimulate(document, files, Options::default())?;
-    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
-    let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
-    let scenario = settings.scenario;
+    let settings = settings_of(&document, &plan)?;
     let assembly = Assembly { document: &document, plan: &plan, machine: &machine, settings };
-    let campaign = assembly.campaign(scenario)?;
-    let courses = courses(&campaign, runs, seed)?;
-    let mut warnings = assembly.warnings()?;
+    let campaign = assembly.campaign(assembly.settings.scenario).map_err(in_job)?;
+    let simulated = simulated_runs(&campaign, runs, seed)?;
+    let mut warnings = assembly.warnings().map_err(in_job)?;
     let mut scenarios = Vec::new();
     for factor in SCENARIOS.into_iter().filter(|_| plan.pricing() == Pricing::Spot) {
-        let other = assembly.campaign(factor)?;
-        let Ok(courses) = self::courses(&other, runs, seed) else {
+        let other = assembly.campaign(factor).map_err(in_job)?;
+        let Ok(simulated) = simulated_runs(&other, runs, seed) else {
             warnings.push(format!("with {factor} times the published reclaims the training hardly gets on"));
             continue;
         };
-        scenarios.push(summary::scenario(factor, &other, &courses));
+        scenarios.push(summary::scenario(factor, &other, &simulated));
     }
     Ok(CampaignDocument {
         schema: CAMPAIGN_SCHEMA.into(),
@@ -100,13 +55,13 @@ pub fn campaign(
         seed,
         steps: campaign.steps.mean,
         step_time_s: campaign.step_time.median.0,
-        time_s: summary::time(&courses),
-        cost_usd: summary::cost(&campaign, &courses),
-        time_histogram_s: summary::time_histogram(&courses),
-        cost_histogram_usd: summary::cost_histogram(&campaign, &courses),
-        goodput: summary::goodput(&campaign, &courses),
-        phases: summary::phases(&courses),
-        interruptions: summary::interruptions(&courses),
+        time_s: summary::time(&simulated),
+        cost_usd: summary::cost(&campaign, &simulated),
+        time_histogram_s: summary::time_histogram(&simulated),
+        cost_histogram_usd: summary::cost_histogram(&campaign, &simulated),
+        goodput: summary::goodput(&campaign, &simulated),
+        phases: summary::phases(&simulated),
+        interruptions: summary::interruptions(&simulated),
         checkpoint: CheckpointUse {
             bytes: assembly.checkpoint_bytes().0,
             write_s: campaign.checkpoint.write.0,
@@ -115,7 +70,7 @@ pub fn campaign(
         },
         scenarios,
         price: document.prediction.price.clone(),
-        assumptions: assembly.assumptions()?,
+        assumptions: assembly.assumptions().map_err(in_job)?,
         warnings,
     })
 }
@@ -132,9 +87,8 @@ pub(crate) fn slowdown(
     plan: &Plan,
     machine: &Machine,
     [mtbf, reclaims]: [f64; 2],
-) -> Result<f64, CampaignError> {
-    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
-    let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
+) -> Result<f64, Invalid> {
+    let settings = settings_of(document, plan)?;
     let scenario = settings.scenario;
     let campaign = Assembly { document, plan, machine, settings }.campaign(scenario)?;
     let Hazards { failures_per_hour, reclaims_per_hour, .. } = campaign.hazards;
@@ -147,18 +101,28 @@ pub(crate) fn slowdown(
     Ok(expected_time(&other).0 / expected_time(&campaign).0)
 }
 
+/// Reads what the job of a plan document says of its campaign.
+fn settings_of(document: &PlanDocument, plan: &Plan) -> Result<Settings, Invalid> {
+    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
+    settings(&document.job, plan.model(), plan.pricing(), service).map_err(in_job)
+}
+
 /// Simulates runs of a campaign that makes progress between interruptions.
-fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<SimulatedRun>, CampaignError> {
+fn simulated_runs(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<SimulatedRun>, Invalid> {
     let progresses = expected_time(campaign).0 <= PATIENCE * expected_time(&undisturbed(campaign)).0;
-    let courses = if progresses { simulate_campaign(campaign, runs, seed) } else { None };
-    courses.ok_or_else(|| {
+    let simulated = if progresses { simulate_campaign(campaign, runs, seed) } else { None };
+    simulated.ok_or_else(|| {
         let hazards = campaign.hazards;
         let per_hour = (hazards.reclaims_per_hour + hazards.failures_per_hour) * f64::from(campaign.instances);
         let restart = campaign.restart;
-        CampaignError::NoProgress {
-            between: Seconds(3600.0 / per_hour),
-            restart: restart.machines + restart.software + campaign.download + campaign.checkpoint.read,
-        }
+        let restart = restart.machines + restart.software + campaign.download + campaign.checkpoint.read;
+        let sentence = format!(
+            "the training hardly gets on: a machine is lost every {}, and starting again takes {}",
+            human_duration(Seconds(3600.0 / per_hour)),
+            human_duration(restart)
+        );
+        let hint = "use fewer machines, a longer node_mtbf, or on-demand instances";
+        Invalid::inside("job.campaign", sentence).with_hint(hint)
     })
 }
 

@@ -1,29 +1,29 @@
-//! Many courses in a few numbers.
+//! Many runs in a few numbers.
 
 use trainyard_plan::{CampaignPhases, Histogram, Interruptions, Quantiles, Scenario};
 use trainyard_sim::campaign::{Campaign, RunPhases, SimulatedRun};
 use trainyard_units::Seconds;
 
-pub(super) fn time(courses: &[SimulatedRun]) -> Quantiles {
-    quantiles(courses.iter().map(|course| course.time().0))
+pub(super) fn time(runs: &[SimulatedRun]) -> Quantiles {
+    quantiles(runs.iter().map(|run| run.time().0))
 }
 
 /// Computes the cost; `None` on owned machines.
-pub(super) fn cost(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Quantiles> {
-    campaign.price.map(|_| quantiles(courses.iter().map(|course| course.cost.0)))
+pub(super) fn cost(campaign: &Campaign, runs: &[SimulatedRun]) -> Option<Quantiles> {
+    campaign.price.map(|_| quantiles(runs.iter().map(|run| run.cost.0)))
 }
 
 /// Number of bins of a histogram.
 const PARTS: usize = 40;
 
 /// Computes the histogram of the times of the runs; `None` if all take equally long.
-pub(super) fn time_histogram(courses: &[SimulatedRun]) -> Option<Histogram> {
-    histogram(courses.iter().map(|course| course.time().0).collect())
+pub(super) fn time_histogram(runs: &[SimulatedRun]) -> Option<Histogram> {
+    histogram(runs.iter().map(|run| run.time().0).collect())
 }
 
 /// Computes the histogram of costs; `None` on owned machines.
-pub(super) fn cost_histogram(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Histogram> {
-    campaign.price.and_then(|_| histogram(courses.iter().map(|course| course.cost.0).collect()))
+pub(super) fn cost_histogram(campaign: &Campaign, runs: &[SimulatedRun]) -> Option<Histogram> {
+    campaign.price.and_then(|_| histogram(runs.iter().map(|run| run.cost.0).collect()))
 }
 
 fn histogram(mut values: Vec<f64>) -> Option<Histogram> {
@@ -42,16 +42,14 @@ fn histogram(mut values: Vec<f64>) -> Option<Histogram> {
 }
 
 /// Computes the goodput: training time over the time for which machines are held.
-pub(super) fn goodput(campaign: &Campaign, courses: &[SimulatedRun]) -> Quantiles {
-    let share =
-        |course: &SimulatedRun| course.phases.training.0 * f64::from(campaign.instances) / course.machine_time.0;
-    quantiles(courses.iter().map(share))
+pub(super) fn goodput(campaign: &Campaign, runs: &[SimulatedRun]) -> Quantiles {
+    let share = |run: &SimulatedRun| run.phases.training.0 * f64::from(campaign.instances) / run.machine_time.0;
+    quantiles(runs.iter().map(share))
 }
 
-pub(super) fn phases(courses: &[SimulatedRun]) -> CampaignPhases {
-    let mean = |phase: fn(&RunPhases) -> Seconds| {
-        courses.iter().map(|course| phase(&course.phases).0).sum::<f64>() / courses.len() as f64
-    };
+pub(super) fn phases(runs: &[SimulatedRun]) -> CampaignPhases {
+    let mean =
+        |phase: fn(&RunPhases) -> Seconds| runs.iter().map(|run| phase(&run.phases).0).sum::<f64>() / runs.len() as f64;
     CampaignPhases {
         waiting_s: mean(|phases| phases.waiting),
         start_up_s: mean(|phases| phases.start_up),
@@ -63,18 +61,18 @@ pub(super) fn phases(courses: &[SimulatedRun]) -> CampaignPhases {
     }
 }
 
-pub(super) fn interruptions(courses: &[SimulatedRun]) -> Interruptions {
-    let mean = |count: fn(&SimulatedRun) -> u64| courses.iter().map(count).sum::<u64>() as f64 / courses.len() as f64;
-    Interruptions { reclaims: mean(|course| course.reclaims), failures: mean(|course| course.failures) }
+pub(super) fn interruptions(runs: &[SimulatedRun]) -> Interruptions {
+    let mean = |count: fn(&SimulatedRun) -> u64| runs.iter().map(count).sum::<u64>() as f64 / runs.len() as f64;
+    Interruptions { reclaims: mean(|run| run.reclaims), failures: mean(|run| run.failures) }
 }
 
-pub(super) fn scenario(factor: u32, campaign: &Campaign, courses: &[SimulatedRun]) -> Scenario {
+pub(super) fn scenario(factor: u32, campaign: &Campaign, runs: &[SimulatedRun]) -> Scenario {
     Scenario {
         factor,
-        time_s: time(courses),
-        cost_usd: cost(campaign, courses),
-        goodput: goodput(campaign, courses),
-        interruptions: interruptions(courses),
+        time_s: time(runs),
+        cost_usd: cost(campaign, runs),
+        goodput: goodput(campaign, runs),
+        interruptions: interruptions(runs),
         checkpoint_interval_s: campaign.checkpoint.interval.0,
     }
 }

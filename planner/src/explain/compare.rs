@@ -6,7 +6,7 @@ use crate::predict::stack_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
-use trainyard_units::{Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The names of two plans that are compared.
 const NAMES: [&str; 2] = ["A", "B"];
@@ -49,13 +49,11 @@ pub(super) fn same_model(own: &NamedPlan, other: &NamedPlan) -> Result<(), Expla
     // The first is the name, if that differs: it says more than one dimension.
     let field = differing[0];
     let told = |fields| get(fields, field).cloned().unwrap_or_else(|| "absent".into());
-    Err(ExplainError::OtherModel {
-        file: own.file.clone(),
-        other: other.file.clone(),
-        field: field.clone(),
-        own: told(&ours),
-        others: told(&theirs),
-    })
+    let (file, other) = (own.file.clone(), other.file.clone());
+    let sentence = format!("`{field}` differs: {} in `{file}`, {} in `{other}`", told(&ours), told(&theirs));
+    let invalid = Invalid::inside("plan.model", sentence)
+        .with_hint("plans are compared that train the same model, however they do it");
+    Err(ExplainError { file, other: Some(other), invalid: Box::new(invalid) })
 }
 
 /// Lists every field in which the plans differ, and the software that they rest on.

@@ -3,11 +3,12 @@
 mod compare;
 mod words;
 
-use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
+use crate::predict::{MachineFiles, machine, plan_of, resimulate};
+use crate::problem::inside;
 use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{CostPart, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart, Plan};
 use trainyard_sim::{Options, critical_path, spread};
-use trainyard_units::{Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// A change of the prediction by more than this share is reported.
 const NOTICEABLE: f64 = 0.001;
@@ -24,39 +25,20 @@ pub struct NamedPlan {
 }
 
 /// The reason why plans cannot be explained.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ExplainError {
-    /// A document cannot be predicted anew.
-    #[error("{error}")]
-    Document {
-        /// The file that holds it.
-        file: String,
-        /// The error in the document.
-        error: Box<DocumentError>,
-    },
-    /// The plans train different models.
-    #[error("`plan.model` differs in `{field}`: {own} in `{file}`, {others} in `{other}`")]
-    OtherModel {
-        /// The file of the plan.
-        file: String,
-        /// The file of the other.
-        other: String,
-        /// A field in which the models differ.
-        field: String,
-        /// Its value in the plan.
-        own: String,
-        /// Its value in the other.
-        others: String,
-    },
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{invalid}")]
+pub struct ExplainError {
+    /// The file of the plan.
+    pub file: String,
+    /// The file of the plan with which it cannot be compared.
+    pub other: Option<String>,
+    /// What is wrong.
+    pub invalid: Box<Invalid>,
 }
 
-impl ExplainError {
-    /// Returns advice on how to fix the documents.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Document { error, .. } => error.hint(),
-            Self::OtherModel { .. } => Some("plans are compared that train the same model, however they do it".into()),
-        }
+impl NamedPlan {
+    pub(crate) fn wrong(&self, invalid: Invalid) -> ExplainError {
+        ExplainError { file: self.file.clone(), other: None, invalid: Box::new(invalid) }
     }
 }
 
@@ -92,12 +74,12 @@ pub fn explain(own: &NamedPlan, against: Option<&NamedPlan>) -> Result<Explanati
 }
 
 fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan, ExplainError> {
-    let refused = |error: DocumentError| ExplainError::Document { file: named.file.clone(), error: Box::new(error) };
+    let refused = |error| named.wrong(error);
     let document = &named.document;
-    let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    let plan = plan_of(document).map_err(refused)?;
     let machine = machine(document, named.files.clone()).map_err(refused)?;
     let (again, outcome) = resimulate(document, named.files.clone(), Options::default()).map_err(refused)?;
-    let mut path = critical_path(&plan, &machine).map_err(|error| refused(DocumentError::Prediction(error.into())))?;
+    let mut path = critical_path(&plan, &machine).map_err(|error| refused(inside("plan", &error, error.hint())))?;
     let prediction = again.prediction;
     // A step that waits for samples takes longer than the simulated one, which finds them there.
     let wait = prediction.step_time_s - outcome.step_time.0;

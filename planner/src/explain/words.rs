@@ -53,11 +53,12 @@ fn stages(plan: &Plan, spread: Spread) -> Option<String> {
     if stages.count() == 1 {
         return None;
     }
-    let runs_of = |stage| (0..stages.runs()).map(move |run| stages.link_layers(stages.link(stage, run)).len());
+    let runs_of =
+        |stage| (0..stages.chunks_per_stage()).map(move |run| stages.layers_at(stages.position(stage, run)).len());
     let sizes: Vec<usize> = stages.ids().map(|stage| runs_of(stage).sum()).collect();
     let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
     let layers = if least == most { format!("{most} layers each") } else { format!("{least} to {most} layers") };
-    let runs = match stages.runs() {
+    let runs = match stages.chunks_per_stage() {
         1 => String::new(),
         runs => format!(" in {runs} runs"),
     };

@@ -1,26 +1,18 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
 use super::key::{Key, Kind, Level, find, similar};
-use trainyard_plan::{Fixed, VariedKey};
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
+use crate::edits::{EXACT_MAX, Setting};
+use trainyard_plan::VariedKey;
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Invalid, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
 pub const COMBINATIONS_MAX: usize = 1000;
+
 /// The most keys that are varied at once.
 pub const KEYS_MAX: usize = 2;
+
 /// Steps of a range whose last value is no multiple of the first.
 const STEPS: u64 = 8;
-
-/// The value to which a key is set.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Setting {
-    /// A number, in the unit of the key.
-    Number(f64),
-    /// A factor on the present value.
-    Factor(f64),
-    /// A word.
-    Word(String),
-}
 
 /// A key with the values that it takes, one after another.
 #[derive(Clone, Debug)]
@@ -29,117 +21,71 @@ pub struct Axis {
     pub(crate) values: Vec<(String, Setting)>,
 }
 
-/// The reason why a `--vary KEY=VALUES` cannot be understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AxisError {
-    /// There is no `=`.
-    #[error("`--vary {text}` has no `=`; write --vary KEY=A,B,C")]
-    NoValues {
-        /// The text that was written.
-        text: String,
-    },
-    /// No key has this name.
-    #[error("`--vary {key}=…`: nothing that can be varied is called `{key}`")]
-    UnknownKey {
-        /// The key that was written.
-        key: String,
-        /// The most similar key.
-        similar: Option<&'static str>,
-    },
-    /// There is nothing after the `=`, or between two commas.
-    #[error("`--vary {key}=…`: a value is empty")]
-    Empty {
-        /// The key.
-        key: String,
-    },
-    /// A value does not fit the key.
-    #[error("`--vary {key}=…`: `{value}` {problem}")]
-    BadValue {
-        /// The key.
-        key: String,
-        /// The value that was written.
-        value: String,
-        /// The error in it.
-        problem: String,
-    },
-    /// The same key is varied twice.
-    #[error("`--vary {key}=…` is given twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
-    /// Too many keys.
-    #[error("{count} keys are varied, but there may be at most {KEYS_MAX}")]
-    TooManyKeys {
-        /// Number of keys.
-        count: usize,
-    },
-    /// Too many combinations.
-    #[error("these are more than {COMBINATIONS_MAX} combinations of values")]
-    TooMany,
-}
-
-impl AxisError {
-    /// Returns advice on how to fix the option.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoValues { .. } => {
-                "for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps".into()
-            }
-            Self::UnknownKey { similar: Some(similar), .. } => {
-                format!("did you mean `{similar}`? `trainyard what-if --help` lists all keys")
-            }
-            Self::UnknownKey { similar: None, .. } => "`trainyard what-if --help` lists all keys".into(),
-            Self::Empty { .. } => "write values with commas between them: A,B,C".into(),
-            Self::BadValue { .. } => return None,
-            Self::Twice { .. } => "write all its values after one --vary, with commas between them".into(),
-            Self::TooManyKeys { .. } => "hold the others with --fix, or ask once for each value of one of them".into(),
-            Self::TooMany => "take fewer values, or a larger step: 1..64/4".into(),
-        })
-    }
-}
-
 /// Reads every `--vary`.
 ///
 /// # Errors
 ///
 /// For a key that is unknown or varied twice, for a value that does not fit it, and for too many of either.
-pub fn axes(texts: &[String]) -> Result<Vec<Axis>, AxisError> {
+pub fn axes(texts: &[String]) -> Result<Vec<Axis>, Invalid> {
     if texts.len() > KEYS_MAX {
-        return Err(AxisError::TooManyKeys { count: texts.len() });
+        return Err(Invalid::breaks(
+            "--vary",
+            format!("{} keys", texts.len()),
+            format!("it may be at most {KEYS_MAX}"),
+        )
+        .with_hint("hold the others with --fix, or ask once for each value of one of them"));
     }
     let axes: Vec<Axis> = texts.iter().map(|text| axis(text)).collect::<Result<_, _>>()?;
     if let [first, second] = axes.as_slice()
         && first.key.name == second.key.name
     {
-        return Err(AxisError::Twice { key: first.key.name.into() });
+        return Err(Invalid::inside(option(first.key.name), "it is given twice")
+            .with_hint("write all its values after one --vary, with commas between them"));
     }
     let count: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
-    if count > COMBINATIONS_MAX as u128 { Err(AxisError::TooMany) } else { Ok(axes) }
+    if count > COMBINATIONS_MAX as u128 { Err(too_many()) } else { Ok(axes) }
 }
 
-fn axis(text: &str) -> Result<Axis, AxisError> {
-    let (name, values) = text.split_once('=').ok_or_else(|| AxisError::NoValues { text: text.into() })?;
+fn axis(text: &str) -> Result<Axis, Invalid> {
+    let (name, values) = text.split_once('=').ok_or_else(|| {
+        Invalid::breaks("--vary", format!("`{text}`"), "it has no `=`; write --vary KEY=A,B,C")
+            .with_hint("for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps")
+    })?;
     let name = name.trim();
-    let key = find(name).ok_or_else(|| AxisError::UnknownKey { key: name.into(), similar: similar(name) })?;
+    let key = find(name).ok_or_else(|| {
+        let meant = similar(name).map_or_else(String::new, |similar| format!("did you mean `{similar}`? "));
+        Invalid::inside(option(name), format!("nothing that can be varied is called `{name}`"))
+            .with_hint(format!("{meant}`trainyard what-if --help` lists all keys"))
+    })?;
     let mut all = Vec::new();
     for written in values.split(',').map(str::trim) {
-        let bad = |problem: String| AxisError::BadValue { key: name.into(), value: written.into(), problem };
+        let bad = |problem: String| Invalid::inside(option(name), format!("`{written}` {problem}"));
         if written.is_empty() {
-            return Err(AxisError::Empty { key: name.into() });
+            return Err(Invalid::inside(option(name), "a value is empty")
+                .with_hint("write values with commas between them: A,B,C"));
         }
         if let (Some((first, last)), true) = (written.split_once(".."), key.kind != Kind::Word) {
             for count in range(key.kind, first, last).map_err(bad)? {
                 all.push((count.to_string(), Setting::Number(count as f64)));
             }
             if all.len() > COMBINATIONS_MAX {
-                return Err(AxisError::TooMany);
+                return Err(too_many());
             }
         } else {
             all.push((written.into(), setting(key, written).map_err(bad)?));
         }
     }
     Ok(Axis { key, values: all })
+}
+
+/// Returns the option that varies a key.
+fn option(key: &str) -> String {
+    format!("--vary {key}=…")
+}
+
+fn too_many() -> Invalid {
+    Invalid::inside("--vary", format!("these are more than {COMBINATIONS_MAX} combinations of values"))
+        .with_hint("take fewer values, or a larger step: 1..64/4")
 }
 
 /// Lists the whole numbers of a range, both ends included: doubling, in equal steps, or with the step after a slash.
@@ -169,9 +115,6 @@ fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
     Ok(counts.take(COMBINATIONS_MAX).chain([last]).collect())
 }
 
-/// Above 2⁵³ a float does not hold every whole number.
-const EXACT_MAX: u64 = 1 << 53;
-
 /// Reads one value.
 fn setting(key: Key, written: &str) -> Result<Setting, String> {
     if key.kind == Kind::Word {
@@ -186,7 +129,7 @@ fn setting(key: Key, written: &str) -> Result<Setting, String> {
     number(key, written).map(Setting::Number)
 }
 
-fn number(key: Key, written: &str) -> Result<f64, String> {
+pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
     fn read<T: std::str::FromStr<Err = ParseQuantityError>>(text: &str, get: fn(T) -> f64) -> Result<f64, String> {
         match text.parse::<T>().map(get) {
             Ok(value) if value > 0.0 => Ok(value),
@@ -220,12 +163,9 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
 }
 
 /// Reads a word. Closed lists are checked here; names in catalogs when they are looked up.
-fn word(key: Key, written: &str) -> Result<Setting, String> {
+pub(crate) fn word(key: Key, written: &str) -> Result<Setting, String> {
     let checked = match (key.level, key.name) {
-        (Level::Plan(field), _) => Fixed::default().with(field, written).map(|_| ()).map_err(|error| {
-            let text = error.to_string();
-            text.split_once("`: ").map_or(text.clone(), |(_, problem)| problem.into())
-        }),
+        (Level::Plan(field), _) => field.check(written),
         (Level::Job | Level::Search, name) => super::job::check_word(name, written),
         (Level::Terms, "pricing") => {
             written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())
@@ -237,38 +177,6 @@ fn word(key: Key, written: &str) -> Result<Setting, String> {
         _ => Ok(()),
     };
     checked.map(|()| Setting::Word(written.into())).map_err(|problem| format!("is no value of it: {problem}"))
-}
-
-impl Setting {
-    /// Returns the new value for a present one.
-    pub(crate) fn of(&self, present: f64) -> f64 {
-        match self {
-            Self::Number(number) => *number,
-            Self::Factor(factor) => present * factor,
-            Self::Word(_) => present,
-        }
-    }
-
-    /// Returns the whole number, given the present one for factors.
-    ///
-    /// # Errors
-    ///
-    /// When the factor leads to none.
-    pub(crate) fn count(&self, present: Option<u64>) -> Result<u64, String> {
-        match (self, present) {
-            (Self::Number(number), _) => Ok(*number as u64),
-            (Self::Factor(factor), Some(present)) => {
-                let count = factor * present as f64;
-                if count >= 1.0 && count.fract() == 0.0 && count <= EXACT_MAX as f64 {
-                    Ok(count as u64)
-                } else {
-                    Err(format!("×{factor} of {present} is {count}, which is no whole number"))
-                }
-            }
-            (Self::Factor(_), None) => Err("there is no present value for a factor to multiply".into()),
-            (Self::Word(word), _) => Err(format!("`{word}` is no whole number")),
-        }
-    }
 }
 
 impl Axis {
@@ -369,9 +277,10 @@ mod tests {
     #[test]
     fn keys_and_combinations_are_limited() {
         let all = |texts: &[&str]| axes(&texts.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert!(matches!(all(&["instances=1", "region=a", "service=ec2"]), Err(AxisError::TooManyKeys { count: 3 })));
-        assert!(matches!(all(&["instances=1", "cluster.instances=2"]), Err(AxisError::Twice { .. })));
-        assert!(matches!(all(&["instances=1..100/1", "batch.micro=1..11/1"]), Err(AxisError::TooMany)));
+        let refused = |texts: &[&str]| all(texts).expect_err("refused").to_string();
+        assert_eq!(refused(&["instances=1", "region=a", "service=ec2"]), "`--vary` is 3 keys, but it may be at most 2");
+        assert_eq!(refused(&["instances=1", "cluster.instances=2"]), "in `--vary instances=…`: it is given twice");
+        assert!(refused(&["instances=1..100/1", "batch.micro=1..11/1"]).contains("more than 1000 combinations"));
         assert_eq!(all(&["instances=1..100/1", "batch.micro=1..10/1"]).map(|axes| axes.len()), Ok(2));
     }
 

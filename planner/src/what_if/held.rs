@@ -11,17 +11,15 @@
 //! - Attention is computed with the kernel that the software chooses for the GPUs, if it was before.
 //! - Layers are cut anew, by their times, when their number or that of the runs is another.
 
-use super::axis::Setting;
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::machine::{MachineChange, PriceChange};
-use super::with_hint;
-use crate::job::{data_set, training};
-use crate::overheads::Rent;
-use crate::predict::{DocumentError, MachineFiles, machine, predict, price, rent};
-use crate::problem::{price_of, price_used, purchase};
-use crate::software::{AUTO_STACK, executable_on, with_chosen_attention};
-use crate::unpriced::Unpriced;
+use super::{told, with_hint};
+use crate::cost::Rent;
+use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
+use crate::predict::{MachineFiles, data_of, machine, plan_of, predict, price, rent};
+use crate::problem::{
+    AUTO_STACK, executable_on, price_not_found, price_of, price_used, purchase, training, with_chosen_attention,
+};
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
@@ -30,6 +28,7 @@ use trainyard_plan::{
     StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
+use trainyard_units::Invalid;
 
 /// A plan document with the contents of the files that describe its machines.
 #[derive(Clone, Debug)]
@@ -60,22 +59,18 @@ struct Changed {
 
 impl HeldPlan {
     /// Predicts the plan unchanged.
-    pub(super) fn as_it_is(&self) -> Result<Expected, DocumentError> {
+    pub(super) fn as_it_is(&self) -> Result<Expected, Invalid> {
         let document = &self.document;
-        let plan = Plan::try_from(document.plan.clone())?;
+        let plan = plan_of(document)?;
         let machine = self.machine()?;
-        let data = data_set(&document.job, plan.model())?;
-        if plan.input().is_some() && data.is_none() {
-            return Err(DocumentError::NoData);
-        }
-        let data = data.as_ref().map(|data| &data.set);
+        let data = data_of(&document.job, &plan)?;
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
-        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, rent, data)?;
+        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, rent, data.as_ref())?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
     /// Returns the machines that the plan is for.
-    fn machine(&self) -> Result<Machine, DocumentError> {
+    fn machine(&self) -> Result<Machine, Invalid> {
         machine(&self.document, self.files.clone())
     }
 
@@ -164,23 +159,19 @@ impl Changed {
         let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
         runs(&plan, &machine)?;
         let job = &self.document.job;
-        let data = data_set(job, plan.model()).map_err(|error| with_hint(&error, error.hint()))?;
-        if plan.input().is_some() && data.is_none() {
-            return Err(DocumentError::NoData.to_string());
-        }
-        let data = data.as_ref().map(|data| &data.set);
+        let data = data_of(job, &plan).map_err(|error| told(&error))?;
         let same_batch = plan.batch().global == old.plan.batch.global;
         let steps = if same_batch && !self.training {
             old.prediction.steps
         } else {
             let amount = training(&job.training, plan.optimizer(), &job.data, plan.model());
-            amount.map_err(|error| with_hint(&error, error.hint()))?.steps(plan.batch().global)
+            amount.map_err(|error| told(&error))?.steps(plan.batch().global)
         };
         let price = self.price(old, before.files.prices.as_ref())?;
         let rent = price.map(|price| Rent::new(job, &plan, &machine, price)).transpose();
-        let rent = rent.map_err(|error| with_hint(&error, error.hint()))?;
+        let rent = rent.map_err(|error| told(&error))?;
         let (prediction, outcome) =
-            predict(&plan, &machine, steps, rent, data).map_err(|error| with_hint(&error, error.hint()))?;
+            predict(&plan, &machine, steps, rent, data.as_ref()).map_err(|error| told(&error))?;
         outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
@@ -193,13 +184,10 @@ impl Changed {
         let machine = self.degrees(old, before.files.clone())?;
         let spec = &mut self.document.plan;
         if (&spec.stack, &spec.cluster.instance) != (&old.stack, &old.cluster.instance) {
-            attention(
-                spec,
-                &before.document,
-                (&before.machine().map_err(|error| with_hint(&error, error.hint()))?, &machine),
-            )?;
+            let old_machine = before.machine().map_err(|error| told(&error))?;
+            attention(spec, &before.document, (&old_machine, &machine))?;
         }
-        batch(spec, old, &fixed)?;
+        set_batch(spec, old, &fixed)?;
         schedule(spec, &fixed);
         cut(spec, old, &machine)?;
         Ok(machine)
@@ -243,7 +231,7 @@ impl Changed {
 
     /// Returns the machines that the document now names, with the changes to them.
     fn there(&self, files: MachineFiles) -> Result<Machine, String> {
-        let mut machine = machine(&self.document, files).map_err(|error| with_hint(&error, error.hint()))?;
+        let mut machine = machine(&self.document, files).map_err(|error| told(&error))?;
         self.machine.iter().for_each(|change| change.apply(&mut machine));
         Ok(machine)
     }
@@ -257,7 +245,7 @@ impl Changed {
             && (new.pricing, &new.service) == (plan.pricing, &plan.service)
             && region(document) == region(old);
         let found = if same {
-            price(document, prices).map_err(|error| with_hint(&error, error.hint()))?
+            price(document, prices).map_err(|error| told(&error))?
         } else {
             Some(on_terms(document, prices)?)
         };
@@ -290,37 +278,6 @@ fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Sets the batch sizes, with what follows from them and from the number of replicas.
-pub(crate) fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
-    let data = u64::from(spec.parallel.data);
-    if let (Some(micro), Some(accumulation)) = (fixed.micro, fixed.accumulation) {
-        let product = micro.checked_mul(accumulation).and_then(|replica| replica.checked_mul(data));
-        (spec.batch.micro, spec.batch.accumulation) = (micro, accumulation);
-        spec.batch.global = fixed.global.or(product).ok_or("so many samples are beyond counting")?;
-        return Ok(());
-    }
-    let global = fixed.global.unwrap_or(old.batch.global);
-    if !global.is_multiple_of(data) {
-        return Err(format!("the global batch of {global} samples does not divide evenly among {data} replicas"));
-    }
-    let replica = global / data;
-    let divides = |part: u64, what: &str| {
-        let evenly = replica.is_multiple_of(part);
-        let wrong = || format!("{what} {part} does not divide the {replica} samples of a replica");
-        if evenly { Ok(part) } else { Err(wrong()) }
-    };
-    let micro = match (fixed.micro, fixed.accumulation) {
-        (Some(micro), _) => divides(micro, "micro-batch")?,
-        (None, Some(accumulation)) => replica / divides(accumulation, "accumulation")?,
-        (None, None) => {
-            let most = old.batch.micro.min(replica);
-            (1..=most).rev().find(|micro| replica.is_multiple_of(*micro)).unwrap_or(1)
-        }
-    };
-    (spec.batch.global, spec.batch.micro, spec.batch.accumulation) = (global, micro, replica / micro);
-    Ok(())
-}
-
 /// Sets the schedule with the runs of layers that it needs.
 fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
     let follows = match (spec.parallel.pipeline, spec.schedule) {
@@ -343,7 +300,7 @@ fn one_stack(job: &JobSpec) -> Result<String, String> {
 /// Checks that the stack of the machines can run a plan.
 fn runs(plan: &Plan, machine: &Machine) -> Result<(), String> {
     let stack = &machine.stack.name;
-    match executable_on(machine).map_err(|error| error.to_string())?.refusal(plan) {
+    match executable_on(machine).map_err(|error| told(&error))?.refusal(plan) {
         Some(NotExecutable { field, value, allowed }) => {
             Err(format!("`{field}` is {value}, but {stack} runs {allowed}"))
         }
@@ -392,10 +349,10 @@ fn on_terms(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Pric
     let service = plan.service.as_ref().unwrap_or(&used.service);
     let service = Service::named(service).ok_or_else(|| format!("no service is called `{service}`"))?;
     let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
-    let instance = catalog().instance(name).map_err(|error| with_hint(&error, Some(error.hint())))?;
+    let instance = catalog().instance(name).map_err(|error| with_hint(&error, error.hint()))?;
     let given = prices.and_then(|prices| prices.price(name, query));
-    given.or_else(|| price_of(instance, query)).map(price_used).ok_or_else(|| {
-        let error = Unpriced::of(catalog(), &[instance], (service, plan.pricing), &used.region);
-        with_hint(&error, Some(error.hint()))
-    })
+    given
+        .or_else(|| price_of(instance, query))
+        .map(price_used)
+        .ok_or_else(|| told(&price_not_found(catalog(), &[instance], (service, plan.pricing), &used.region)))
 }

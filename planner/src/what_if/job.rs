@@ -1,7 +1,7 @@
 //! Jobs and models with a field set to something else.
 
-use super::axis::Setting;
 use super::key::{Key, Kind};
+use crate::edits::Setting;
 use serde_json::{Map, Value, json};
 use trainyard_models::ModelSpec;
 use trainyard_plan::JobSpec;

@@ -1,6 +1,6 @@
 //! What can be varied: every key with its kind of value and where it belongs.
 
-use super::machine::Part;
+use crate::edits::Part;
 use std::iter::once;
 use trainyard_plan::Field;
 
@@ -224,6 +224,8 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edits::{MachineChange, Setting};
+    use trainyard_hardware_profiles::catalog;
 
     #[test]
     fn every_field_that_can_be_held_can_be_varied() {
@@ -250,5 +252,23 @@ mod tests {
         assert_eq!(similar("gpu.memory_bandwith"), Some("gpu.memory_bandwidth"));
         assert_eq!(similar("cluster.netwrok"), Some("cluster.network"));
         assert_eq!(similar("qqqq"), None);
+    }
+
+    #[test]
+    fn every_key_of_a_machine_changes_it_and_its_present_value_does_not() {
+        let catalog = catalog();
+        let cluster = catalog.cluster("p4d.24xlarge", 2).expect("in the catalog");
+        let machine =
+            trainyard_sim::Machine { cluster, stack: catalog.stack("pytorch").expect("in the catalog").clone() };
+        for key in all() {
+            let Level::Machine(part) = key.level else { continue };
+            let with = |factor| {
+                let mut other = machine.clone();
+                MachineChange { part, setting: Setting::Factor(factor) }.apply(&mut other);
+                other
+            };
+            assert_ne!(with(2.0), machine, "{}", key.name);
+            assert_eq!(with(1.0), machine, "{}", key.name);
+        }
     }
 }

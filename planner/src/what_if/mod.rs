@@ -9,33 +9,29 @@ mod axis;
 mod held;
 mod job;
 mod key;
-mod machine;
 mod tornado;
 
-pub use axis::{Axis, AxisError, COMBINATIONS_MAX, KEYS_MAX, axes};
+pub use axis::{Axis, COMBINATIONS_MAX, KEYS_MAX, axes};
 pub use held::HeldPlan;
-pub(crate) use held::batch as set_batch;
 pub use key::keys;
-pub(crate) use machine::{MachineChange, Part, PriceChange};
 pub use tornado::tornado;
 
 use crate::amount::usd;
-use crate::job::{JobError, Resources, model, problem_on};
-use crate::overheads::Rent;
-use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
-use crate::problem::price_used;
-use crate::recommendation::{Limits, NoPlan, best};
-pub(crate) use axis::Setting;
+use crate::answer::{Limits, NoPlan, best, prediction};
+use crate::edits::{MachineChange, PriceChange, Setting};
+use crate::predict::{MachineFile, MachineFiles};
+use crate::problem::{JobError, Resources, model, problem_on};
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
+use std::fmt::Display;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
     Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
-use trainyard_units::{Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
@@ -61,20 +57,14 @@ pub struct SoughtJob {
 }
 
 /// The reason why nothing can be varied at all.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The job cannot be solved, whatever is varied.
     #[error(transparent)]
-    Job(Box<JobError>),
-    /// The plan cannot be simulated as it is.
+    Job(#[from] JobError),
+    /// The plan cannot be simulated as it is, or is held although a key decides which plan is sought.
     #[error(transparent)]
-    Document(Box<DocumentError>),
-    /// A key is for a search, but the plan is held.
-    #[error("`{key}` decides which plan is sought, but here a plan is held")]
-    OnlySought {
-        /// The key.
-        key: String,
-    },
+    Plan(#[from] Invalid),
 }
 
 impl WhatIfError {
@@ -82,27 +72,19 @@ impl WhatIfError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Job(error) => error.hint(),
-            Self::Document(error) => error.hint(),
-            Self::OnlySought { .. } => Some("give a job, without --hold, so that plans are sought anew".into()),
+            Self::Plan(error) => error.hint(),
         }
     }
 }
 
-impl From<JobError> for WhatIfError {
-    fn from(error: JobError) -> Self {
-        Self::Job(Box::new(error))
-    }
-}
-
-impl From<DocumentError> for WhatIfError {
-    fn from(error: DocumentError) -> Self {
-        Self::Document(Box::new(error))
-    }
-}
-
 /// Formats an error with its hint.
-fn with_hint(error: &dyn std::fmt::Display, hint: Option<String>) -> String {
-    hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
+fn with_hint(error: &dyn Display, hint: impl Into<Option<String>>) -> String {
+    hint.into().map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
+}
+
+/// Formats what is wrong with its hint.
+fn told(error: &Invalid) -> String {
+    with_hint(error, error.hint())
 }
 
 /// The part of a prediction that is kept for a case.
@@ -113,13 +95,19 @@ struct Answer {
 
 /// The reason why a case has no plan.
 enum Refusal {
-    Job(Box<JobError>),
+    Job(JobError),
     Other(String),
 }
 
 impl From<JobError> for Refusal {
     fn from(error: JobError) -> Self {
-        Self::Job(Box::new(error))
+        Self::Job(error)
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(error: Invalid) -> Self {
+        Self::Job(error.into())
     }
 }
 
@@ -138,13 +126,8 @@ impl From<String> for Refusal {
 impl Refusal {
     fn told(&self) -> String {
         match self {
-            // The other hints are about the fields of a job file.
-            Self::Job(error) => match **error {
-                JobError::Catalog { .. } | JobError::Unpriced(_) | JobError::OverQuota { .. } | JobError::Model(_) => {
-                    with_hint(error, error.hint())
-                }
-                _ => error.to_string(),
-            },
+            // The hint on all fields of a job file is not about the case.
+            Self::Job(error) => told(error.invalid()),
             Self::Other(why) => why.clone(),
         }
     }
@@ -235,7 +218,9 @@ impl Subject {
             Self::Job(job) => Ok(job.with(&[], None).map(|(_, expected)| expected)),
             Self::Plan(plan) => {
                 if let Some(axis) = axes.iter().find(|axis| axis.key.level == Level::Search) {
-                    return Err(WhatIfError::OnlySought { key: axis.key.name.into() });
+                    let sentence = format!("`{}` decides which plan is sought, but here a plan is held", axis.key.name);
+                    let hint = "give a job, without --hold, so that plans are sought anew";
+                    return Err(Invalid::inside("--vary", sentence).with_hint(hint).into());
                 }
                 Ok(Ok(plan.as_it_is()?))
             }
@@ -355,13 +340,8 @@ impl ChangedJob {
         let other = |place: crate::Place| place.changed(changes).repriced(price);
         let problem = problem_on(&self.spec, self.resources.clone(), other)?;
         let chosen = best(&problem, &self.limits)?;
-        let cluster = chosen.plan.cluster();
-        let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
-        let steps = problem.training.steps(chosen.plan.batch().global);
-        let (data, price) = (problem.data.as_ref().map(|data| &data.set), problem.place.price(chosen.choice));
-        let rent = price.map(|price| Rent::new(&self.spec, &chosen.plan, &machine, price_used(price))).transpose()?;
-        let (prediction, outcome) =
-            predict(&chosen.plan, &machine, steps, rent, data).map_err(|error| error.to_string())?;
+        let (prediction, outcome) = prediction(&problem, &self.spec, &chosen)?;
+        let machine = chosen.machine(&problem);
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome })
     }
 }

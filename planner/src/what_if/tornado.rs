@@ -1,11 +1,11 @@
 //! Which assumptions matter to a plan: each is varied by its own uncertainty while all others stay.
 
-use super::axis::Setting;
 use super::held::{Expected, HeldPlan};
 use super::key::{Key, Level, find};
-use super::machine::Part;
 use super::{WhatIfDocument, WhatIfError, figures};
 use crate::campaign::slowdown;
+use crate::edits::Part;
+use crate::edits::Setting;
 use crate::predict::INPUT_SPREAD;
 use rayon::prelude::*;
 use trainyard_calibration::network_uncertainty;

@@ -109,7 +109,7 @@ pub(crate) fn time_unit(longest: f64) -> (f64, &'static str) {
 
 /// Returns at most `most` marks of a span of time, as seconds from its start with their labels, and the unit of the
 /// labels. Steps are those of a calendar, so that hours and days begin at marks.
-pub(crate) fn calendar(span: f64, most: f64) -> (Vec<(f64, String)>, &'static str) {
+pub fn calendar(span: f64, most: f64) -> (Vec<(f64, String)>, &'static str) {
     let step = calendar_step(span, most);
     let (unit, name) = match step {
         step if step < MINUTE / 2.0 => (1.0, "seconds"),

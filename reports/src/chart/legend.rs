@@ -12,7 +12,7 @@ const BETWEEN: i32 = 18;
 
 /// The symbol before the words of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Sample {
+pub enum Sample {
     /// A line with the mark of a series.
     Series(usize),
     /// The mark of a series.
@@ -39,13 +39,13 @@ struct Entry {
 }
 
 /// Legend entries, laid out between two edges.
-pub(crate) struct Legend {
+pub struct Legend {
     entries: Vec<Entry>,
 }
 
 impl Legend {
     /// Lays out the entries in lines from `left` to `right`.
-    pub(crate) fn of([left, right]: [i32; 2], named: impl IntoIterator<Item = (Sample, String)>) -> Self {
+    pub fn of([left, right]: [i32; 2], named: impl IntoIterator<Item = (Sample, String)>) -> Self {
         let (mut x, mut row) = (left, 0);
         let place = |(sample, text): (Sample, String)| {
             let before = if sample == Sample::Words { 0 } else { SAMPLE + BEFORE_WORDS };
@@ -61,11 +61,13 @@ impl Legend {
         Self { entries: named.into_iter().map(place).collect() }
     }
 
-    pub(crate) fn height(&self) -> i32 {
+    /// Returns the height in pixels.
+    pub fn height(&self) -> i32 {
         self.entries.last().map_or(0, |entry| (entry.row + 1) * LEGEND_LINE)
     }
 
-    pub(crate) fn draw(&self, picture: &mut Picture, top: i32) {
+    /// Draws the entries below `top`.
+    pub fn draw(&self, picture: &mut Picture, top: i32) {
         for entry in &self.entries {
             entry.draw(picture, top + entry.row * LEGEND_LINE + LEGEND_LINE / 2);
         }

@@ -9,23 +9,22 @@ mod rows;
 mod series;
 mod theme;
 
-pub(crate) use axis::{Axis, Scale, calendar, customary, range, time_unit};
-pub(crate) use legend::{Legend, Sample};
-pub(crate) use paint::{measure, shortened};
+pub(crate) use axis::{Axis, Scale, customary, range, time_unit};
 pub(crate) use panel::{Label, Line, Panel, Rule, Stroke, figure, plain};
-pub(crate) use picture::{Letters, Side, Tone, count};
 pub(crate) use rows::Rows;
 pub(crate) use series::series_colour;
-pub(crate) use theme::{Colour, KINDS, dark_rules};
+pub(crate) use theme::dark_rules;
 
-pub use paint::Scheme;
-pub use picture::{Breadth, Picture};
-pub use theme::Theme;
+pub use axis::calendar;
+pub use legend::{Legend, Sample};
+pub use paint::{Scheme, measure, shortened};
+pub use picture::{Breadth, Letters, Picture, Place, Side, Tone, count};
+pub use theme::{Colour, KINDS, Theme};
 
 /// Pixels between the edge of a picture and its content.
-pub(crate) const MARGIN: i32 = 16;
+pub const MARGIN: i32 = 16;
 /// Height of the title, in pixels.
-pub(crate) const HEAD: i32 = 40;
+pub const HEAD: i32 = 40;
 
 /// Draws the title of a picture, cut to its width.
 pub(crate) fn title(picture: &mut Picture, text: &str) {

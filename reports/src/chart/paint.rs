@@ -58,7 +58,7 @@ fn style_of(letters: Letters) -> FontStyle {
 const WIDEST: [f64; 2] = [1.2, 1.3];
 
 /// Returns the width to reserve for a line of words, whatever the reader's font, in pixels.
-pub(crate) fn measure(text: &str, letters: Letters) -> i32 {
+pub fn measure(text: &str, letters: Letters) -> i32 {
     (f64::from(width(text, letters)) * WIDEST[usize::from(letters.strong)]).ceil() as i32
 }
 
@@ -73,7 +73,7 @@ fn width(text: &str, letters: Letters) -> i32 {
 }
 
 /// Cuts a text to the width available.
-pub(crate) fn shortened(text: &str, letters: Letters, room: i32) -> String {
+pub fn shortened(text: &str, letters: Letters, room: i32) -> String {
     if measure(text, letters) <= room {
         return text.into();
     }

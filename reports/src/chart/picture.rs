@@ -3,7 +3,7 @@
 use super::theme::Colour;
 
 /// A place in pixels from the upper left corner.
-pub(crate) type Place = (i32, i32);
+pub type Place = (i32, i32);
 
 /// Font sizes, in pixels.
 pub(crate) const TITLE: i32 = 16;
@@ -31,7 +31,7 @@ impl Breadth {
 
 /// A colour with its opacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tone {
+pub struct Tone {
     pub(crate) colour: Colour,
     pub(crate) opacity: f64,
 }
@@ -44,34 +44,43 @@ impl From<Colour> for Tone {
 
 impl Colour {
     /// Returns the colour with an opacity.
-    pub(crate) fn at(self, opacity: f64) -> Tone {
+    pub fn at(self, opacity: f64) -> Tone {
         Tone { colour: self, opacity }
     }
 }
 
 /// The part of a text that stands at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Its left end.
     Left,
+    /// Its middle.
     Middle,
+    /// Its right end.
     Right,
 }
 
 /// The style of text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Letters {
-    pub(crate) size: i32,
+pub struct Letters {
+    /// The font size, in pixels.
+    pub size: i32,
     pub(crate) strong: bool,
     pub(crate) colour: Colour,
 }
 
 impl Letters {
-    pub(crate) const TITLE: Self = Self { size: TITLE, strong: true, colour: Colour::Ink };
+    /// The title of a picture.
+    pub const TITLE: Self = Self { size: TITLE, strong: true, colour: Colour::Ink };
     pub(crate) const HEAD: Self = Self { size: TEXT, strong: true, colour: Colour::Ink };
-    pub(crate) const PLAIN: Self = Self { size: SMALL, strong: false, colour: Colour::Ink };
-    pub(crate) const MUTED: Self = Self { size: SMALL, strong: false, colour: Colour::Muted };
+    /// Words that are read with the picture.
+    pub const PLAIN: Self = Self { size: SMALL, strong: false, colour: Colour::Ink };
+    /// Words that explain.
+    pub const MUTED: Self = Self { size: SMALL, strong: false, colour: Colour::Muted };
 
-    pub(crate) fn of(self, colour: Colour) -> Self {
+    /// Returns the same style in another colour.
+    #[must_use]
+    pub fn of(self, colour: Colour) -> Self {
         Self { colour, ..self }
     }
 }
@@ -102,23 +111,28 @@ pub struct Picture {
 }
 
 impl Picture {
-    pub(crate) fn new(about: impl Into<String>, (width, height): (i32, i32)) -> Self {
+    /// Returns an empty picture of a width and a height in pixels, with a description for readers who do not see it.
+    pub fn new(about: impl Into<String>, (width, height): (i32, i32)) -> Self {
         Self { about: about.into(), width, height, shapes: Vec::new() }
     }
 
-    pub(crate) fn bar(&mut self, corners: [Place; 2], tone: impl Into<Tone>) {
+    /// Draws a filled rectangle.
+    pub fn bar(&mut self, corners: [Place; 2], tone: impl Into<Tone>) {
         self.shapes.push(Shape::Bar { corners, tone: tone.into() });
     }
 
-    pub(crate) fn path(&mut self, places: Vec<Place>, tone: impl Into<Tone>, thickness: u32) {
+    /// Draws a line through places, of a thickness in pixels.
+    pub fn path(&mut self, places: Vec<Place>, tone: impl Into<Tone>, thickness: u32) {
         self.shapes.push(Shape::Path { places, tone: tone.into(), thickness });
     }
 
-    pub(crate) fn line(&mut self, from: Place, to: Place, tone: impl Into<Tone>) {
+    /// Draws a thin line.
+    pub fn line(&mut self, from: Place, to: Place, tone: impl Into<Tone>) {
         self.path(vec![from, to], tone, 1);
     }
 
-    pub(crate) fn area(&mut self, places: Vec<Place>, tone: impl Into<Tone>) {
+    /// Fills the area enclosed by places.
+    pub fn area(&mut self, places: Vec<Place>, tone: impl Into<Tone>) {
         self.shapes.push(Shape::Area { places, tone: tone.into() });
     }
 
@@ -126,12 +140,13 @@ impl Picture {
         self.shapes.push(Shape::Dot { middle, radius, tone: tone.into() });
     }
 
-    pub(crate) fn words(&mut self, text: impl Into<String>, at: Place, side: Side, letters: Letters) {
+    /// Draws a line of text.
+    pub fn words(&mut self, text: impl Into<String>, at: Place, side: Side, letters: Letters) {
         self.shapes.push(Shape::Words { at, side, text: text.into(), letters });
     }
 
     /// Draws a dashed line.
-    pub(crate) fn dashed(&mut self, from: Place, to: Place, colour: Colour) {
+    pub fn dashed(&mut self, from: Place, to: Place, colour: Colour) {
         const DASH: f64 = 5.0;
         let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
         let length = dx.hypot(dy);
@@ -146,7 +161,7 @@ impl Picture {
     }
 
     /// Draws a rectangle of slanting lines.
-    pub(crate) fn hatched(&mut self, [(left, top), (right, bottom)]: [Place; 2], colour: Colour) {
+    pub fn hatched(&mut self, [(left, top), (right, bottom)]: [Place; 2], colour: Colour) {
         const GAP: usize = 6;
         let rise = bottom - top;
         for start in (left - rise..right).step_by(GAP) {
@@ -180,8 +195,7 @@ impl Picture {
     }
 
     /// Returns all words, for tests.
-    #[cfg(test)]
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let words = self.shapes.iter().filter_map(|shape| match shape {
             Shape::Words { text, .. } => Some(text.as_str()),
             _ => None,
@@ -190,8 +204,7 @@ impl Picture {
     }
 
     /// Returns the shapes that reach outside the picture, for tests: there should be none.
-    #[cfg(test)]
-    pub(crate) fn outside(&self) -> Vec<&Shape> {
+    pub fn outside(&self) -> Vec<String> {
         let inside = |(x, y): &Place| (0..=self.width).contains(x) && (0..=self.height).contains(y);
         let all = |shape: &&Shape| match shape {
             Shape::Bar { corners, .. } => corners.iter().all(inside),
@@ -207,12 +220,12 @@ impl Picture {
                 inside(&(left, at.1)) && inside(&(left + width, at.1))
             }
         };
-        self.shapes.iter().filter(|shape| !all(shape)).collect()
+        self.shapes.iter().filter(|shape| !all(shape)).map(|shape| format!("{shape:?}")).collect()
     }
 }
 
 /// Converts a count to pixels' integer type.
-pub(crate) fn count(things: impl TryInto<i32>) -> i32 {
+pub fn count(things: impl TryInto<i32>) -> i32 {
     things.try_into().unwrap_or(i32::MAX)
 }
 

@@ -18,7 +18,7 @@ pub enum Theme {
 
 /// The role of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub enum Colour {
     /// The background.
     Paper,
     /// Text and axes.
@@ -27,11 +27,17 @@ pub(crate) enum Colour {
     Muted,
     /// Grid lines behind everything, and idle time.
     Grid,
+    /// The first of the colours of kinds.
     Blue,
+    /// The second.
     Amber,
+    /// The third.
     Green,
+    /// The fourth.
     Purple,
+    /// The fifth.
     Orange,
+    /// The sixth.
     Sky,
     /// Text on a light fill.
     OnLight,
@@ -42,7 +48,7 @@ pub(crate) enum Colour {
 use Colour::{Amber, Blue, Green, Grid, Ink, Muted, OnDark, OnLight, Orange, Paper, Purple, Sky};
 
 /// Colours of kinds that differ by colour alone; neighbours differ most.
-pub(crate) const KINDS: [Colour; 6] = [Blue, Amber, Green, Purple, Orange, Sky];
+pub const KINDS: [Colour; 6] = [Blue, Amber, Green, Purple, Orange, Sky];
 
 /// Every colour on a light and on a dark background. No two are the same on light, so that a style sheet can tell them
 /// apart.
@@ -72,7 +78,8 @@ impl Colour {
     }
 
     /// Returns the colour of text on a fill of this one.
-    pub(crate) fn letters(self) -> Self {
+    #[must_use]
+    pub fn letters(self) -> Self {
         // Rec. 709 luma.
         let RGBColor(red, green, blue) = self.rgb(Theme::Light);
         let luma = 0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue);

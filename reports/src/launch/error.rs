@@ -1,13 +1,13 @@
 //! Why a plan has no launch files for a target.
 
-use trainyard_plan::PlanError;
+use trainyard_units::Invalid;
 
 /// The reason why a plan has no launch files for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// The document's plan is not valid.
     #[error("in `plan`: {0}")]
-    Plan(#[from] PlanError),
+    Plan(#[from] Invalid),
     /// The target cannot express a field of the plan.
     #[error("`{field}` is {value}, but {why}")]
     Inexpressible {

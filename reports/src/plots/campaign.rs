@@ -2,7 +2,7 @@
 
 use crate::chart::{Axis, Breadth, Colour, Panel, Picture, Rule, Scale, figure, plain, time_unit};
 use crate::format::{seconds, usd};
-use crate::plan::cluster;
+use crate::layout::cluster;
 use trainyard_plan::{CampaignDocument, Histogram, Quantiles};
 use trainyard_units::human_count;
 

@@ -3,7 +3,7 @@
 use crate::chart::{
     Axis, Breadth, Colour, Label, Line, Panel, Picture, Rule, Sample, Scale, Stroke, figure, plain, range, time_unit,
 };
-use crate::plan::cluster;
+use crate::layout::cluster;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::Seconds;

@@ -6,7 +6,8 @@ use crate::campaign::{QUANTITIES, SCENARIOS, phases, quantities, scenarios};
 use crate::explanation::path;
 use crate::format::{bytes, percent, rate, seconds, usd};
 use crate::front::row;
-use crate::plan::{alternative, cluster};
+use crate::layout::cluster;
+use crate::plan::alternative;
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
 };

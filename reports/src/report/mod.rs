@@ -6,7 +6,7 @@ mod html;
 mod recommendation;
 
 use crate::chart::{Breadth, Picture};
-use crate::plan::cluster;
+use crate::layout::cluster;
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
 };

@@ -3,7 +3,8 @@
 use super::html::{facts, list, table};
 use crate::decision::rejected;
 use crate::format::{bytes, percent, seconds, usd};
-use crate::plan::{cluster, headline, strategy};
+use crate::layout::{cluster, strategy};
+use crate::plan::headline;
 use crate::shell::quoted;
 use maud::{Markup, html};
 use trainyard_plan::document::PlanDocument;

@@ -5,7 +5,7 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
-use crate::plan::{cluster, strategy};
+use crate::layout::{cluster, strategy};
 use std::collections::BTreeMap;
 use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 

@@ -3,6 +3,7 @@
 use super::device::device_costs;
 use crate::machine::{Machine, MachineError, enough_devices};
 use trainyard_plan::{Offload, Placement, Plan, Precision, Store};
+use trainyard_units::Invalid;
 
 impl Machine {
     /// The part by which a kernel takes longer while a collective is under way beside it: as it was measured, or as the
@@ -34,7 +35,9 @@ impl Machine {
     /// Refuses a placement that needs machines of one kind on others.
     pub(super) fn places(&self, placement: Placement) -> Result<(), MachineError> {
         if placement == Placement::Spread && self.cluster.is_mixed() {
-            return Err(MachineError::SpreadOverMixed { cluster: self.cluster.instance.clone() });
+            let rule = format!("the machines of `{}` are of different kinds", self.cluster.instance);
+            let hint = "placement cluster fills one machine after another";
+            return Err(Invalid::breaks("placement", placement, rule).with_hint(hint).into());
         }
         Ok(())
     }
@@ -46,14 +49,15 @@ impl Machine {
             return Ok(());
         }
         for pool in &self.cluster.pools {
-            let missing =
-                |store| Err(MachineError::NoStore { offload: offload.to_string(), store, machine: pool.name.clone() });
-            match &pool.host {
-                None => return missing("main memory"),
-                Some(host) if host.memory.0 == 0 => return missing("main memory"),
-                Some(host) if offload.uses(Store::Nvme) && host.disk.0 == 0 => return missing("local disk"),
-                Some(_) => {}
-            }
+            let (store, hint) = match &pool.host {
+                Some(host) if host.memory.0 > 0 && (host.disk.0 > 0 || !offload.uses(Store::Nvme)) => continue,
+                Some(host) if host.memory.0 > 0 => {
+                    ("local disk", "keep it in main memory instead (@host), or rent machines with local disks")
+                }
+                _ => ("main memory", "describe the machine with `host`, or set offload = \"none\""),
+            };
+            let rule = format!("`{}` has no {store} that is known", pool.name);
+            return Err(Invalid::breaks("offload", offload, rule).with_hint(hint).into());
         }
         Ok(())
     }

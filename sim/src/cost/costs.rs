@@ -14,7 +14,7 @@ use std::sync::Arc;
 use trainyard_hardware_profiles::{Device, DevicePosition};
 use trainyard_plan::operators::Pass;
 use trainyard_plan::{
-    Between, Collective, Exchange, Held, Message, Plan, Rank, Segment, StageId, StagePass, TaskGraph, Work,
+    Between, Collective, Exchange, Message, ParameterCounts, Plan, Rank, Segment, StageId, StagePass, TaskGraph, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -134,7 +134,7 @@ impl<'a> Costs<'a> {
     /// The first and the last stage, which both hold the shared table.
     pub(super) fn holders_of_shared(&self) -> [StageId; 2] {
         let stages = self.plan.stages();
-        [stages.at(0).0, stages.at(stages.links() - 1).0]
+        [stages.at(0).0, stages.at(stages.chunks() - 1).0]
     }
 
     pub(super) fn device(&self, pool: usize) -> &'a Device {
@@ -158,7 +158,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
-    fn add_gradients(&self, held: Held, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
+    fn add_gradients(&self, held: ParameterCounts, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
         // The first gradients are kept as they come; what collectives ask of them is part of these.
         if !accumulate {
             return Ok(Seconds::ZERO);
@@ -199,7 +199,7 @@ impl<'a> Costs<'a> {
     /// # Errors
     ///
     /// When a measured machine was not measured for it.
-    pub fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
+    pub fn update(&self, held: ParameterCounts, pool: usize) -> Result<Seconds, MachineError> {
         let touched = self.plan.touched(held);
         let update = device_costs(self.device(pool)).update(self.usage(), self.plan.optimizer(), held, touched)?;
         Ok(update + self.machine.stack.step_overhead.value)

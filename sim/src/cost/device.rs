@@ -8,8 +8,8 @@ use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
 use trainyard_plan::operators::{Layer, Pass, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, CopyDirection, Exchange, Held, OperatorRate, Optimizer, Plan, Precision, Rank, Resident,
-    StageId, Store,
+    Collective, Collectives, CopyDirection, Exchange, OperatorRate, Optimizer, ParameterCounts, Plan, Precision, Rank,
+    Resident, StageId, Store,
 };
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 
@@ -91,7 +91,7 @@ pub(crate) trait DeviceCosts: Sync {
     /// # Errors
     ///
     /// When it was not measured.
-    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError>;
+    fn accumulate(&self, usage: Usage<'_>, held: ParameterCounts) -> Result<Seconds, MachineError>;
 
     /// The optimizer's update of what a rank holds, of which `touched` parameters are rows of tables that were looked
     /// up.
@@ -99,8 +99,13 @@ pub(crate) trait DeviceCosts: Sync {
     /// # Errors
     ///
     /// When it was not measured.
-    fn update(&self, usage: Usage<'_>, optimizer: Optimizer, held: Held, touched: u64)
-    -> Result<Seconds, MachineError>;
+    fn update(
+        &self,
+        usage: Usage<'_>,
+        optimizer: Optimizer,
+        held: ParameterCounts,
+        touched: u64,
+    ) -> Result<Seconds, MachineError>;
 
     /// Bytes per second that kernels read and write in the device's memory.
     fn memory_rate(&self) -> f64;
@@ -170,13 +175,19 @@ pub(crate) trait LinkCosts {
     fn sent(&self, of: &Costs<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64);
 
     /// First and last stage sum the gradients of the table that they share.
-    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError>;
+    fn reduce_shared(&self, of: &Costs<'_>, held: ParameterCounts) -> Result<Vec<Placed>, MachineError>;
 
     /// One rank's copy between its device and the store of its machine.
     fn copy(&self, of: &Costs<'_>, rank: Rank, way: CopyDirection, store: Store, bytes: Bytes) -> Operation;
 
     /// One rank's update by the processor of its machine.
-    fn host_update(&self, of: &Costs<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError>;
+    fn host_update(
+        &self,
+        of: &Costs<'_>,
+        rank: Rank,
+        store: Store,
+        held: ParameterCounts,
+    ) -> Result<Operation, MachineError>;
 
     /// The time in which every group does the same, all at once; the slowest group counts.
     fn together(

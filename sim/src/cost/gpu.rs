@@ -8,8 +8,8 @@ use super::{gemm, recurrence, softmax};
 use crate::machine::{Machine, MachineError};
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
-use trainyard_plan::{Held, OperatorRate, Optimizer, Plan, Precision};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_plan::{OperatorRate, Optimizer, ParameterCounts, Plan, Precision};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
 /// The exponent with which the slower of device and host decides: a soft maximum, because some kernels of a host-bound
 /// layer are still longer than their launch. Fitted; see docs/physics.md.
@@ -81,7 +81,7 @@ impl DeviceCosts for Gpu {
         GpuPricing::new(self, usage).operator_rates(layer, samples, sharing)
     }
 
-    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError> {
+    fn accumulate(&self, usage: Usage<'_>, held: ParameterCounts) -> Result<Seconds, MachineError> {
         Ok(GpuPricing::new(self, usage).accumulate(held.updated()))
     }
 
@@ -89,7 +89,7 @@ impl DeviceCosts for Gpu {
         &self,
         usage: Usage<'_>,
         optimizer: Optimizer,
-        held: Held,
+        held: ParameterCounts,
         touched: u64,
     ) -> Result<Seconds, MachineError> {
         let pricing = GpuPricing::new(self, usage);
@@ -116,7 +116,8 @@ impl DeviceCosts for Gpu {
         if self.has(rate(precision)) {
             return Ok(());
         }
-        Err(MachineError::NoUnit { precision, gpu: self.name.clone() })
+        let rule = format!("`{}` has no units for it", self.name);
+        Err(Invalid::breaks("precision", precision, rule).with_hint("every GPU runs fp32 and fp16-mixed").into())
     }
 
     fn admits(&self, machine: &Machine, plan: &Plan) -> Result<(), MachineError> {

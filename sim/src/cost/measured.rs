@@ -12,10 +12,10 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Held, NotExecutable, Optimizer,
-    Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
+    ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
 impl DeviceCosts for MeasuredMachine {
     fn layer(
@@ -33,7 +33,7 @@ impl DeviceCosts for MeasuredMachine {
         })
     }
 
-    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError> {
+    fn accumulate(&self, usage: Usage<'_>, held: ParameterCounts) -> Result<Seconds, MachineError> {
         MeasuredPricing::new(self, usage).accumulate(held)
     }
 
@@ -41,7 +41,7 @@ impl DeviceCosts for MeasuredMachine {
         &self,
         usage: Usage<'_>,
         optimizer: Optimizer,
-        held: Held,
+        held: ParameterCounts,
         _touched: u64,
     ) -> Result<Seconds, MachineError> {
         MeasuredPricing::new(self, usage).update(optimizer, held)
@@ -69,12 +69,13 @@ impl DeviceCosts for MeasuredMachine {
             return Ok(());
         }
         let operator = format!("any operator in {precision}");
-        Err(MachineError::Unmeasured { machine: self.name.clone(), operator, ranks: 1 })
+        Err(unmeasured(self, operator, 1))
     }
 
     fn admits(&self, _machine: &Machine, plan: &Plan) -> Result<(), MachineError> {
         let Some(NotExecutable { field, value, allowed }) = not_executable(plan) else { return Ok(()) };
-        Err(MachineError::NotMeasured { field, value, machine: self.name.clone(), allowed })
+        let rule = format!("the measured machine `{}` runs only {allowed}", self.name);
+        Err(Invalid::breaks(field, value, rule).with_hint(format!("use {allowed}")).into())
     }
 
     fn overlap_slowdown(&self) -> Option<f64> {
@@ -133,7 +134,7 @@ impl LinkCosts for MeasuredMachine {
     }
 
     /// The executor's two ends send each other their copies, one after the other.
-    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+    fn reduce_shared(&self, of: &Costs<'_>, held: ParameterCounts) -> Result<Vec<Placed>, MachineError> {
         let [first, last] = of.holders_of_shared();
         let mut there = self.transfers(of, of.layout().pairs(first.0, last.0), held.gradient_bytes())?;
         let back = self.transfers(of, of.layout().pairs(last.0, first.0), held.gradient_bytes())?;
@@ -147,7 +148,13 @@ impl LinkCosts for MeasuredMachine {
         Operation::taking(MeasuredPricing::new(self, of.usage()).copy(bytes))
     }
 
-    fn host_update(&self, of: &Costs<'_>, _rank: Rank, _store: Store, held: Held) -> Result<Operation, MachineError> {
+    fn host_update(
+        &self,
+        of: &Costs<'_>,
+        _rank: Rank,
+        _store: Store,
+        held: ParameterCounts,
+    ) -> Result<Operation, MachineError> {
         Ok(Operation::taking(MeasuredPricing::new(self, of.usage()).update(of.plan.optimizer(), held)?))
     }
 
@@ -216,7 +223,8 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
-        let (class, shape) = class_and_shape(operator).ok_or_else(|| self.unmeasured(operator.name()))?;
+        let (class, shape) =
+            class_and_shape(operator).ok_or_else(|| unmeasured(self.machine, operator.name().into(), self.ranks))?;
         self.price(class, format_of(self.precision), &shape, |sample| match pass {
             Pass::Forward => sample.forward_s,
             Pass::Backward => sample.backward_s,
@@ -224,24 +232,24 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     /// Adding one micro-batch's gradients to the sum.
-    pub(crate) fn accumulate(&self, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn accumulate(&self, held: ParameterCounts) -> Result<Seconds, MachineError> {
         Ok(self.over(OperatorClass::Accumulate, held)? * self.machine.correction(CorrectedPhase::Backward))
     }
 
     /// Copying what ranks share out into one flat buffer and back.
-    pub(crate) fn flatten(&self, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn flatten(&self, held: ParameterCounts) -> Result<Seconds, MachineError> {
         Ok(self.over(OperatorClass::Flatten, held)? * self.machine.correction(CorrectedPhase::Backward))
     }
 
     /// The optimizer's update, and the copy in the format of compute that follows it where there is one.
-    pub(crate) fn update(&self, optimizer: Optimizer, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn update(&self, optimizer: Optimizer, held: ParameterCounts) -> Result<Seconds, MachineError> {
         let class = match optimizer {
             Optimizer::AdamW | Optimizer::Adam => OperatorClass::AdamW,
             Optimizer::Sgd => OperatorClass::Sgd,
             Optimizer::Momentum => OperatorClass::Momentum,
             Optimizer::Lars => OperatorClass::Lars,
             Optimizer::Lamb => OperatorClass::Lamb,
-            Optimizer::RmsProp => return Err(self.unmeasured(&optimizer.to_string())),
+            Optimizer::RmsProp => return Err(unmeasured(self.machine, optimizer.to_string(), self.ranks)),
         };
         let format = format_of(self.precision);
         let rounding = match format {
@@ -260,7 +268,7 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     /// Something that is done once over parameters or gradients, in single precision.
-    fn over(&self, class: OperatorClass, held: Held) -> Result<Seconds, MachineError> {
+    fn over(&self, class: OperatorClass, held: ParameterCounts) -> Result<Seconds, MachineError> {
         let shape = [held.parameters, u64::from(held.tensors)];
         self.price(class, NumberFormat::Fp32, &shape, |sample| sample.forward_s)
     }
@@ -293,12 +301,14 @@ impl<'a> MeasuredPricing<'a> {
             return Ok(Seconds((sum / weights).exp() * work(class, shape)));
         }
         let in_format = if format == NumberFormat::Fp32 { String::new() } else { format!(" in {}", self.precision) };
-        Err(self.unmeasured(&format!("{class:?}{in_format}")))
+        Err(unmeasured(self.machine, format!("{class:?}{in_format}"), self.ranks))
     }
+}
 
-    fn unmeasured(&self, operator: &str) -> MachineError {
-        MachineError::Unmeasured { machine: self.machine.name.clone(), operator: operator.into(), ranks: self.ranks }
-    }
+/// Tells that a profile holds no measurement that could price an operator or a collective.
+fn unmeasured(machine: &MeasuredMachine, operator: String, ranks: u32) -> MachineError {
+    let why = format!("the profile of `{}` has no measurement of it for {ranks} concurrent ranks", machine.name);
+    Invalid::missing(operator, why).with_hint("measure again with `trainyard calibrate`").into()
 }
 
 /// The measured time among `ranks` ranks of a machine. Gathering or scattering that was not measured is one of the two
@@ -310,11 +320,7 @@ fn measured_collective(
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
     let Some(operation) = timed_as(collective) else {
-        return Err(MachineError::Unmeasured {
-            machine: machine.name.clone(),
-            operator: format!("{collective:?}"),
-            ranks,
-        });
+        return Err(unmeasured(machine, format!("{collective:?}"), ranks));
     };
     let one_round = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
     let timed = || machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks);
@@ -356,11 +362,7 @@ fn measured(
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let seconds = interpolate(&points, bytes.as_f64());
     let corrected = |seconds| Seconds(seconds * machine.correction(CorrectedPhase::Communication));
-    seconds.map(corrected).ok_or_else(|| MachineError::Unmeasured {
-        machine: machine.name.clone(),
-        operator: format!("{operation:?}"),
-        ranks,
-    })
+    seconds.map(corrected).ok_or_else(|| unmeasured(machine, format!("{operation:?}"), ranks))
 }
 
 /// Tells whether operators of a machine were timed in the number format in which layers of this precision compute.

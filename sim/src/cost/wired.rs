@@ -9,7 +9,9 @@ use super::operation::{Operation, Phase};
 use crate::machine::MachineError;
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::DevicePosition;
-use trainyard_plan::{Collective, Collectives, Content, CopyDirection, Exchange, Group, Held, Rank, StageId, Store};
+use trainyard_plan::{
+    Collective, Collectives, Content, CopyDirection, Exchange, Group, ParameterCounts, Rank, StageId, Store,
+};
 use trainyard_units::{Bytes, Seconds};
 
 /// State of the optimizer on a disk is read and written once.
@@ -80,7 +82,7 @@ impl LinkCosts for Wired {
         }
     }
 
-    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+    fn reduce_shared(&self, of: &Costs<'_>, held: ParameterCounts) -> Result<Vec<Placed>, MachineError> {
         let [first, last] = of.holders_of_shared();
         let exchange = shared_exchange(first, held);
         let pairs = of.layout().pairs(first.0, last.0).into_iter();
@@ -109,7 +111,13 @@ impl LinkCosts for Wired {
 
     /// The processor's update streams everything it keeps through main memory, which all ranks of a machine share
     /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
-    fn host_update(&self, of: &Costs<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError> {
+    fn host_update(
+        &self,
+        of: &Costs<'_>,
+        rank: Rank,
+        store: Store,
+        held: ParameterCounts,
+    ) -> Result<Operation, MachineError> {
         let (optimizer, precision) = (of.plan.optimizer(), of.plan.precision());
         let streamed = update_bytes(optimizer, precision, held.updated(), of.plan.touched(held)).as_f64();
         let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
@@ -163,7 +171,7 @@ fn gradients(of: &Costs<'_>, exchange: Exchange, members: &[DevicePosition]) -> 
 }
 
 /// The sum of gradients of the table that the first and the last stage share.
-pub(super) fn shared_exchange(stage: StageId, held: Held) -> Exchange {
+pub(super) fn shared_exchange(stage: StageId, held: ParameterCounts) -> Exchange {
     let (collective, content) = (Collective::AllReduce, Content::Gradients);
     Exchange { collective, stage, group: Group::Gradient, content, held }
 }

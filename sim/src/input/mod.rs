@@ -1,21 +1,19 @@
 //! The way of samples to the devices: from storage, through what decodes them, over PCIe, into the step.
 //!
 //! Each machine has three stages of loading, one batch at a time in each, and the step is the fourth, which all
-//! machines share. How long a stage takes for the samples of one step follows from rates ([`Supply::new`]); when
+//! machines share. How long a stage takes for the samples of one step follows from rates ([`LoaderRates::new`]); when
 //! batches pass from one to the next follows from a recursion (`line`). Nothing here is part of the step that the
 //! engine simulates: the step is one stage here, of the length that the engine found.
 
 mod copies;
 mod decode;
-mod error;
-mod feed;
 mod line;
+mod stall;
 mod store;
 
 pub use copies::{Copies, copies};
 pub use decode::image_decoding;
-pub use error::InputError;
-pub use feed::{Feed, StageTimes};
+pub use stall::{InputStall, StageTimes};
 
 use crate::cost::device_costs;
 use crate::layout::Layout;
@@ -23,9 +21,9 @@ use crate::machine::Machine;
 use decode::{Sample, seconds_per_sample};
 use std::collections::BTreeMap;
 use store::{Reading, Store, bytes, least};
-use trainyard_hardware_profiles::{Host, Pool, Processors, Remote, Storage, catalog};
+use trainyard_hardware_profiles::{Gpu, Host, Pool, Processors, Remote, Storage, catalog};
 use trainyard_plan::{Cache, Coordinates, DecodePlace, InputSpec, Mesh, SampleFormat, StorageMode};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, human_bytes};
 
 /// Bytes of a file where nobody says how many there are. A stated default: the size of shards that tools write.
 const FILE_BYTES: f64 = (128_u64 << 20) as f64;
@@ -84,7 +82,7 @@ pub struct Intake {
 
 /// Times of bringing in the samples of a step on each machine, the step itself apart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Supply {
+pub struct LoaderRates {
     /// Machines that read the same in the same way.
     kinds: Vec<Kind>,
     global_batch: u64,
@@ -112,13 +110,13 @@ struct Kind {
 /// The readers on one machine: how many share each PCIe switch.
 type Readers = BTreeMap<u32, u32>;
 
-impl Supply {
+impl LoaderRates {
     /// Returns the times in which `machine` brings in the samples of `intake` as `input` says.
     ///
     /// # Errors
     ///
     /// When the machine does not have what the input wants, or something does not fit.
-    pub fn new(intake: Intake, machine: &Machine, data: &DataSet, input: InputSpec) -> Result<Self, InputError> {
+    pub fn new(intake: Intake, machine: &Machine, data: &DataSet, input: InputSpec) -> Result<Self, Invalid> {
         let readers = readers(intake.mesh, machine);
         let each = intake.global_batch as f64 / f64::from(intake.mesh.data());
         let mut supply = Self {
@@ -176,56 +174,84 @@ struct Site<'a> {
     loaders: u32,
 }
 
+/// The GPU of machines whose loading is not inside their measurements.
+fn gpu(pool: &Pool) -> Result<&Gpu, Invalid> {
+    pool.device.gpu().ok_or_else(|| {
+        let rule = format!(
+            "it is for machines that a catalog or a cluster file describes, not for the measured machine `{}`",
+            pool.name
+        );
+        let hint = "leave it out: its steps were measured with their input";
+        Invalid::breaks("data.bytes_per_sample", "set", rule).with_hint(hint)
+    })
+}
+
+fn unknown_size(why: &str) -> Invalid {
+    Invalid::missing("data.samples` or `data.tokens", why)
+}
+
+/// A size that is no less when it is written with three digits.
+fn with_room(needed: Bytes) -> Bytes {
+    Bytes(needed.0 + needed.0 / 64)
+}
+
 impl<'a> Site<'a> {
-    fn new(
-        pool: &'a Pool,
-        data: &'a DataSet,
-        input: InputSpec,
-        samples: f64,
-        loaders: u32,
-    ) -> Result<Self, InputError> {
-        let machine = || pool.name.clone();
-        if pool.device.gpu().is_none() {
-            return Err(InputError::Measured { machine: machine() });
-        }
-        let host = pool.host.as_ref().ok_or_else(|| InputError::NoProcessors { machine: machine() })?;
-        let processors = host.processors.ok_or_else(|| InputError::NoProcessors { machine: machine() })?;
+    fn new(pool: &'a Pool, data: &'a DataSet, input: InputSpec, samples: f64, loaders: u32) -> Result<Self, Invalid> {
+        gpu(pool)?;
+        let unknown = || {
+            let rule = format!("`{}` has no processors that are known", pool.name);
+            Invalid::breaks("data.bytes_per_sample", "set", rule).with_hint("state `host.vcpus` in the cluster file")
+        };
+        let host = pool.host.as_ref().ok_or_else(unknown)?;
+        let processors = host.processors.ok_or_else(unknown)?;
         let site = Self { pool, host, processors, storage: catalog().storage(), data, input, samples, loaders };
         let batches = f64::from(input.prefetch) + 1.0;
-        site.holds("loading ahead", "main memory", bytes(batches * samples * data.decoded_bytes), host.memory)?;
+        let ahead = bytes(batches * samples * data.decoded_bytes);
+        site.holds("input.prefetch", ("loading ahead", "main memory"), ahead, host.memory, |_| {
+            "a smaller `prefetch` takes less".into()
+        })?;
         site.keeps()?;
         Ok(site)
     }
 
     fn holds(
         &self,
-        what: &'static str,
-        place: &'static str,
+        field: &str,
+        (what, place): (&str, &str),
         needed: Bytes,
         available: Bytes,
-    ) -> Result<(), InputError> {
+        hint: impl Fn(Bytes) -> String,
+    ) -> Result<(), Invalid> {
         if needed <= available {
             return Ok(());
         }
-        Err(InputError::TooLarge { what, place, machine: self.pool.name.clone(), needed, available })
+        let [needs, has] = [needed, available].map(human_bytes);
+        let problem = format!("{what} takes {needs}, but {place} of `{}` has {has}", self.pool.name);
+        Err(Invalid::inside(field, problem).with_hint(hint(needed)))
     }
 
     /// Refuses a store that does not hold all of the data set: every pass is shuffled over all machines.
-    fn keeps_all(&self, field: &'static str, store: Cache) -> Result<(), InputError> {
-        let needed = || self.data.bytes().ok_or(InputError::UnknownSize { why: "a machine has to hold the data set" });
-        match store {
-            Cache::None => Ok(()),
-            Cache::Memory => self.holds("the data set", "half of main memory", needed()?, self.memory()),
-            Cache::Nvme if self.host.disk.0 == 0 => Err(InputError::NoDisk { field, machine: self.pool.name.clone() }),
-            Cache::Nvme => self.holds("the data set", "the local disk", needed()?, self.host.disk),
-        }
+    fn keeps_all(&self, field: &str, store: Cache) -> Result<(), Invalid> {
+        let (place, available) = match store {
+            Cache::None => return Ok(()),
+            Cache::Memory => ("half of main memory", self.memory()),
+            Cache::Nvme if self.host.disk.0 == 0 => {
+                let rule = format!("`{}` has no local disk", self.pool.name);
+                let hint = "g4dn, g5, g6, p3dn, p4d and p5 instances have local disks";
+                return Err(Invalid::breaks(field, "nvme", rule).with_hint(hint));
+            }
+            Cache::Nvme => ("the local disk", self.host.disk),
+        };
+        let needed = self.data.bytes().ok_or_else(|| unknown_size("a machine has to hold the data set"))?;
+        let stream = |_| "stream it with s3-fastfile or fsx-lustre".into();
+        self.holds(field, ("the data set", place), needed, available, stream)
     }
 
     fn memory(&self) -> Bytes {
         Bytes(self.host.memory.0 / CACHED_SHARE)
     }
 
-    fn keeps(&self) -> Result<(), InputError> {
+    fn keeps(&self) -> Result<(), Invalid> {
         let (storage, cache) = (self.input.storage, self.input.cache);
         let there = match storage {
             StorageMode::Memory => cache != Cache::None,
@@ -234,7 +260,8 @@ impl<'a> Site<'a> {
             _ => false,
         };
         if there {
-            return Err(InputError::Redundant { cache, storage });
+            let rule = format!("`input.storage` {storage} already keeps samples there");
+            return Err(Invalid::breaks("input.cache", cache, rule).with_hint("set `cache` to none"));
         }
         self.keeps_all("input.cache", cache)?;
         match storage {
@@ -251,28 +278,34 @@ impl<'a> Site<'a> {
         self.data.downloads_to_disk(self.host)
     }
 
-    fn volume_holds(&self) -> Result<(), InputError> {
+    fn volume_holds(&self) -> Result<(), Invalid> {
         let (Some(volume), Some(needed)) = (self.data.volume, self.data.bytes()) else { return Ok(()) };
-        self.holds("the data set", "the volume", needed, volume)
+        let enough = |needed| format!("a `data.volume` of {} holds it", human_bytes(with_room(needed)));
+        self.holds("data.volume", ("the data set", "the volume"), needed, volume, enough)
     }
 
-    fn file_system_holds(&self) -> Result<(), InputError> {
+    fn file_system_holds(&self) -> Result<(), Invalid> {
         let (Some(size), Some(needed)) = (self.data.fsx_size, self.data.bytes()) else { return Ok(()) };
-        self.holds("the data set", "the file system", needed, size)
+        let enough =
+            |needed| format!("a `data.fsx_size` of {} holds it", human_bytes(self.storage.fsx.size_for(needed)));
+        self.holds("data.fsx_size", ("the data set", "the file system"), needed, size, enough)
     }
 
-    fn remote(&self) -> Result<Remote, InputError> {
-        let machine = || self.pool.name.clone();
-        self.host.remote.ok_or_else(|| InputError::NoRemote { storage: self.input.storage, machine: machine() })
+    fn remote(&self) -> Result<Remote, Invalid> {
+        self.host.remote.ok_or_else(|| {
+            let rule = format!("`{}` is not a rented instance that reaches it", self.pool.name);
+            let hint = "use ebs for disks of its own, or nvme, or memory";
+            Invalid::breaks("input.storage", self.input.storage, rule).with_hint(hint)
+        })
     }
 
     /// Reading a step's samples for the first time. All machines together read `rest` times what this one does.
-    fn read(&self, rest: f64) -> Result<Seconds, InputError> {
+    fn read(&self, rest: f64) -> Result<Seconds, Invalid> {
         Ok(self.store(false)?.seconds(self.reading(rest)))
     }
 
     /// The same after the first pass.
-    fn read_again(&self, rest: f64) -> Result<Seconds, InputError> {
+    fn read_again(&self, rest: f64) -> Result<Seconds, Invalid> {
         let store = match self.input.cache {
             Cache::None => self.store(true)?,
             Cache::Memory => self.main_memory(),
@@ -291,7 +324,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn store(&self, read_before: bool) -> Result<Store, InputError> {
+    fn store(&self, read_before: bool) -> Result<Store, Invalid> {
         Ok(match self.input.storage {
             StorageMode::S3FastFile => {
                 let s3 = &self.storage.s3;
@@ -317,7 +350,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    fn file_system(&self, read_before: bool) -> Result<Store, InputError> {
+    fn file_system(&self, read_before: bool) -> Result<Store, Invalid> {
         let fsx = &self.storage.fsx;
         let tier = fsx.tier(self.data.fsx_throughput).expect("the throughput of a data set is one that is sold");
         let all = self.data.bytes().unwrap_or(fsx.smallest.value);
@@ -332,7 +365,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    fn volume(&self) -> Result<Store, InputError> {
+    fn volume(&self) -> Result<Store, Invalid> {
         let ebs = &self.storage.ebs;
         Ok(Store {
             machine: Some(least(self.remote()?.ebs, self.data.ebs_throughput)),
@@ -351,7 +384,7 @@ impl<'a> Site<'a> {
         Store { machine: Some(self.host.memory_bandwidth), ..Store::default() }
     }
 
-    fn decode(&self) -> Result<Seconds, InputError> {
+    fn decode(&self) -> Result<Seconds, Invalid> {
         match self.input.decode {
             DecodePlace::Cpu => {
                 let sample = Sample {
@@ -371,14 +404,17 @@ impl<'a> Site<'a> {
     }
 
     /// The JPEG engines of one GPU.
-    fn engine(&self) -> Result<BytesPerSecond, InputError> {
-        let Some(gpu) = self.pool.device.gpu() else {
-            return Err(InputError::Measured { machine: self.pool.name.clone() });
-        };
+    fn engine(&self) -> Result<BytesPerSecond, Invalid> {
+        let gpu = gpu(self.pool)?;
+        let wrong = |rule, hint: &str| Invalid::breaks("input.decode", "gpu", rule).with_hint(hint);
         if self.data.format != SampleFormat::Jpeg {
-            return Err(InputError::NotImages { format: self.data.format });
+            let rule = format!("`data.format` is {}, which GPUs do not decode", self.data.format);
+            return Err(wrong(rule, "decode on the cpu"));
         }
-        let engine = gpu.jpeg_decode.as_ref().ok_or_else(|| InputError::NoEngine { gpu: gpu.name.clone() })?;
+        let engine = gpu.jpeg_decode.as_ref().ok_or_else(|| {
+            let rule = format!("`{}` has no JPEG engine that is known", gpu.name);
+            wrong(rule, "A100, H100 and H200 have one; otherwise decode on the cpu")
+        })?;
         Ok(engine.value)
     }
 
@@ -396,9 +432,9 @@ impl<'a> Site<'a> {
 
     /// The download before the first step: in File mode all of the data set on every machine, in FastFile mode the list
     /// of its objects.
-    fn download(&self, machines: u32) -> Result<Seconds, InputError> {
+    fn download(&self, machines: u32) -> Result<Seconds, Invalid> {
         let s3 = &self.storage.s3;
-        let samples = || self.data.samples.ok_or(InputError::UnknownSize { why: "the data set is downloaded" });
+        let samples = || self.data.samples.ok_or_else(|| unknown_size("the data set is downloaded"));
         match self.input.storage {
             StorageMode::S3File => {
                 let samples = samples()? as f64;

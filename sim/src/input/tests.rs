@@ -36,8 +36,8 @@ fn replicas(data: u32, global_batch: u64) -> Intake {
     intake(ParallelSpec { data, ..ParallelSpec::default() }, global_batch)
 }
 
-fn supply(intake: Intake, machine: &Machine, data: DataSet, input: InputSpec) -> Result<Supply, InputError> {
-    Supply::new(intake, machine, &data, input)
+fn supply(intake: Intake, machine: &Machine, data: DataSet, input: InputSpec) -> Result<LoaderRates, Invalid> {
+    LoaderRates::new(intake, machine, &data, input)
 }
 
 /// Samples a second of reading, decoding and copying.
@@ -71,11 +71,11 @@ fn engines_of_gpus_decode_more_than_processors_where_there_are_some() {
     assert!(engines[2] > processors[2]);
     let refused = |instance, data| {
         let input = InputSpec { decode: DecodePlace::Gpu, ..STREAMED };
-        supply(replicas(1, 64), &machine(instance, 1), data, input).expect_err("no engine")
+        supply(replicas(1, 64), &machine(instance, 1), data, input).expect_err("no engine").to_string()
     };
-    assert_eq!(refused("p3.2xlarge", IMAGENET), InputError::NoEngine { gpu: "v100-sxm2-16gb".into() });
+    assert!(refused("p3.2xlarge", IMAGENET).ends_with("`v100-sxm2-16gb` has no JPEG engine that is known"));
     let raw = DataSet { format: SampleFormat::Raw, ..IMAGENET };
-    assert_eq!(refused("p4d.24xlarge", raw), InputError::NotImages { format: SampleFormat::Raw });
+    assert!(refused("p4d.24xlarge", raw).ends_with("`data.format` is raw, which GPUs do not decode"));
 }
 
 #[test]
@@ -160,7 +160,8 @@ fn ranks_that_share_a_replica_read_its_samples_once() {
     let split = ParallelSpec { data: 2, tensor: 4, pipeline: 2, ..ParallelSpec::default() };
     let few = supply(intake(split, 512), &machine, IMAGENET, STREAMED).expect("a supply");
     let many = supply(replicas(16, 512), &machine, IMAGENET, STREAMED).expect("a supply");
-    let read = |supply: &Supply| supply.kinds.iter().map(|kind| kind.samples * f64::from(kind.machines)).sum::<f64>();
+    let read =
+        |supply: &LoaderRates| supply.kinds.iter().map(|kind| kind.samples * f64::from(kind.machines)).sum::<f64>();
     assert!((read(&few) - 512.0).abs() < 1e-9 && (read(&many) - 512.0).abs() < 1e-9);
     // Both first stages stand on the first machine.
     assert_eq!(few.kinds.iter().map(|kind| kind.machines).collect::<Vec<_>>(), [1]);
@@ -206,7 +207,7 @@ fn file_mode_downloads_before_it_trains() {
 fn what_does_not_fit_or_is_not_there_is_named() {
     let refused = |instance: &str, data: DataSet, input: InputSpec| {
         let error = supply(replicas(1, 64), &machine(instance, 1), data, input).expect_err("refused");
-        assert!(error.hint().is_some() || matches!(error, InputError::UnknownSize { .. }));
+        assert!(error.hint().is_some() || error.to_string().contains("is missing"));
         error.to_string()
     };
     let with = |storage, cache| InputSpec { storage, cache, ..STREAMED };
@@ -231,7 +232,7 @@ fn what_does_not_fit_or_is_not_there_is_named() {
     let host = own.cluster.pools[0].host.as_mut().expect("a host");
     host.remote = None;
     let error = supply(replicas(1, 64), &own, IMAGENET, STREAMED).expect_err("no cloud");
-    assert!(matches!(error, InputError::NoRemote { .. }));
+    assert!(error.to_string().ends_with("is not a rented instance that reaches it"), "{error}");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use crate::output::Output;
 use serde::de::DeserializeOwned;
 use trainyard_history::{KEPT_SCHEMA, KeptDocument, Kind, Store};
 use trainyard_plan::document::{COMPARISON_SCHEMA, PLAN_SCHEMA};
-use trainyard_plan::fleet::document::FLEET_SCHEMA;
 use trainyard_plan::list::JOBS_SCHEMA;
-use trainyard_plan::queue::document::QUEUE_SCHEMA;
 use trainyard_plan::{CAMPAIGN_SCHEMA, REPLAY_SCHEMA, WHAT_IF_SCHEMA};
+use trainyard_pool::fleet::{self, FLEET_SCHEMA};
+use trainyard_pool::queue::{self, QUEUE_SCHEMA};
 use trainyard_reports::{self as reports, Points, Width};
 
 /// Shows an entry, or only its document.
@@ -46,8 +46,8 @@ fn printed(kept: &KeptDocument, width: Width) -> Option<String> {
         PLAN_SCHEMA if kept.entry.kind == Kind::Simulation => Some(reports::simulation(&read(kept)?, width)),
         PLAN_SCHEMA => Some(reports::plan(&read(kept)?, Points::Some, width)),
         CAMPAIGN_SCHEMA => Some(reports::campaign(&read(kept)?, width)),
-        QUEUE_SCHEMA => Some(reports::queue(&read(kept)?, width, false)),
-        FLEET_SCHEMA => Some(reports::fleet(&read(kept)?, width, false)),
+        QUEUE_SCHEMA => Some(queue::page(&read(kept)?, width, false)),
+        FLEET_SCHEMA => Some(fleet::page(&read(kept)?, width, false)),
         REPLAY_SCHEMA => Some(reports::replay(&read(kept)?)),
         WHAT_IF_SCHEMA => Some(reports::what_if(&read(kept)?, width)),
         COMPARISON_SCHEMA => Some(reports::comparison(&read(kept)?, width)),

@@ -1,0 +1,5 @@
+//! Predictions against published measurements, and against those of runs that were kept.
+
+mod memory;
+mod published;
+mod runs;

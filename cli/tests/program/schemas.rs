@@ -1,0 +1,144 @@
+//! The schemas that `trainyard schemas` writes describe what the program reads and prints.
+
+use crate::schema::problem;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The names of all of them. Those of files, and of the API, are of no document that says in `schema` what it is.
+const NAMES: [&str; 20] = [
+    "campaign",
+    "comparison",
+    "explanation",
+    "fleet",
+    "fleet-file",
+    "history",
+    "history-comparison",
+    "history-entry",
+    "job",
+    "jobs",
+    "jobs-file",
+    "launch",
+    "openapi",
+    "plan",
+    "queue",
+    "queue-file",
+    "refit",
+    "replay",
+    "validation",
+    "what-if",
+];
+
+/// A folder with the schemas, and with copies of what commands read.
+fn workplace(copied: &[&str]) -> tempfile::TempDir {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    printed(place.path(), "schemas --out schemas");
+    for file in copied {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd").join(file);
+        fs::copy(&from, place.path().join(from.file_name().expect("a file"))).expect("room");
+    }
+    place
+}
+
+fn printed(folder: &Path, arguments: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+    command.current_dir(folder).args(arguments.split(' ')).env("TRAINYARD_PROFILE", "none.toml");
+    let output = command.arg("--quiet").env("TRAINYARD_HISTORY", "history.db").output().expect("the binary starts");
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn schema(place: &Path, name: &str) -> Value {
+    let text = fs::read_to_string(place.join(format!("schemas/{name}.json"))).expect(name);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// What a command prints, which must be what the schema of its name describes.
+fn document(place: &Path, arguments: &str) -> Value {
+    let document: Value =
+        serde_json::from_str(&printed(place, &format!("{arguments} --format json"))).expect("a document");
+    let name = document["schema"].as_str().and_then(|name| name.strip_prefix("trainyard.")).expect("a name");
+    let (name, _) = name.split_once('/').expect("a version");
+    assert_eq!(problem(&document, &schema(place, name)), None, "{arguments} against {name}.json");
+    document
+}
+
+#[test]
+fn all_schemas_are_written_and_each_is_one() {
+    let place = workplace(&[]);
+    let mut names: Vec<PathBuf> = fs::read_dir(place.path().join("schemas"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path().with_extension("").file_name().expect("a name").into())
+        .collect();
+    names.sort();
+    assert_eq!(names, NAMES.map(PathBuf::from));
+    for name in NAMES.into_iter().filter(|name| *name != "openapi") {
+        let schema = schema(place.path(), name);
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{name}");
+        // Every file and document needs some field, or knows all of its fields.
+        assert!(problem(&json!({ "no such field": 1 }), &schema).is_some(), "{name}");
+        assert!(schema["properties"].as_object().is_some_and(|fields| !fields.is_empty()), "{name}");
+    }
+    assert_eq!(schema(place.path(), "openapi")["openapi"], "3.1.0");
+}
+
+#[test]
+fn what_the_examples_hold_is_described() {
+    let place = workplace(&[]);
+    for (file, name) in [
+        ("fleet.toml", "fleet-file"),
+        ("gpt2-xl-aws.toml", "job"),
+        ("own-gpt.toml", "job"),
+        ("own-layers.toml", "job"),
+        ("queue.toml", "queue-file"),
+        ("quickstart.toml", "job"),
+        ("resnet50-spot.toml", "job"),
+        ("trials.toml", "jobs-file"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file);
+        let read: Value = toml::from_str(&fs::read_to_string(path).expect(file)).expect("TOML");
+        assert_eq!(problem(&read, &schema(place.path(), name)), None, "{file} against {name}.json");
+    }
+}
+
+#[test]
+fn what_is_printed_of_a_plan_is_described() {
+    let place =
+        workplace(&["campaign.in/plan.json", "explain.in/one.json", "explain.in/two.json", "what_if.in/job.toml"]);
+    let place = place.path();
+    let plan = document(place, "plan job.toml --out planned.json");
+    document(place, "simulate one.json");
+    document(place, "explain two.json");
+    document(place, "explain one.json --against two.json");
+    document(place, "what-if one.json --vary instances=1,2");
+    document(place, "export two.json --to torchrun");
+    document(place, "simulate plan.json --campaign --runs 10");
+    printed(place, "simulate one.json --chakra et");
+    document(place, "simulate et --on p3.16xlarge");
+    let listed = document(place, "history list");
+    let id = |index: usize| listed["entries"][index]["id"].as_str().expect("an id");
+    document(place, &format!("history show {}", id(0)));
+    document(place, &format!("history compare {} {}", id(0), id(1)));
+    // One field less, one more, one of another type.
+    let schema = schema(place, "plan");
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        problem(&changed, &schema).expect("it is refused")
+    };
+    assert!(refused(&|plan| plan["prediction"]["step_time_s"] = "soon".into()).contains("step_time_s"));
+    assert!(refused(&|plan| drop(plan.as_object_mut().and_then(|fields| fields.remove("plan")))).contains("required"));
+    assert!(refused(&|plan| plan["job"]["modle"] = json!({})).contains("modle"));
+}
+
+#[test]
+fn what_is_printed_of_pools_and_tables_is_described() {
+    let place =
+        workplace(&["fleet.in/plain.toml", "queue.in/small.toml", "queue.in/plan.json", "calibrate.in/mine.csv"]);
+    let place = place.path();
+    document(place, "plan plain.toml");
+    document(place, "simulate small.toml");
+    document(place, "validate mine.csv");
+    document(place, "calibrate --from mine.csv --out mine.toml");
+}

@@ -1,0 +1,387 @@
+//! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
+
+use super::{Catalog, catalog};
+use crate::instance::Instance;
+use crate::pattern::matches;
+use crate::price::{Price, PriceQuery, Purchase, Service};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use trainyard_units::{Invalid, UsdPerHour, similar};
+
+/// The required columns of a table of prices.
+const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
+/// The optional columns: where a price is a range, its ends.
+const OPTIONAL: [&str; 2] = ["low_usd_per_hour", "high_usd_per_hour"];
+/// The columns in the order in which they are written.
+const WRITTEN: &str = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n";
+/// The highest price accepted: no machine is rented for more, so a higher one was written in another unit.
+pub const USD_PER_HOUR_MAX: f64 = 1e5;
+
+/// A valid table of prices that take precedence over those of the catalog.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PriceTable {
+    rows: Vec<(String, Price)>,
+}
+
+/// Advice where nothing better is known.
+const WRITES_ONE: &str = "`trainyard show prices` writes such a table, to be changed and given back";
+
+/// Puts the file, and the line in it, before what is wrong there.
+fn at(place: &str, invalid: &Invalid) -> Invalid {
+    Invalid::whole(format!("{place}: {invalid}")).with_hint(invalid.hint().unwrap_or_else(|| WRITES_ONE.into()))
+}
+
+/// Returns the advice to write the word that was probably meant.
+fn meant<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    similar(written, known).map(|similar| format!("did you mean `{similar}`?"))
+}
+
+/// The names that rows may use.
+struct Known<'a> {
+    instances: Vec<&'a str>,
+    /// The sources that words in rows stand for; `None` where rows state their sources themselves.
+    sources: Option<&'a BTreeMap<String, String>>,
+}
+
+struct Row<'a> {
+    known: &'a Known<'a>,
+    header: &'a [String],
+    cells: csv::StringRecord,
+}
+
+impl Row<'_> {
+    fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|name| name == column);
+        index.and_then(|index| self.cells.get(index)).unwrap_or("")
+    }
+
+    fn wrong(&self, column: &str, allowed: impl Display) -> Invalid {
+        Invalid::value(column, format!("`{}`", self.text(column)), allowed)
+    }
+
+    /// Looks up a cell's value among some names.
+    fn name<T>(&self, column: &str, known: &[&str], find: impl Fn(&str) -> Option<T>) -> Result<T, Invalid> {
+        let text = self.text(column);
+        let wrong = || self.wrong(column, format!("one of {}", known.join(", ")));
+        find(text).ok_or_else(|| wrong().maybe_hint(meant(text, known.iter().copied())))
+    }
+
+    /// Reads a price; `None` if the cell is empty.
+    fn usd(&self, column: &str) -> Result<Option<UsdPerHour>, Invalid> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let usd = text.parse::<f64>().ok().filter(|usd| *usd > 0.0 && *usd <= USD_PER_HOUR_MAX);
+        let allowed = format!("a number of USD above 0 and at most {USD_PER_HOUR_MAX}, without a unit");
+        usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed))
+    }
+
+    fn source(&self) -> Result<&str, Invalid> {
+        let text = self.text("source");
+        let Some(sources) = self.known.sources else {
+            return if text.is_empty() { Err(self.wrong("source", "where the price was read")) } else { Ok(text) };
+        };
+        let near = || meant(text, sources.keys().map(String::as_str));
+        let source = sources.get(text).map(String::as_str);
+        source.ok_or_else(|| self.wrong("source", "a word of the table of sources").maybe_hint(near()))
+    }
+
+    fn price(&self) -> Result<(String, Price), Invalid> {
+        let instance = self.text("instance");
+        if !self.known.instances.contains(&instance) {
+            let wrong = self.wrong("instance", "an instance of the catalog");
+            let near = meant(instance, self.known.instances.iter().copied());
+            return Err(wrong.with_hint("`trainyard show instances` lists them").maybe_hint(near));
+        }
+        let region = self.text("region");
+        if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_lowercase() || b"-0123456789".contains(&byte))
+        {
+            return Err(self.wrong("region", "a region such as us-east-1"));
+        }
+        let services: Vec<&str> = Service::ALL.iter().map(|service| service.name()).collect();
+        let purchases: Vec<&str> = Purchase::ALL.iter().map(|purchase| purchase.name()).collect();
+        let usd = self.usd("usd_per_hour")?;
+        let usd = usd.ok_or_else(|| self.wrong("usd_per_hour", "a number of USD above 0"))?;
+        let (low, high) = (self.usd("low_usd_per_hour")?.unwrap_or(usd), self.usd("high_usd_per_hour")?.unwrap_or(usd));
+        if low > usd {
+            return Err(self.wrong("low_usd_per_hour", format!("at most usd_per_hour, {}", usd.0)));
+        }
+        if high < usd {
+            return Err(self.wrong("high_usd_per_hour", format!("at least usd_per_hour, {}", usd.0)));
+        }
+        if !is_date(self.text("date")) {
+            return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07"));
+        }
+        let source = self.source()?;
+        let price = Price {
+            region: region.into(),
+            service: self.name("service", &services, Service::named)?,
+            purchase: self.name("purchase", &purchases, Purchase::named)?,
+            low,
+            high,
+            // The middle of a range is the default and need not be stated.
+            expected: (low < high && usd != UsdPerHour(f64::midpoint(low.0, high.0))).then_some(usd),
+            date: self.text("date").into(),
+            source: source.into(),
+        };
+        Ok((instance.into(), price))
+    }
+}
+
+/// Returns `true` for dates such as `2026-07-20` or `2026-07`.
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let number = |part: &str, digits: usize, most: u32| {
+        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && part.parse::<u32>().is_ok_and(|value| (1..=most).contains(&value))
+    };
+    match parts.as_slice() {
+        [year, month] => number(year, 4, 9999) && number(month, 2, 12),
+        [year, month, day] => number(year, 4, 9999) && number(month, 2, 12) && number(day, 2, 31),
+        _ => false,
+    }
+}
+
+/// Reads the columns of a table, all of which must be known.
+fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, Invalid> {
+    let named = reader.headers().map_err(|error| unreadable(file, &error))?;
+    let header: Vec<String> = named.iter().map(|name| name.trim().to_owned()).collect();
+    let wrong = |problem: String, hint| {
+        let (columns, of_ranges) = (REQUIRED.join(", "), OPTIONAL.join(", "));
+        let sentence = format!("{problem}; columns are {columns}, and where prices are ranges {of_ranges}");
+        at(&format!("`{file}` line 1"), &Invalid::whole(sentence).maybe_hint(hint))
+    };
+    let known = || REQUIRED.iter().chain(&OPTIONAL).copied();
+    if let Some(name) = header.iter().find(|name| !known().any(|column| column == name.as_str())) {
+        return Err(wrong(format!("there is no column `{name}` in a table of prices"), meant(name, known())));
+    }
+    if let Some(column) = REQUIRED.iter().find(|column| !header.iter().any(|name| name == *column)) {
+        return Err(wrong(format!("the column `{column}` is missing"), None));
+    }
+    Ok(header)
+}
+
+fn unreadable(file: &str, error: &csv::Error) -> Invalid {
+    let line = error.position().map_or(1, csv::Position::line);
+    let problem = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("the row has {len} cells, but the header has {expected_len}")
+        }
+        _ => error.to_string(),
+    };
+    at(&format!("`{file}` line {line}"), &Invalid::whole(problem))
+}
+
+impl PriceTable {
+    /// Reads a table from the text of a CSV file.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first column, row or cell that is invalid.
+    pub fn from_csv(text: &str, file: &str) -> Result<Self, Invalid> {
+        let instances = catalog().instances().iter().map(|instance| instance.name.as_str()).collect();
+        Self::read(text, file, &Known { instances, sources: None })
+    }
+
+    fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, Invalid> {
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+        let header = header(&mut reader, file)?;
+        let mut rows = Vec::new();
+        let mut seen: BTreeMap<_, u64> = BTreeMap::new();
+        for cells in reader.records() {
+            let cells = cells.map_err(|error| unreadable(file, &error))?;
+            let line = cells.position().map_or(1, csv::Position::line);
+            let place = format!("`{file}` line {line}");
+            let row = Row { known, header: &header, cells };
+            let (instance, price) = row.price().map_err(|invalid| at(&place, &invalid))?;
+            let key = (instance.clone(), price.region.clone(), price.service, price.purchase);
+            if let Some(first) = seen.insert(key, line) {
+                let (service, purchase) = (price.service.name(), price.purchase.name());
+                let what = format!("{instance}, {service} {purchase} in {},", price.region);
+                let twice = Invalid::whole(format!("{what} has a price in line {first} already"));
+                return Err(at(&place, &twice.with_hint("leave one of the rows out")));
+            }
+            rows.push((instance, price));
+        }
+        if rows.is_empty() {
+            return Err(at(&format!("`{file}`"), &Invalid::whole("the table has no prices")));
+        }
+        Ok(Self { rows })
+    }
+
+    /// Returns the price of an instance that answers a query, if the table has one.
+    pub fn price(&self, instance: &str, query: PriceQuery<'_>) -> Option<&Price> {
+        let rows = self.rows.iter().filter(|(name, _)| name == instance);
+        rows.map(|(_, price)| price).find(|price| price.answers(query))
+    }
+}
+
+/// Gives the instances of a catalog the prices of its own table, in which words stand for sources.
+///
+/// # Errors
+///
+/// Fails as [`PriceTable::from_csv`] does, and at a word that stands for no source.
+pub(super) fn price_instances(
+    instances: &mut [Instance],
+    text: &str,
+    file: &str,
+    sources: &BTreeMap<String, String>,
+) -> Result<(), Invalid> {
+    let names = instances.iter().map(|instance| instance.name.as_str()).collect();
+    let table = PriceTable::read(text, file, &Known { instances: names, sources: Some(sources) })?;
+    set_prices(instances, table);
+    Ok(())
+}
+
+fn set_prices(instances: &mut [Instance], table: PriceTable) {
+    for (name, price) in table.rows {
+        let query = PriceQuery { region: &price.region, service: price.service, purchase: price.purchase };
+        let Some(instance) = instances.iter_mut().find(|instance| instance.name == name) else { continue };
+        match instance.prices.iter_mut().find(|known| known.answers(query)) {
+            Some(known) => *known = price,
+            None => instance.prices.push(price),
+        }
+    }
+}
+
+impl Catalog {
+    /// Returns this catalog with the prices of a table added to its own: a row replaces the price of the same instance,
+    /// region, service and terms.
+    #[must_use]
+    pub fn with_prices(&self, table: &PriceTable) -> Self {
+        let mut other = self.clone();
+        set_prices(&mut other.instances, table.clone());
+        other
+    }
+
+    /// Returns the prices of the instances whose names match a pattern, as CSV; `*` stands for any text, and without a
+    /// pattern all instances match.
+    ///
+    /// # Panics
+    ///
+    /// Never panics: what is written is UTF-8 text.
+    pub fn prices_csv(&self, pattern: Option<&str>) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for instance in self.instances.iter().filter(|own| pattern.is_none_or(|text| matches(text, &own.name))) {
+            for price in &instance.prices {
+                let is_range = price.low < price.high;
+                let end = |usd: UsdPerHour| if is_range { usd.0.to_string() } else { String::new() };
+                let cells = [
+                    &instance.name,
+                    &price.region,
+                    price.service.name(),
+                    price.purchase.name(),
+                    &price.hourly().0.to_string(),
+                    &end(price.low),
+                    &end(price.high),
+                    &price.date,
+                    &price.source,
+                ];
+                writer.write_record(cells).expect("memory can be written");
+            }
+        }
+        let rows = writer.into_inner().expect("memory can be written");
+        format!("{WRITTEN}{}", String::from_utf8(rows).expect("it was written as text"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "instance,region,service,purchase,usd_per_hour,date,source\n";
+
+    fn table(rows: &str) -> Result<PriceTable, Invalid> {
+        PriceTable::from_csv(&format!("{HEADER}{rows}"), "prices.csv")
+    }
+
+    fn query(purchase: Purchase) -> PriceQuery<'static> {
+        PriceQuery { region: "us-east-1", service: Service::Ec2, purchase }
+    }
+
+    #[test]
+    fn the_catalogs_prices_read_back_as_they_are() {
+        let text = catalog().prices_csv(None);
+        let table = PriceTable::from_csv(&text, "prices.csv").expect("a table");
+        assert_eq!(table.rows.len(), catalog().instances().iter().map(|instance| instance.prices.len()).sum::<usize>());
+        let again = catalog().with_prices(&table);
+        assert_eq!((again.instances(), again.prices_csv(None)), (catalog().instances(), text));
+        assert!(catalog().prices_csv(Some("p4d.*")).lines().skip(1).all(|line| line.starts_with("p4d.24xlarge,")));
+    }
+
+    #[test]
+    fn a_word_stands_for_a_source_of_the_catalog() {
+        let sources = BTreeMap::from([("list".into(), "AWS list price".into())]);
+        let known = Known { instances: vec!["p3.2xlarge"], sources: Some(&sources) };
+        let read = |word: &str| {
+            let text = format!("{HEADER}p3.2xlarge,us-east-1,ec2,on-demand,3.06,2026-11,{word}\n");
+            PriceTable::read(&text, "prices.csv", &known)
+        };
+        let table = read("list").expect("a table");
+        assert_eq!(table.rows[0].1.source, "AWS list price");
+        let error = read("lst").expect_err("no such word");
+        assert!(error.to_string().starts_with("`prices.csv` line 2: `source` is `lst`"), "{error}");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `list`?"));
+    }
+
+    #[test]
+    fn a_row_stands_before_the_catalogs_price_and_others_stay() {
+        let table = table("p4d.24xlarge,us-east-1,ec2,on-demand,19.5,2026-11-01,contract\n").expect("a table");
+        let other = catalog().with_prices(&table);
+        let price = |catalog: &Catalog, purchase| {
+            let instance = catalog.instance("p4d.24xlarge").expect("in the catalog");
+            instance.prices.iter().find(|price| price.answers(query(purchase))).map(|price| price.hourly().0)
+        };
+        assert_eq!(price(&other, Purchase::OnDemand), Some(19.5));
+        assert_ne!(price(catalog(), Purchase::OnDemand), Some(19.5));
+        assert_eq!(price(&other, Purchase::Spot), price(catalog(), Purchase::Spot));
+        assert!(table.price("p4d.24xlarge", query(Purchase::OnDemand)).is_some());
+        assert!(table.price("p4d.24xlarge", query(Purchase::Spot)).is_none());
+    }
+
+    #[test]
+    fn a_range_has_what_is_expected_in_it() {
+        let text = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n\
+                    p3.2xlarge,eu-west-1,ec2,spot,1.0,0.5,3,2026-11,seen\n";
+        let table = PriceTable::from_csv(text, "prices.csv").expect("a table");
+        let eu = PriceQuery { region: "eu-west-1", ..query(Purchase::Spot) };
+        let price = table.price("p3.2xlarge", eu).expect("there");
+        assert_eq!((price.low.0, price.hourly().0, price.high.0), (0.5, 1.0, 3.0));
+    }
+
+    #[test]
+    fn each_cell_is_checked() {
+        let refused = |rows: &str| table(rows).expect_err(rows).to_string();
+        for (row, column) in [
+            ("p9.2xlarge,us-east-1,ec2,spot,1,2026-11,x", "instance"),
+            ("p3.2xlarge,,ec2,spot,1,2026-11,x", "region"),
+            ("p3.2xlarge,us-east-1,ec3,spot,1,2026-11,x", "service"),
+            ("p3.2xlarge,us-east-1,ec2,spt,1,2026-11,x", "purchase"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1 USD,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,-1,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,11/2026,x", "date"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,2026-13,x", "date"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,2026-11,", "source"),
+        ] {
+            let message = refused(&format!("{row}\n"));
+            assert!(message.starts_with(&format!("`prices.csv` line 2: `{column}` is")), "{message}");
+        }
+        let row = "p3.2xlarge,us-east-1,ec2,spot,1,2026-11,x\n";
+        assert!(
+            refused(&format!("{row}{row}"))
+                .contains("line 3: p3.2xlarge, ec2 spot in us-east-1, has a price in line 2")
+        );
+        assert!(refused("").contains("no prices"));
+        assert!(refused("p3.2xlarge,us-east-1\n").contains("line 2: the row has 2 cells"));
+    }
+
+    #[test]
+    fn columns_are_those_of_a_table_of_prices() {
+        let refused = |text: &str| PriceTable::from_csv(text, "prices.csv").expect_err(text);
+        assert!(refused("instance,region\n").to_string().contains("`service` is missing"));
+        let error = refused("instance,regoin,service,purchase,usd_per_hour,date,source\n");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `region`?"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Networks between machines, and the parameters of the collectives library on each kind of them.
+
+use crate::interconnect::Interconnect;
+use crate::sourced::Sourced;
+use serde::{Deserialize, Serialize};
+use trainyard_units::{BytesPerSecond, Seconds};
+
+/// The transport of data between instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Sockets over the Elastic Network Adapter.
+    Tcp,
+    /// Elastic Fabric Adapter, staged through host memory.
+    Efa,
+    /// Elastic Fabric Adapter, straight from GPU memory.
+    EfaGpudirect,
+    /// InfiniBand with GPUDirect.
+    Infiniband,
+    /// Remote memory access over Ethernet, with GPUDirect.
+    Roce,
+    /// Omni-Path.
+    OmniPath,
+}
+
+impl Transport {
+    /// Every transport.
+    pub const ALL: &[Self] = &[Self::Tcp, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
+}
+
+/// The network of an instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Sustained rate of all interfaces together, one direction.
+    pub baseline: Sourced<BytesPerSecond>,
+    /// Burst rate: what "up to" promises for minutes.
+    pub burst: Sourced<BytesPerSecond>,
+    /// The transport.
+    pub transport: Transport,
+    /// Number of network cards, which share the rates equally.
+    #[serde(default = "one")]
+    pub interfaces: u32,
+    /// Rate of one TCP connection, where the network limits connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_limit: Option<Sourced<BytesPerSecond>>,
+    /// Parameters of the collectives library on this network; in a catalog file, those of the transport if left out.
+    pub messaging: Messaging,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Parameters of the collectives library on a network, and on the links inside the machines there. All can be learnt
+/// from a sweep of measured collectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Messaging {
+    /// Part of the nominal rate that rings sustain where one device of each machine takes part.
+    pub sustained_alone: Sourced<f64>,
+    /// Part of the nominal rate that rings sustain where several devices of a machine share its network.
+    pub sustained: Sourced<f64>,
+    /// Rate that a benchmark of communication alone reaches, relative to that of training, which itself needs the
+    /// processors that move the bytes of sockets.
+    pub isolated: Sourced<f64>,
+    /// The shortest time of a message from machine to machine, whatever its size; zero where the library's own
+    /// latencies hold.
+    pub step: Sourced<Seconds>,
+    /// `true` if messages of flagged words (NCCL's LL protocol) may cross the network: one that delivers out of order
+    /// corrupts them.
+    pub flagged: Sourced<bool>,
+    /// Number of trips through all members that each chunk of a long message waits for before the next may follow; zero
+    /// where chunks follow without waiting.
+    pub chunk_trips: Sourced<f64>,
+    /// Latencies inside a machine, relative to those that the library's own tuner assumes.
+    pub inside: Sourced<f64>,
+}
+
+/// The links and the network of a machine type, as learnt from a sweep of collectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredFabric {
+    /// Catalog id of the machine type.
+    pub name: String,
+    /// The connection between its GPUs.
+    pub interconnect: Interconnect,
+    /// The parameters of the collectives library on its network.
+    pub messaging: Messaging,
+}
+
+impl MeasuredFabric {
+    /// The name in the file, the minimum and the maximum of each number that a sweep teaches; times in seconds.
+    pub const BOUNDS: [(&str, f64, f64); 6] = [
+        ("sustained_alone", 0.01, 1.0),
+        ("sustained", 0.01, 1.0),
+        ("step", 1e-7, 1e-2),
+        ("chunk_trips", 1e-3, 100.0),
+        ("inside", 0.05, 50.0),
+        ("isolated", 0.1, 10.0),
+    ];
+
+    /// Returns the numbers of [`Self::BOUNDS`], in the same order.
+    pub(crate) fn numbers(&self) -> [f64; 6] {
+        let Messaging { sustained_alone, sustained, isolated, step, chunk_trips, inside, .. } = &self.messaging;
+        [sustained_alone.value, sustained.value, step.value.0, chunk_trips.value, inside.value, isolated.value]
+    }
+}
+
+/// The messaging of a kind of network with current software, or with an older release, for networks that were not
+/// measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TransportDefault {
+    pub(crate) transport: Transport,
+    /// The names of the release in publications; none for current software.
+    #[serde(default)]
+    pub(crate) published_as: Vec<String>,
+    pub(crate) messaging: Messaging,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::catalog;
+
+    #[test]
+    fn every_transport_has_constants_in_range() {
+        for transport in Transport::ALL {
+            let messaging = catalog().messaging(*transport);
+            for share in [&messaging.sustained_alone, &messaging.sustained] {
+                assert!(share.value > 0.0 && share.value <= 1.0, "{transport:?}: {share:?}");
+            }
+            assert!(messaging.step.value >= Seconds::ZERO && messaging.step.value < Seconds(1e-3), "{transport:?}");
+            assert!(messaging.chunk_trips.value >= 0.0 && messaging.inside.value > 0.0, "{transport:?}");
+            assert!(messaging.sustained.value <= messaging.sustained_alone.value, "{transport:?}");
+        }
+    }
+
+    #[test]
+    fn a_release_is_found_by_what_publications_call_it() {
+        let early = catalog().messaging_published_as(Transport::Efa, "NCCL 2.4.6, EFA without the OFI patch");
+        assert!(early.sustained.value < catalog().messaging(Transport::Efa).sustained.value);
+        let other = catalog().messaging_published_as(Transport::Tcp, "EFA without the OFI patch");
+        assert_eq!(other, catalog().messaging(Transport::Tcp));
+    }
+
+    #[test]
+    fn a_network_of_the_catalog_has_the_messaging_of_its_transport() {
+        for machine in catalog().machine_types() {
+            assert_eq!(&machine.network.messaging, catalog().messaging(machine.network.transport), "{}", machine.name);
+        }
+    }
+}

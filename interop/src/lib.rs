@@ -1,0 +1,16 @@
+//! Formats of other programs: graphs of ONNX become models, and simulated steps become execution traces of Chakra and
+//! back.
+//!
+//! ```
+//! use trainyard_interop::{chakra, from_onnx};
+//!
+//! assert!(from_onnx(b"text".to_vec(), "own").is_err());
+//! let groups = chakra::groups(r#"{"1": [0, 1], "2": [2, 3]}"#)?;
+//! assert_eq!(groups["2"], [2, 3]);
+//! # Ok::<(), trainyard_units::Invalid>(())
+//! ```
+
+pub mod chakra;
+mod onnx;
+
+pub use onnx::{ONNX_BYTES_MAX, from_onnx};

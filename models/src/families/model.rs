@@ -1,0 +1,207 @@
+//! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
+
+use crate::families::Model;
+use crate::families::ModelSpec;
+use crate::families::fields::Dimensions;
+use crate::graph::OperatorGraph;
+use trainyard_units::Invalid;
+
+/// One sample of a training, as its model sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// This many tokens.
+    Tokens(u64),
+    /// An image of this many values.
+    Image(u64),
+    /// A volume of this many values.
+    Volume(u64),
+    /// Anything else.
+    Record,
+}
+
+/// A model that has a name.
+pub(crate) trait Named {
+    /// Returns the catalog id or the user's name.
+    fn name(&self) -> &str;
+}
+
+/// A family of models: everything that differs between families besides their dimensions.
+pub(crate) trait Architecture: Dimensions<Given = ()> + Named {
+    /// Refuses dimensions that are each in range but do not fit together.
+    fn check(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn sample(&self) -> Sample {
+        Sample::Record
+    }
+
+    /// As [`Model::tensor_heads`].
+    fn tensor_heads(&self) -> Option<u64> {
+        None
+    }
+
+    /// As [`Model::normalises_over_batches`].
+    fn normalises_over_batches(&self) -> bool {
+        false
+    }
+
+    fn graph(&self) -> OperatorGraph;
+}
+
+impl Model {
+    /// Returns the catalog id or the user's name.
+    pub fn name(&self) -> &str {
+        self.architecture().name()
+    }
+
+    /// Returns the kind and size of one sample.
+    pub fn sample(&self) -> Sample {
+        self.architecture().sample()
+    }
+
+    /// Returns the tokens of one sample, which an encoder-decoder reads; `None` for models that do not read tokens.
+    pub fn tokens_per_sample(&self) -> Option<u64> {
+        match self.sample() {
+            Sample::Tokens(tokens) => Some(tokens),
+            _ => None,
+        }
+    }
+
+    /// Returns the attention heads, those of keys and values where they are fewer, among which a tensor-parallel degree
+    /// divides layers; `None` for models whose layers cannot be split.
+    pub fn tensor_heads(&self) -> Option<u64> {
+        self.architecture().tensor_heads()
+    }
+
+    /// Returns `true` for a model that normalises by the mean and variance of all samples that a device computes at once
+    /// (Ioffe and Szegedy, arXiv:1502.03167), and so learns something else when they are more or fewer.
+    pub fn normalises_over_batches(&self) -> bool {
+        self.architecture().normalises_over_batches()
+    }
+
+    /// Returns the operators, layer by layer.
+    pub fn graph(&self) -> OperatorGraph {
+        self.architecture().graph()
+    }
+
+    /// Returns the model as it is written, with every default filled in but a capacity factor, without which no token is dropped.
+    pub fn spec(&self) -> ModelSpec {
+        let mut spec = ModelSpec::new(self.name(), self.family());
+        self.architecture().write(&mut spec);
+        spec
+    }
+}
+
+/// Returns the samples in a data set of `tokens` tokens, of which the last, incomplete one counts; `None` if the model
+/// reads no tokens.
+pub fn samples_in(model: &Model, tokens: u64) -> Option<u64> {
+    model.tokens_per_sample().map(|per_sample| tokens.div_ceil(per_sample))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Family;
+
+    #[test]
+    fn a_specification_with_every_default_filled_in_is_the_same_model() {
+        for entry in crate::catalog() {
+            let again = Model::try_from(entry.model.spec()).expect("a model's specification is valid");
+            assert_eq!(again, entry.model);
+        }
+    }
+
+    /// A model without a capacity factor drops no token, and costs what one costs whose experts have just enough places.
+    #[test]
+    fn a_capacity_factor_of_one_costs_nothing() {
+        let dropless = &crate::find("mixtral-8x7b").expect("in the catalog").model;
+        assert_eq!(dropless.spec().capacity_factor, None);
+        let dropping = Model::try_from(ModelSpec { capacity_factor: Some(1.0), ..dropless.spec() }).expect("a model");
+        assert_eq!(dropping.spec().capacity_factor, Some(1.0));
+        assert_eq!(dropping.graph(), dropless.graph());
+    }
+
+    #[test]
+    fn batch_normalisation_is_found_wherever_it_is_written() {
+        let of = |name: &str| crate::find(name).expect("in the catalog").model.normalises_over_batches();
+        assert!(of("resnet50") && of("efficientnet-b0") && of("densenet121"));
+        assert!(!of("gpt2") && !of("vit-b-16") && !of("mnist-mlp"));
+        let written = |operators: &str| {
+            let text = format!(
+                "name = \"m\"\nfamily = \"layers\"\ninput = {{ channels = 4, height = 8, width = 8 }}\n[[layer]]\nname = \"body\"\noperators = [{operators}]\n[[layer]]\nname = \"head\"\noperators = [\"global_pool\", \"flatten\", {{ cross_entropy = 4 }}]"
+            );
+            let spec: ModelSpec = toml::from_str(&text).expect("a model as written");
+            Model::try_from(spec).expect("a model").normalises_over_batches()
+        };
+        assert!(written("{ add = [[{ conv = 4, kernel = 3, norm = \"batch\" }], []] }"));
+        assert!(!written("{ add = [[{ conv = 4, kernel = 3, norm = \"instance\" }], []] }"));
+        assert!(!written("{ conv = 4, norm = \"frozen\" }, { group_norm = 2 }"));
+    }
+
+    #[test]
+    fn the_blocks_of_a_model_with_experts_alternate() {
+        let spec = ModelSpec {
+            layers: Some(4),
+            hidden: Some(64),
+            heads: Some(4),
+            vocab: Some(100),
+            seq_len: Some(32),
+            experts: Some(8),
+            ..ModelSpec::new("moe", Family::GptMoe)
+        };
+        let graph = Model::try_from(spec).expect("valid").graph();
+        let exchanged: Vec<u64> = graph.layers().map(|layer| layer.exchanged_elements).collect();
+        // Two places for each of 32 tokens of 64 features.
+        assert_eq!(exchanged, [0, 0, 2 * 32 * 64, 0, 2 * 32 * 64, 0]);
+        let shared = crate::Sharing { expert: 4, ..crate::Sharing::WHOLE };
+        let routed = graph.layer(2);
+        assert_eq!(routed.expert_parameters(shared), 2 * 2 * 64 * 256);
+        assert_eq!(routed.expert_parameters(shared) * 4, routed.expert_parameters(crate::Sharing::WHOLE));
+        assert_eq!(graph.layer(1).expert_parameters(shared), 0);
+    }
+
+    #[test]
+    fn no_token_is_without_its_position() {
+        for name in ["bert-base", "electra-base", "bart-large"] {
+            let own = crate::find(name).expect("in the catalog").model.spec();
+            let positions = own.positions.expect("it has a table of them");
+            let with = |tokens| Model::try_from(ModelSpec { seq_len: Some(tokens), ..own.clone() });
+            assert!(with(positions).is_ok(), "{name}");
+            let error = with(positions + 1).expect_err("one too many");
+            let said =
+                format!("model `{name}`: `seq_len` is {}, but it must be at most the {positions}", positions + 1);
+            assert!(error.to_string().starts_with(&said), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains(&(positions + 1).to_string())), "{name}");
+        }
+        let own = crate::find("bart-large").expect("in the catalog").model.spec();
+        let longer = ModelSpec { decoder_seq_len: Some(1027), ..own };
+        let error = Model::try_from(longer).expect_err("one too many");
+        assert!(
+            error.to_string().contains("`decoder_seq_len` is 1027, but it must be at most the 1026 of `positions`")
+        );
+    }
+
+    #[test]
+    fn fields_of_other_families_and_absurd_values_are_refused() {
+        let valid = crate::find("llama-2-7b").expect("in the catalog").model.spec();
+        let wrong = |change: &dyn Fn(&mut ModelSpec)| {
+            let mut spec = valid.clone();
+            change(&mut spec);
+            Model::try_from(spec).expect_err("refused").to_string()
+        };
+        for (said, sentence) in [
+            (wrong(&|spec| spec.patch_size = Some(16)), "family `llama` has no field `patch_size`"),
+            (wrong(&|spec| spec.hidden = None), "`hidden` is missing: models of family `llama` need it"),
+            (wrong(&|spec| spec.kv_heads = Some(5)), "`kv_heads` is 5, but it must divide the 32 heads"),
+            (wrong(&|spec| spec.layers = Some(0)), "`layers` is 0, but it must be from 1 to 10000"),
+            (wrong(&|spec| spec.experts_per_token = Some(2)), "`experts` is missing: models of family `llama` need it"),
+            (
+                wrong(&|spec| (spec.experts, spec.capacity_factor) = (Some(8), Some(f64::NAN))),
+                "`capacity_factor` is NaN, but it must be above 0 and at most 64",
+            ),
+        ] {
+            assert_eq!(said, format!("model `llama-2-7b`: {sentence}"));
+        }
+    }
+}

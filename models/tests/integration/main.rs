@@ -1,0 +1,5 @@
+//! Models of the catalog and of files, against what is published of them.
+
+mod hugging_face;
+mod published_counts;
+mod published_counts_sequence;

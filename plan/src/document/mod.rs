@@ -1,0 +1,596 @@
+//! Documents that are written to files and to standard output. Durations are seconds, sizes bytes, money USD; the
+//! suffix of a field says so.
+
+pub(crate) mod campaign;
+mod decision;
+pub(crate) mod explanation;
+pub(crate) mod launch;
+pub(crate) mod replay;
+pub(crate) mod what_if;
+
+pub use decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
+
+use crate::input::Bottleneck;
+use crate::job::JobSpec;
+use crate::spec::{PlanSpec, Pricing};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of plan documents that this version reads and writes.
+pub const PLAN_SCHEMA: &str = "trainyard.plan/1";
+/// The schema of comparison documents that this version writes.
+pub const COMPARISON_SCHEMA: &str = "trainyard.comparison/1";
+
+/// A plan with what is predicted of it and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanDocument {
+    /// `trainyard.plan/1`.
+    pub schema: String,
+    /// What was asked for.
+    pub job: JobSpec,
+    /// What is recommended.
+    pub plan: PlanSpec,
+    /// What is expected of it.
+    pub prediction: Prediction,
+    /// Why this plan.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// The searches on which reasons rest: each reason that compares can be reproduced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// What would meet a deadline or a budget that is missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_meet_goal: Option<String>,
+    /// What to be careful about.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// The runners-up, best first.
+    #[serde(default)]
+    pub alternatives: Vec<Alternative>,
+    /// The plan with the least of what is sought, where another is recommended that cannot be told from it within what is
+    /// known and that is simpler, or much faster or cheaper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimum: Option<Alternative>,
+    /// What each of the stacks that were compared would give.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<StackChoice>,
+    /// Plans that no other on the same terms beats in both time and cost: those on the job's terms, then those on other
+    /// terms on which the same machines can be rented, the fastest of each first.
+    #[serde(default)]
+    pub pareto: Vec<Alternative>,
+    /// What was not possible, and how often.
+    #[serde(default)]
+    pub rejected: Vec<Rejected>,
+    /// What would change the decision: the nearest price, network and global batch at which another plan wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Where the plain plan does not fit: what makes room, in the order in which it is worth trying.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<Remedy>,
+    /// How the number formats that were allowed compare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub precisions: Vec<PrecisionChoice>,
+    /// How batches compare: global batches if the job allows several, else micro-batches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<BatchChoice>,
+    /// How the search went.
+    pub search: Search,
+}
+
+/// What is expected of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prediction {
+    /// Seconds of one optimizer step.
+    pub step_time_s: f64,
+    /// The interval that should hold 90 % of measurements.
+    pub interval_s: [f64; 2],
+    /// Samples per second, all replicas together.
+    pub samples_per_s: f64,
+    /// Tokens per second, for models that read tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+    /// Model FLOPs over peak FLOPs; absent where no peak is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mfu: Option<f64>,
+    /// What becomes of the samples on their way to the step; absent if they are taken to be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputPrediction>,
+    /// Idle time of the pipeline over its ideal time.
+    pub bubble: f64,
+    /// What communication adds to the step.
+    pub exposed_communication_s: f64,
+    /// Where the step goes, on the busiest stage.
+    pub phases: Phases,
+    /// Per stage, how much of the step its device computes.
+    pub utilisation: Vec<f64>,
+    /// Memory of one rank of each stage.
+    pub memory_bytes: Memory,
+    /// Optimizer steps of the whole training.
+    pub steps: u64,
+    /// Seconds of all steps.
+    pub time_s: f64,
+    /// Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
+    /// downloaded (medians). Absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_up_s: Option<f64>,
+    /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints_s: Option<f64>,
+    /// Seconds of training from one checkpoint to the next: that of the job, else the one at which writing checkpoints
+    /// and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_interval_s: Option<f64>,
+    /// What reclaims of spot instances add, expected values. Absent on other terms, and where nobody published how often
+    /// they come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruptions: Option<ExpectedInterruptions>,
+    /// Price of the whole training: instances, start-up, checkpoints, interruptions and storage. Absent for machines that are not rented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// What the price is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_parts: Option<CostParts>,
+    /// The interval of the price that follows from that of the step time and from the range of the price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_interval_usd: Option<[f64; 2]>,
+    /// The price that was used, with its date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
+}
+
+/// What a training costs, in USD; together, its price.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostParts {
+    /// Instances while steps are done.
+    pub instances_usd: f64,
+    /// Instances from when they are there to the first step.
+    pub start_up_usd: f64,
+    /// What keeps checkpoints, and the data set near the machines.
+    pub storage_usd: f64,
+    /// Instances while checkpoints are written.
+    pub checkpoints_usd: f64,
+    /// Instances while reclaimed ones are replaced, made ready, and lost work is done again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interruptions_usd: f64,
+}
+
+/// What reclaims of spot instances add to a training, expected values at the published band of their type or at what the job
+/// says, times its scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedInterruptions {
+    /// Instances that are reclaimed; each stops all.
+    pub expected: f64,
+    /// Seconds until they are replaced.
+    pub waiting_s: f64,
+    /// Seconds of making replaced ones ready and of reading checkpoints.
+    pub restarts_s: f64,
+    /// Seconds of work that is done again, and of checkpoints that are written when a reclaim is announced.
+    pub lost_s: f64,
+}
+
+impl ExpectedInterruptions {
+    /// Returns the sum of the parts, in seconds.
+    pub fn total_s(&self) -> f64 {
+        self.waiting_s + self.restarts_s + self.lost_s
+    }
+}
+
+impl CostParts {
+    /// Returns the sum of the parts, in USD.
+    pub fn total(&self) -> f64 {
+        self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd + self.interruptions_usd
+    }
+}
+
+impl Prediction {
+    /// Returns the seconds from the request for machines to the last checkpoint, expected reclaims included. A deadline
+    /// is compared with this number.
+    pub fn elapsed_s(&self) -> f64 {
+        self.time_s + self.around_s()
+    }
+
+    /// Returns the seconds of [`Self::elapsed_s`] that are not steps.
+    pub fn around_s(&self) -> f64 {
+        let interrupted = self.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
+        self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0) + interrupted
+    }
+}
+
+/// What becomes of samples on their way to the step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputPrediction {
+    /// What a step waits for its samples, of its whole time.
+    pub input_stall_s: f64,
+    /// Time in which devices work on steps over all time, as MLPerf Storage defines it.
+    pub accelerator_utilisation: f64,
+    /// What limits the training.
+    pub bottleneck: Bottleneck,
+    /// Samples a second that storage gives, all machines together.
+    pub read_samples_per_s: f64,
+    /// Samples a second that are decoded.
+    pub decode_samples_per_s: f64,
+    /// Samples a second that are copied to the devices.
+    pub copy_samples_per_s: f64,
+    /// Samples a second that steps would take if they never waited.
+    pub step_samples_per_s: f64,
+    /// Seconds of a step during the first pass over the data set.
+    pub first_pass_step_time_s: f64,
+    /// Seconds of downloading or listing before the first step, which are part of its start-up.
+    pub download_s: f64,
+}
+
+/// A price and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceUsed {
+    /// USD per hour of one instance.
+    pub usd_per_hour: f64,
+    /// The lowest price seen; differs for spot only.
+    pub low_usd_per_hour: f64,
+    /// The highest price seen.
+    pub high_usd_per_hour: f64,
+    /// Region.
+    pub region: String,
+    /// ec2 or sagemaker.
+    pub service: String,
+    /// The terms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
+    /// When it was seen.
+    pub date: String,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// Where a step goes, in seconds of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// Forward passes.
+    pub forward_s: f64,
+    /// Backward passes.
+    pub backward_s: f64,
+    /// Moving bytes between ranks, as far as nothing was computed meanwhile. What ranks that share layers bring
+    /// together inside a pass belongs to that pass. With what was waited for, in documents that do not tell it apart.
+    pub communication_s: f64,
+    /// Waiting for data or for other ranks.
+    #[serde(default)]
+    pub wait_s: f64,
+    /// The optimizer's update.
+    pub optimizer_s: f64,
+    /// The rest of the step, where it was measured.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_s: f64,
+}
+
+impl Phases {
+    /// Returns each phase with its name, in the order of a step.
+    pub fn named(&self) -> [(&'static str, f64); 6] {
+        [
+            ("forward", self.forward_s),
+            ("backward", self.backward_s),
+            ("communication", self.communication_s),
+            ("wait", self.wait_s),
+            ("optimizer", self.optimizer_s),
+            ("other", self.other_s),
+        ]
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(seconds: &f64) -> bool {
+    seconds.abs() < f64::MIN_POSITIVE
+}
+
+/// Memory of the ranks, by stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// What the smallest device of any stage has.
+    pub limit: u64,
+    /// What one rank of each stage needs.
+    pub stages: Vec<StageMemory>,
+    /// What the ranks of one machine keep in its main memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u64>,
+    /// What they keep on its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
+}
+
+/// What one rank of a stage needs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageMemory {
+    /// Weights that compute uses.
+    pub parameters: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// Moments and master weights.
+    pub optimizer_state: u64,
+    /// Activations at the schedule's peak.
+    pub activations: u64,
+    /// Weights that are gathered and gradients that are sent.
+    #[serde(default)]
+    pub buffers: u64,
+    /// Buffers inside one layer.
+    pub workspace: u64,
+    /// Driver, framework, and what the allocator holds without use.
+    pub software: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+impl Memory {
+    /// Returns the bytes that the fullest rank needs.
+    pub fn peak(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
+    }
+
+    /// Returns the bytes that one rank of each stage needs, added up. Sums saturate, because a document may hold any
+    /// number.
+    pub fn of_one_pipeline(&self) -> u64 {
+        self.stages.iter().fold(0, |sum, stage| sum.saturating_add(stage.total))
+    }
+}
+
+impl StageMemory {
+    /// Returns the bytes of weights and their gradients.
+    pub fn weights_and_gradients(&self) -> u64 {
+        self.parameters.saturating_add(self.gradients)
+    }
+
+    /// Returns the bytes of communication buffers and of workspace inside a layer.
+    pub fn buffers_and_workspace(&self) -> u64 {
+        self.buffers.saturating_add(self.workspace)
+    }
+}
+
+/// Another plan that was considered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// The plan.
+    pub plan: PlanSpec,
+    /// Seconds of one optimizer step.
+    pub step_time_s: f64,
+    /// Seconds of all steps and, on spot terms, of expected interruptions.
+    pub time_s: f64,
+    /// Price of the whole training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// The price that was used, with its date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
+    /// What the fullest rank needs, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// A search on which a reason rests: `trainyard plan` with these fields held, without deadline and budget, finds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Which of the reasons, counted from 0.
+    pub reason: usize,
+    /// What is held, as `--fix` takes it.
+    pub fix: Vec<String>,
+    /// Seconds of all steps of the plan that is then recommended, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_s: Option<f64>,
+    /// Its price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// What the least plan needs on a device, in bytes, where none fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_bytes: Option<u64>,
+}
+
+/// What a training framework would give.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackChoice {
+    /// Name in the catalog of stacks.
+    pub stack: String,
+    /// Its best plan, with what is expected of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Alternative>,
+    /// Why it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the recommended plan is for it.
+    pub recommended: bool,
+}
+
+/// Plans that were not possible, for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rejected {
+    /// What was tried.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+    /// How many plans.
+    pub count: u64,
+    /// The limit that they do not keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<RejectedBy>,
+    /// How many times the limit they take at least, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<f64>,
+}
+
+/// How a search went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// Plans in the space.
+    pub candidates: u64,
+    /// Plans that were simulated; the others were proved worse or did not fit.
+    pub simulated: u64,
+    /// How much better than the recommended plan another could still be, as a fraction. Zero: it is proved best.
+    pub gap: f64,
+    /// What was not searched because the job says nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
+}
+
+/// Instance types that were not searched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Their families, `g6`.
+    pub families: Vec<String>,
+    /// The best plan on them that a short search found; absent where the search would have been long, or found none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<LeftOutPlan>,
+}
+
+/// A plan on instance types that were not searched: another may be better still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutPlan {
+    /// The type.
+    pub instance: String,
+    /// How many.
+    pub instances: u32,
+    /// Seconds from the request for machines to the last checkpoint.
+    pub time_s: f64,
+    /// Price of the training.
+    pub cost_usd: f64,
+}
+
+/// Predicted against measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparisonDocument {
+    /// `trainyard.comparison/1`.
+    pub schema: String,
+    /// The plan that ran.
+    pub plan: PlanSpec,
+    /// What it ran on.
+    pub device: String,
+    /// Optimizer steps that were run.
+    pub steps: u64,
+    /// Written down before the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Figures>,
+    /// What the run took.
+    pub measured: Figures,
+    /// Predicted over measured, minus one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Errors>,
+    /// What was learnt.
+    pub loss: Loss,
+    /// Where things were written.
+    pub files: Files,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// Seconds of one optimizer step: predicted, or the median of the measured ones.
+    pub step_time_s: f64,
+    /// The interval that should hold, or held, 90 % of steps.
+    pub interval_s: [f64; 2],
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes that training takes, all ranks together; absent where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Where the step goes.
+    pub phases: Phases,
+}
+
+/// Predicted over measured, minus one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// Of the step time.
+    pub step_time: f64,
+    /// Of the throughput.
+    pub samples_per_s: f64,
+    /// Of the memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+    /// Of the phases by name; those that took less than a hundredth of the step have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub phases: BTreeMap<String, f64>,
+}
+
+/// What was learnt: mean cross-entropy in nats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// Of the first step's global batch; null if it was no number.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(extend("type" = ["number", "null"]))]
+    pub first: f64,
+    /// Of the last step's global batch; null if it was no number.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(extend("type" = ["number", "null"]))]
+    pub last: f64,
+    /// Of the data kept from training, after the last step; absent if none was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+}
+
+/// JSON has no word for what is not a number, so that it is written as `null`.
+///
+/// # Errors
+///
+/// When there is something else.
+pub fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+/// Where things were written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// The plan document, with the prediction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// The measurement file.
+    pub measurement: String,
+    /// Simulated and measured step, for Perfetto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// Loss and step time as a picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plot: Option<String>,
+    /// Predicted and measured phases as a picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<String>,
+    /// The checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_device_has_is_added_up_too() {
+        let stage = StageMemory {
+            parameters: u64::MAX,
+            gradients: 1,
+            optimizer_state: 0,
+            activations: 0,
+            buffers: 2,
+            workspace: u64::MAX - 1,
+            software: 0,
+            total: u64::MAX,
+        };
+        assert_eq!((stage.weights_and_gradients(), stage.buffers_and_workspace()), (u64::MAX, u64::MAX));
+        let memory = Memory { limit: 1, stages: vec![stage; 2], host: None, disk: None };
+        assert_eq!((memory.peak(), memory.of_one_pipeline()), (u64::MAX, u64::MAX));
+    }
+}

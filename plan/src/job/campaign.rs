@@ -1,0 +1,76 @@
+//! Whole trainings: what a job says of them, and the document of what may become of one.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trainyard_units::{written, written_option};
+
+/// What happens around the steps of a training. Everything may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CampaignSpec {
+    /// Whether machines must be found and booted first; cold if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartKind>,
+    /// Training time from one checkpoint to the next, `10 min`; the best one if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_interval: Option<String>,
+    /// Where checkpoints go; s3 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_storage: Option<CheckpointStorage>,
+    /// What one machine writes there, `1 GB/s`; half of its network to s3 and a volume's throughput to ebs if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_bandwidth: Option<String>,
+    /// When the model is tested; never if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationSpec>,
+    /// How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub spot_scenario: Option<u32>,
+    /// The share of spot capacity that is reclaimed in a month, 0.1; as published if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub monthly_reclaims: Option<f64>,
+    /// Mean time between failures of one machine, `6000 h`; that of a published cluster if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_mtbf: Option<String>,
+    /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
+    /// stand for measured ones, which hold their stragglers.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<f64>,
+}
+
+/// Whether machines are there when a training is submitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartKind {
+    /// They must be found and booted, and the image downloaded.
+    #[default]
+    Cold,
+    /// They were kept from another training, with its image.
+    WarmPool,
+}
+
+/// Where checkpoints go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointStorage {
+    /// Object storage, over the network.
+    #[default]
+    S3,
+    /// A volume at each machine.
+    Ebs,
+}
+
+/// When and on how much a model is tested.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationSpec {
+    /// Passes over the data set from one test to the next.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub every_epochs: Option<f64>,
+    /// Optimizer steps from one test to the next, instead of `every_epochs`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub every_steps: Option<u64>,
+    /// Samples of a test.
+    #[serde(deserialize_with = "written")]
+    pub samples: u64,
+}

@@ -1,0 +1,295 @@
+//! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
+
+mod campaign;
+mod hyper_parameters;
+mod learning_rate;
+mod training;
+
+pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
+pub use hyper_parameters::HyperParameters;
+pub use learning_rate::LearningRate;
+pub use training::{Decay, GlobalBatch, TrainingSpec};
+
+use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
+use crate::spec::Pricing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trainyard_models::{AttentionKernel, Family};
+use trainyard_units::{Bytes, BytesPerSecond, written_option, written_table};
+
+/// A training job as a TOML file or the flags of the command line describe it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// What is trained.
+    #[serde(default)]
+    pub model: ModelChoice,
+    /// On what.
+    #[serde(default)]
+    pub data: DataSpec,
+    /// How.
+    #[serde(default)]
+    pub training: TrainingSpec,
+    /// Where.
+    #[serde(default)]
+    pub cluster: ClusterChoice,
+    /// To what end.
+    #[serde(default)]
+    pub goal: GoalSpec,
+    /// What happens around the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<CampaignSpec>,
+}
+
+/// The model: a `name` of the catalog, a `file`, a `config` of Hugging Face, or a `family` with dimensions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelChoice {
+    /// Catalog id; or, beside `config` or `family`, what the model is to be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A TOML file as in the catalog, or a file in the ONNX format (`.onnx`), relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The `config.json` of a Hugging Face checkpoint, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// The architecture of a model given by its dimensions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// Blocks, or hidden layers.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub layers: Option<u32>,
+    /// Width.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<u64>,
+    /// Attention heads.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub heads: Option<u64>,
+    /// Width inside the feed-forward part.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub ffn: Option<u64>,
+    /// Vocabulary size.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub vocab: Option<u64>,
+    /// Tokens of a sample; also overrides that of a catalog, file or config model.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub seq_len: Option<u64>,
+    /// Height and width of an image; also overrides that of a catalog, file or config model.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub image_size: Option<u64>,
+    /// How attention is computed; also overrides that of a catalog, file or config model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<AttentionKernel>,
+    /// Input features of an MLP.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<u64>,
+    /// Output features of an MLP.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<u64>,
+}
+
+/// The data: how much there is and, for a run, where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataSpec {
+    /// Samples in the data set.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Tokens in the data set; 10e9, and as a text "10B".
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    /// What a run trains on, relative to the job file: text, images, arrays, the files of MNIST or CIFAR, or a folder
+    /// of them; `synthetic` for samples that are made up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The `tokenizer.json` that makes tokens of text, relative to the job file; text is read as bytes if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// The AWS Region that keeps it; that of the machines if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// How samples are stored: a data set of the catalog, `imagenet`, or `none` for samples that are there when a step
+    /// wants them; that of the catalog's model if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// Bytes of one sample as stored, at least 1; those of the data set if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub bytes_per_sample: Option<f64>,
+    /// Standard deviation of these bytes from sample to sample; 0 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub bytes_deviation: Option<f64>,
+    /// What is to be decoded; tokens for models that read them, else jpeg, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<SampleFormat>,
+    /// Files that hold the data set; one for each 128 MiB if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Where samples are read from; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageMode>,
+    /// What decodes; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<DecodePlace>,
+    /// Processes that load for one replica; its share of the machine's virtual processors if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// Batches that each stage of loading may be ahead of the next; 2 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u32>,
+    /// Where samples are kept after the first pass over them; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
+    /// Throughput of a shared file system for each TiB, `250 MB/s`; the least that is sold if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fsx_throughput: Option<BytesPerSecond>,
+    /// Its size, `4.8 TiB`; the least that holds the data set if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fsx_size: Option<Bytes>,
+    /// Throughput of each machine's volume, `500 MiB/s`; what a volume has without being paid for more if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub ebs_throughput: Option<BytesPerSecond>,
+    /// Size of each machine's volume, `500 GB`; as large as the data set if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub volume: Option<Bytes>,
+}
+
+/// Which machines may be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterChoice {
+    /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Vec<String>>,
+    /// The most instances that may be rented; 16 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub max_instances: Option<u32>,
+    /// AWS region; us-east-1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Terms; on-demand if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
+    /// ec2 or sagemaker; ec2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Training framework of the catalog of stacks; `auto`, a comparison of those that people use today, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+    /// Part of each GPU's memory that a plan leaves free, `8%` or `0.08`, at most a half; what the stack's peaks were seen
+    /// to vary by, and at least 8 %, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_margin: Option<String>,
+    /// A table of prices (CSV) that stand before those of the catalog, relative to the job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<String>,
+    /// What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types (`g4dn.*`):
+    /// virtual processors, as EC2 counts them, or instances, as SageMaker does.
+    #[serde(default, deserialize_with = "written_table", skip_serializing_if = "Option::is_none")]
+    pub quotas: Option<BTreeMap<String, u64>>,
+    /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// A file that describes a cluster of one's own instead of instances, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// A constants file whose GPUs, links and stacks stand before those of the catalog, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constants: Option<String>,
+}
+
+/// What is sought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The shortest training.
+    Time,
+    /// The cheapest training.
+    #[default]
+    Cost,
+}
+
+/// To what end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GoalSpec {
+    /// What is sought; cost if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Objective>,
+    /// The longest training accepted, `3 d`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// The most money accepted, in USD.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+}
+
+/// By which part of itself a product of floats may be off.
+const ROUNDING: f64 = 1e-9;
+
+/// The amount of training data and the number of passes over it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Volume {
+    /// Samples of one epoch.
+    pub samples: u64,
+    /// Passes over them.
+    pub epochs: f64,
+}
+
+impl Volume {
+    /// Returns the number of optimizer steps at this global batch; the last, incomplete batch of an epoch is a step.
+    /// 1.1 epochs of 100 steps are 110, although no float is 1.1.
+    pub fn steps(&self, global_batch: u64) -> u64 {
+        let per_epoch = self.samples.div_ceil(global_batch);
+        let steps = per_epoch as f64 * self.epochs;
+        let whole = steps.round();
+        (if (steps - whole).abs() <= ROUNDING * steps { whole } else { steps.ceil() }) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_batch_of_an_epoch_is_a_step() {
+        // Seeds of this field: 640 samples at global batch 64 are 10 steps; 5 000 at 500 are 10.
+        assert_eq!(Volume { samples: 640, epochs: 1.0 }.steps(64), 10);
+        assert_eq!(Volume { samples: 5000, epochs: 1.0 }.steps(500), 10);
+        assert_eq!(Volume { samples: 641, epochs: 2.0 }.steps(64), 22);
+    }
+
+    #[test]
+    fn numbers_may_be_written_as_texts() {
+        let job = |text: &str| serde_json::from_str::<JobSpec>(text).map_err(|error| error.to_string());
+        let texts = job(r#"{ "data": { "tokens": "10B", "files": 1e3 }, "goal": { "budget": "1.5M" },
+            "training": { "global_batch": "2k", "warmup_steps": "1.5k" },
+            "cluster": { "quotas": { "P": "1k" }, "max_instances": "16" } }"#);
+        let numbers = job(r#"{ "data": { "tokens": 10e9, "files": 1000 }, "goal": { "budget": 1500000 },
+            "training": { "global_batch": 2000, "warm_up_steps": 1500 },
+            "cluster": { "quotas": { "P": 1000 }, "max_instances": 16 } }"#);
+        assert_eq!(texts, numbers);
+        assert!(texts.is_ok());
+        let batch = |text: &str| {
+            let job = job(&format!(r#"{{ "training": {{ "global_batch": {text} }} }}"#))?;
+            Ok::<_, String>(job.training.global_batch)
+        };
+        let range = batch(r#"{ "min": "1k", "max": 2e3 }"#);
+        assert_eq!(range, Ok(Some(GlobalBatch::Between { min: 1000, max: 2000 })));
+        for wrong in [r#""1.5""#, "1.5", "-2", r#""ten""#, r#"{ "min": "x", "max": 2 }"#, "true"] {
+            assert!(batch(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_of_epochs_are_whole_steps() {
+        let steps = |epochs| Volume { samples: 6400, epochs }.steps(64);
+        assert_eq!([0.07, 0.29, 1.1, 1.101, 2.2].map(steps), [7, 29, 110, 111, 220]);
+        assert_eq!([1e-12, 0.001, 0.011].map(steps), [1, 1, 2]);
+    }
+}

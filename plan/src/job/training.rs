@@ -1,0 +1,167 @@
+//! How a job is trained, as written.
+
+use crate::name::named;
+use crate::spec::{Optimizer, Precision};
+use schemars::JsonSchema;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use trainyard_units::{Written, written, written_option};
+
+named! {
+    /// What becomes of the learning rate after warm-up.
+    Decay {
+        /// It stays, so that a lengthened training goes on as if it had never stopped.
+        Constant = "constant",
+        /// Half a cosine (Loshchilov and Hutter, arXiv:1608.03983, equation 5, without restarts).
+        Cosine = "cosine",
+        /// A straight line.
+        Linear = "linear",
+        /// The remaining share to a power (You et al., arXiv:1708.03888, section 5, where it is 2).
+        Polynomial = "polynomial",
+    }
+}
+
+/// Samples of an optimizer step: one number, or a range that convergence allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
+pub enum GlobalBatch {
+    /// This many.
+    Exactly(u64),
+    /// From the first to the second.
+    Between {
+        /// At least.
+        min: u64,
+        /// At most.
+        max: u64,
+    },
+}
+
+/// How it is trained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingSpec {
+    /// Samples of an optimizer step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch: Option<GlobalBatch>,
+    /// Passes over the data set; 1 if neither this nor `steps` nor `target` is given.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<f64>,
+    /// Optimizer steps, instead of `epochs`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The optimizer; adamw if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
+    /// Peak learning rate of a run.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// Number formats that may be chosen; all that the hardware has if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Vec<Precision>>,
+    /// Steps over which the learning rate rises from nothing; 10 if left out. `warmup_steps` is read too.
+    #[serde(
+        default,
+        alias = "warmup_steps",
+        deserialize_with = "written_option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub warm_up_steps: Option<u64>,
+    /// What becomes of the learning rate after that; it stays if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decay: Option<Decay>,
+    /// The power of a polynomial decay; 2 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub decay_power: Option<f64>,
+    /// The learning rate at the last step, where it decays; 0 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub final_learning_rate: Option<f64>,
+    /// The greatest norm that the gradient of all parameters may have; without limit if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Weight decay; what the optimizer is usually run with if left out, as the three below.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+    /// Decay rate of the velocity of sgd-momentum and lars.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
+    /// Decay rates of the running means of adam, adamw and lamb: of gradients, and of their squares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub betas: Option<[f64; 2]>,
+    /// What adam, adamw and lamb add to the root of the mean square.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f64>,
+}
+
+impl Serialize for GlobalBatch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        match self {
+            Self::Exactly(samples) => serializer.serialize_u64(*samples),
+            Self::Between { min, max } => {
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("min", min)?;
+                map.serialize_entry("max", max)?;
+                map.end()
+            }
+        }
+    }
+}
+
+// By hand, because serde's untagged enums answer a wrong value with "did not match any variant".
+impl<'de> Deserialize<'de> for GlobalBatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        #[derive(Deserialize)]
+        struct Count(#[serde(deserialize_with = "written")] u64);
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = GlobalBatch;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of samples, or { min = 256, max = 4096 }")
+            }
+
+            fn visit_u64<E: Error>(self, samples: u64) -> Result<GlobalBatch, E> {
+                Ok(GlobalBatch::Exactly(samples))
+            }
+
+            fn visit_f64<E: Error>(self, samples: f64) -> Result<GlobalBatch, E> {
+                u64::of_float(samples)
+                    .map(GlobalBatch::Exactly)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(samples), &"a whole number, at least 1"))
+            }
+
+            fn visit_str<E: Error>(self, samples: &str) -> Result<GlobalBatch, E> {
+                u64::of_text(samples).map(GlobalBatch::Exactly).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, samples: i64) -> Result<GlobalBatch, E> {
+                u64::try_from(samples)
+                    .map(GlobalBatch::Exactly)
+                    .map_err(|_| E::custom(format!("`global_batch` is {samples}, but it must be at least 1")))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GlobalBatch, A::Error> {
+                let (mut min, mut max) = (None, None);
+                let samples = |Count(samples)| samples;
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "min" => min = Some(samples(map.next_value()?)),
+                        "max" => max = Some(samples(map.next_value()?)),
+                        _ => return Err(A::Error::unknown_field(&key, &["min", "max"])),
+                    }
+                }
+                let min = min.ok_or_else(|| A::Error::missing_field("min"))?;
+                let max = max.ok_or_else(|| A::Error::missing_field("max"))?;
+                Ok(GlobalBatch::Between { min, max })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,408 @@
+//! What would change the decision: the nearest price, network and global batch at which another plan wins.
+//!
+//! Plans are held: those that the report ranks, each on its own machines. A price scales what a plan's machines cost, so
+//! it takes no simulation; the network and the batch take a few. A plan that is not ranked might win earlier, which is
+//! why sentences say among which plans they compare.
+
+use crate::cost::Overheads;
+use crate::edits::{MachineChange, Part, Setting, set_batch};
+use crate::problem::Problem;
+use crate::search::{Evaluated, Found, Ranking, Totals, is_quick};
+use rayon::prelude::*;
+use trainyard_hardware_profiles::Fabric;
+use trainyard_plan::document::{Change, ChangedQuantity, PlanSummary};
+use trainyard_plan::{Fixed, GradientReduction, Objective, Plan, StateSharding};
+use trainyard_sim::{Machine, footprint};
+use trainyard_units::human_count;
+
+/// Prices and networks are varied up to this multiple of the present one, and down to its inverse.
+const FACTOR_MAX: f64 = 10.0;
+
+/// Halvings of the range of the network, on a logarithmic scale: the deciding factor is found to 4 %.
+const HALVINGS: u32 = 6;
+
+/// Global batches are varied up to this multiple of the present one, and down to its inverse.
+const BATCH_FACTOR_MAX: u64 = 4;
+
+/// The recommended plan and those that it is compared with.
+pub(crate) struct Changes<'a> {
+    problem: &'a Problem,
+    chosen: &'a Evaluated,
+    others: Vec<&'a Evaluated>,
+    ranking: Ranking,
+}
+
+impl<'a> Changes<'a> {
+    /// Compares plans. `found` holds the ranked ones; `other_gpu` is the best on machines with another GPU, which may
+    /// be among them.
+    pub(crate) fn new(
+        problem: &'a Problem,
+        chosen: &'a Evaluated,
+        found: &'a Found,
+        other_gpu: Option<&'a Evaluated>,
+    ) -> Self {
+        let mut others: Vec<&Evaluated> = found.best.iter().skip(1).collect();
+        let listed = |plan: &Evaluated| found.best.iter().any(|known| known.plan.cluster() == plan.plan.cluster());
+        others.extend(other_gpu.filter(|other| !listed(other)));
+        let ranking = Ranking::of(problem, chosen);
+        // A plan that cannot be told from the recommended one may be slightly ahead of it: nothing must change for
+        // that.
+        others.retain(|other| !ranking.prefers(Totals::found(other), Totals::found(chosen)));
+        Self { problem, chosen, others, ranking }
+    }
+
+    /// Returns the nearest price, network and batch at which another plan wins, where there is one, and sentences about
+    /// all three.
+    pub(crate) fn all(&self) -> (Vec<Change>, Vec<String>) {
+        let (price, quick) = (self.price(), self.quick());
+        let (network, batch) = (quick.network(), quick.global_batch());
+        let mut sentences: Vec<String> = [&price, &network, &batch].into_iter().flatten().map(sentence).collect();
+        sentences.extend(quick.without_effect(network.is_none(), batch.is_none()));
+        ([price, network, batch].into_iter().flatten().collect(), sentences)
+    }
+
+    /// Keeps only the plans that are quick to simulate again: none if the recommended one is not.
+    fn quick(&self) -> Self {
+        let chosen = is_quick(&self.chosen.plan);
+        let others = self.others.iter().copied().filter(|other| chosen && is_quick(&other.plan)).collect();
+        Self { others, ..*self }
+    }
+
+    /// Names the changes that were tried and do not change the decision.
+    fn without_effect(&self, network: bool, batch: bool) -> Option<String> {
+        if self.others.is_empty() {
+            return None;
+        }
+        let batches = self.batches();
+        let network = (network && self.wired())
+            .then(|| format!("no network from {} to {FACTOR_MAX} times as fast", 1.0 / FACTOR_MAX));
+        let (least, most) = (batches.iter().min(), batches.iter().max());
+        let batch = least
+            .zip(most)
+            .filter(|_| batch)
+            .map(|(least, most)| format!("no global batch from {} to {}", human_count(*least), human_count(*most)));
+        let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| match self.others.len() {
+            1 => format!("{} makes the other plan win", parts.join(" and ")),
+            others => format!("{} makes any of the {others} other plans win", parts.join(" and ")),
+        })
+    }
+
+    /// Returns the cost of a plan's storage, which does not depend on the price of its machines.
+    fn storage(&self, plan: &Evaluated) -> Option<f64> {
+        let price = self.problem.place.price(plan.choice)?;
+        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), price);
+        let steps = self.problem.training.steps(plan.plan.batch().global);
+        Some(plan.cost(&overheads, steps, price.hourly()).storage_usd)
+    }
+
+    /// Finds the price of another type of machine at which its plan costs as little as the recommended one.
+    fn price(&self) -> Option<Change> {
+        if self.ranking.objective != Objective::Cost {
+            return None;
+        }
+        let own = self.chosen.cost_usd?;
+        let instance = |plan: &Evaluated| plan.plan.cluster().instance.clone();
+        let share = |other: &&&Evaluated| {
+            let cost = other.cost_usd?;
+            // At that price it costs as much as the recommended plan, which is within the budget.
+            let totals = Totals { cost_usd: Some(own), ..Totals::found(other) };
+            let storage = self.storage(other)?;
+            let share = (own - storage) / (cost - storage);
+            (instance(other) != instance(self.chosen) && self.ranking.meets_goal(totals) && share * FACTOR_MAX > 1.0)
+                .then_some(share)
+        };
+        let others = self.others.iter().filter_map(|other| Some((share(&other)?, *other)));
+        let (share, winner) = others.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let present = self.problem.place.price(winner.choice)?.hourly().0;
+        Some(Change {
+            what: ChangedQuantity::Price,
+            instance: Some(instance(winner)),
+            present,
+            at: present * share,
+            winner: summary(&winner.plan),
+        })
+    }
+
+    fn wired(&self) -> bool {
+        let mut all = std::iter::once(self.chosen).chain(self.others.iter().copied());
+        all.all(|plan| baseline(&self.machine(plan, 1.0)).is_some())
+    }
+
+    /// Finds the network, faster or slower on all machines by the same factor, at which another plan wins.
+    fn network(&self) -> Option<Change> {
+        if self.others.is_empty() || !self.wired() {
+            return None;
+        }
+        let towards = [FACTOR_MAX, 1.0 / FACTOR_MAX].map(|end| self.nearest_factor(end));
+        let (factor, winner) =
+            towards.into_iter().flatten().min_by(|a, b| a.0.ln().abs().total_cmp(&b.0.ln().abs()))?;
+        // Of the two plans the one on more machines is the one whose network it is about.
+        let wide = [winner, self.chosen].into_iter().max_by_key(|plan| plan.plan.cluster().instances)?;
+        let present = baseline(&self.machine(wide, 1.0))?;
+        Some(Change {
+            what: ChangedQuantity::Network,
+            instance: Some(wide.plan.cluster().instance.clone()),
+            present,
+            at: present * factor,
+            winner: summary(&winner.plan),
+        })
+    }
+
+    /// Finds the factor between 1 and `end` nearest to 1 with which another plan wins, if one wins at `end`. Assumes
+    /// that in between a plan begins to win only once.
+    fn nearest_factor(&self, end: f64) -> Option<(f64, &'a Evaluated)> {
+        let winners = self.winners(end, &self.others)?;
+        let (mut loses, mut wins) = (1.0, (end, winners));
+        for _ in 0..HALVINGS {
+            let middle = f64::sqrt(loses * wins.0);
+            match self.winners(middle, &self.others) {
+                Some(winners) => wins = (middle, winners),
+                None => loses = middle,
+            }
+        }
+        Some((wins.0, *wins.1.first()?))
+    }
+
+    /// Returns the plans that are better than the recommended one when the network is `factor` times as fast, the best
+    /// first; `None` if there are none.
+    fn winners(&self, factor: f64, others: &[&'a Evaluated]) -> Option<Vec<&'a Evaluated>> {
+        let own = self.with_network(self.chosen, factor)?;
+        let all: Vec<Option<Totals>> = others.par_iter().map(|other| self.with_network(other, factor)).collect();
+        let mut better: Vec<(f64, &Evaluated)> = others
+            .iter()
+            .zip(all)
+            .filter_map(|(other, totals)| Some((totals.filter(|totals| self.ranking.prefers(*totals, own))?, *other)))
+            .map(|(totals, other)| (self.ranking.worth(totals), other))
+            .collect();
+        better.sort_by(|a, b| a.0.total_cmp(&b.0));
+        (!better.is_empty()).then(|| better.into_iter().map(|(_, other)| other).collect())
+    }
+
+    fn with_network(&self, plan: &Evaluated, factor: f64) -> Option<Totals> {
+        // One machine whose samples are there sends nothing.
+        if plan.plan.cluster().instances == 1 && plan.plan.input().is_none() {
+            return Some(Totals::found(plan));
+        }
+        Totals::simulated(self.problem, &plan.plan, plan.choice, &self.machine(plan, factor))
+    }
+
+    /// Returns the machines of a plan with a network that is `factor` times as fast.
+    fn machine(&self, plan: &Evaluated, factor: f64) -> Machine {
+        let mut machine = plan.machine(self.problem);
+        MachineChange { part: Part::Network, setting: Setting::Factor(factor) }.apply(&mut machine);
+        machine
+    }
+
+    /// Finds the nearest global batch at which another plan wins, with its layout held.
+    fn global_batch(&self) -> Option<Change> {
+        let present = self.chosen.plan.batch().global;
+        let (at, winner) = self.batches().into_iter().find_map(|batch| Some((batch, self.best_at(batch)?)))?;
+        Some(Change {
+            what: ChangedQuantity::GlobalBatch,
+            instance: None,
+            present: present as f64,
+            at: at as f64,
+            winner: summary(&winner),
+        })
+    }
+
+    /// Lists the global batches to try, the nearest first: those at which the recommended plan can be held.
+    fn batches(&self) -> Vec<u64> {
+        let mut batches = self.near_batches();
+        batches.retain(|batch| self.held_at(self.chosen, *batch).is_some());
+        batches
+    }
+
+    /// Lists the global batches that the job allows or, if it allows only one, its double, half, quadruple and quarter.
+    fn near_batches(&self) -> Vec<u64> {
+        let present = self.chosen.plan.batch().global;
+        let near = |other: &u64| {
+            *other != present
+                && *other <= present.saturating_mul(BATCH_FACTOR_MAX)
+                && *other >= present.div_ceil(BATCH_FACTOR_MAX)
+        };
+        let allowed = &self.problem.global_batches;
+        let mut batches: Vec<u64> = if allowed.len() > 1 {
+            allowed.clone()
+        } else {
+            [present.saturating_mul(2), present / 2, present.saturating_mul(4), present / 4].into()
+        };
+        batches.retain(near);
+        let distance = |batch: &u64| (*batch as f64 / present as f64).ln().abs();
+        batches.sort_by(|a, b| distance(a).total_cmp(&distance(b)).then(b.cmp(a)));
+        batches
+    }
+
+    /// Returns the plan that is better than the recommended one at another global batch, if there is one.
+    fn best_at(&self, global: u64) -> Option<Plan> {
+        if self.others.is_empty() {
+            return None;
+        }
+        let own = self.with_batch(self.chosen, global)?.1;
+        let others: Vec<Option<(Plan, Totals)>> =
+            self.others.par_iter().map(|other| self.with_batch(other, global)).collect();
+        let better = others.into_iter().flatten().filter(|(_, totals)| self.ranking.prefers(*totals, own));
+        better.min_by(|a, b| self.ranking.worth(a.1).total_cmp(&self.ranking.worth(b.1))).map(|(plan, _)| plan)
+    }
+
+    fn with_batch(&self, held: &Evaluated, global: u64) -> Option<(Plan, Totals)> {
+        let plan = self.held_at(held, global)?;
+        let totals = Totals::simulated(self.problem, &plan, held.choice, &held.machine(self.problem))?;
+        Some((plan, totals))
+    }
+
+    /// Returns a plan at another global batch, if it is valid and fits.
+    fn held_at(&self, held: &Evaluated, global: u64) -> Option<Plan> {
+        let old = held.plan.spec();
+        let mut spec = old.clone();
+        set_batch(&mut spec, old, &Fixed { global: Some(global), ..Fixed::default() }).ok()?;
+        // Gradients that are sharded and summed once a step would be held whole until then.
+        if spec.state_sharding == StateSharding::Gradients {
+            let several = spec.batch.accumulation > 1;
+            spec.gradient_reduction = if several { GradientReduction::MicroBatch } else { GradientReduction::Step };
+        }
+        let plan = Plan::try_from(spec).ok().filter(is_quick)?;
+        footprint(&plan, &held.machine(self.problem)).fits().ok()?;
+        Some(plan)
+    }
+}
+
+/// Returns the most that one machine sends to others, in bytes a second; `None` if their network is not known.
+fn baseline(machine: &Machine) -> Option<f64> {
+    match &machine.cluster.first().fabric {
+        Fabric::Wired { network, .. } => Some(network.baseline.value.0),
+        Fabric::Measured => None,
+    }
+}
+
+pub(crate) fn summary(plan: &Plan) -> PlanSummary {
+    let cluster = plan.cluster();
+    PlanSummary {
+        instance: cluster.instance.clone(),
+        instances: cluster.instances,
+        parallel: plan.mesh().parallel(),
+        batch: plan.batch(),
+        schedule: plan.schedule(),
+        precision: plan.precision(),
+        recompute: plan.recompute(),
+        state_sharding: plan.state_sharding(),
+    }
+}
+
+/// Describes a change in words.
+fn sentence(change: &Change) -> String {
+    let Change { what, instance, present, at, winner } = change;
+    let instance = instance.as_deref().unwrap_or_default();
+    let wins = format!("{} × {} would win", winner.instances, winner.instance);
+    match what {
+        ChangedQuantity::Price => format!(
+            "{wins} if {instance} cost {} USD/h instead of {}, {:.0} % less",
+            dollars(*at),
+            dollars(*present),
+            100.0 * (1.0 - at / present)
+        ),
+        ChangedQuantity::Network => {
+            let (from, to) = (gigabits(*present), gigabits(*at));
+            let times = at / present;
+            let how = if times > 1.0 {
+                format!("{times:.1} times as fast")
+            } else {
+                format!("{:.1} times slower", 1.0 / times)
+            };
+            format!("{wins} if the network were {how}: {to} Gbit/s for each {instance} instead of {from}")
+        }
+        ChangedQuantity::GlobalBatch => {
+            let batch = |samples: f64| human_count(samples.round() as u64);
+            format!("{wins} at a global batch of {} instead of {}", batch(*at), batch(*present))
+        }
+    }
+}
+
+fn dollars(usd_per_hour: f64) -> String {
+    if usd_per_hour < 1.0 { format!("{usd_per_hour:.3}") } else { format!("{usd_per_hour:.2}") }
+}
+
+fn gigabits(bytes_per_second: f64) -> String {
+    let gigabits = bytes_per_second * 8.0 / 1e9;
+    if gigabits < 10.0 { format!("{gigabits:.1}") } else { format!("{gigabits:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Resources, problem};
+    use crate::search::{Aim, Within, search};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    /// Data parallelism of which some machines have a better network than others.
+    fn decided() -> (Problem, Found) {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-medium".into());
+        job.data.samples = Some(100_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.instances = Some(vec!["g4dn.xlarge".into(), "g4dn.12xlarge".into()]);
+        job.cluster.max_instances = Some(4);
+        job.goal.objective = Some(Objective::Time);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let objective = problem.objective;
+        let aim = Aim { top: 5, within: Within::Goal, ..Aim::best(objective) };
+        let found = search(&problem, &Fixed::default(), aim);
+        (problem, found)
+    }
+
+    #[test]
+    fn another_plan_wins_at_the_network_that_is_told_and_not_before() {
+        let (problem, found) = decided();
+        let changes = Changes::new(&problem, &found.best[0], &found, None);
+        assert!(changes.winners(1.0, &changes.others).is_none(), "the recommended plan is the best as things are");
+        let change = changes.network().expect("with a slow enough network fewer machines are faster");
+        let factor = change.at / change.present;
+        assert!(changes.winners(factor, &changes.others).is_some());
+        assert!(changes.winners(factor.powf(0.9), &changes.others).is_none());
+        assert_eq!(sentence(&change).contains("slower"), factor < 1.0);
+    }
+
+    #[test]
+    fn the_nearest_batches_are_looked_at_first() {
+        let (mut problem, found) = decided();
+        let batches = |problem: &Problem| Changes::new(problem, &found.best[0], &found, None).near_batches();
+        assert_eq!(batches(&problem), [128, 32, 256, 16]);
+        problem.global_batches = vec![8, 16, 32, 64, 128];
+        assert_eq!(batches(&problem), [128, 32, 16]);
+    }
+
+    #[test]
+    fn a_plan_held_at_another_batch_keeps_its_replicas() {
+        let (problem, found) = decided();
+        let changes = Changes::new(&problem, &found.best[0], &found, None);
+        let (plan, _) = changes.with_batch(&found.best[0], 32).expect("a plan");
+        let own = &found.best[0].plan;
+        assert_eq!((plan.batch().global, plan.mesh()), (32, own.mesh()));
+        assert!(plan.batch().micro <= own.batch().micro);
+    }
+
+    #[test]
+    fn changes_read_as_people_say_them() {
+        let (_, found) = decided();
+        let winner = summary(&found.best[0].plan);
+        let name = format!("{} × {}", winner.instances, winner.instance);
+        let change = |what, instance: Option<&str>, present, at| {
+            sentence(&Change { what, instance: instance.map(Into::into), present, at, winner: winner.clone() })
+        };
+        assert_eq!(
+            change(ChangedQuantity::Price, Some("p3.2xlarge"), 3.06, 2.448),
+            format!("{name} would win if p3.2xlarge cost 2.45 USD/h instead of 3.06, 20 % less")
+        );
+        assert_eq!(
+            change(ChangedQuantity::Network, Some("p4d.24xlarge"), 5e10, 1e11),
+            format!(
+                "{name} would win if the network were 2.0 times as fast: 800 Gbit/s for each p4d.24xlarge instead of 400"
+            )
+        );
+        assert_eq!(
+            change(ChangedQuantity::GlobalBatch, None, 512.0, 1024.0),
+            format!("{name} would win at a global batch of 1,024 instead of 512")
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What would meet a deadline or a budget that no plan meets: how many instances, or which of the two to give up.
+
+use super::limits::Limits;
+use super::solve::ENOUGH;
+use crate::amount::usd;
+use crate::problem::{Place, Problem};
+use crate::search::{Aim, Evaluated, Ranking, Totals, Within, search};
+use trainyard_plan::Objective;
+use trainyard_units::{Seconds, human_count, human_duration};
+
+/// The most instances that are tried: beyond that nobody rents them.
+const INSTANCES_MAX: u32 = 1024;
+
+/// Says what would meet the goal of a problem; `None` if the chosen plan meets it.
+pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Option<String> {
+    if Ranking::goal(problem).meets_goal(Totals::found(chosen)) {
+        return None;
+    }
+    let cheap_enough = || {
+        let fixed = &limits.fixed;
+        let cheapest = search(problem, fixed, Aim::best(Objective::Cost)).best.into_iter().next()?;
+        let (cost, budget) = (cheapest.cost_usd?, problem.budget?);
+        let (cluster, time) = (cheapest.plan.cluster(), human_duration(Seconds(cheapest.elapsed_s)));
+        Some(if cost <= budget {
+            format!("{} × {} cost {} and take {time}", cluster.instances, cluster.instance, usd(cost))
+        } else {
+            format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(cost))
+        })
+    };
+    match problem.deadline {
+        Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, chosen, deadline),
+        _ => cheap_enough(),
+    }
+}
+
+/// Says how many instances would meet a deadline, if more than the job allows would.
+fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
+    let Place::Rented(rental) = &problem.place else { return None };
+    if limits.fixed.instances.is_some() {
+        return Some("the number of instances is held; with more of them training takes less time".into());
+    }
+    let cap = rental.max_instances;
+    // Instances that scale without loss would need so many.
+    let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
+    let least = (least as u32).clamp(cap.saturating_add(1), INSTANCES_MAX).next_power_of_two();
+    let caps = std::iter::successors(Some(least), |most| most.checked_mul(2)).take_while(|most| *most <= INSTANCES_MAX);
+    for most in caps {
+        let larger = with_at_most(problem, most);
+        let aim = Aim { within: Within::Goal, ..Aim::best(Objective::Cost) };
+        let Some(plan) = search(&larger, &limits.fixed, aim).best.into_iter().next() else { continue };
+        let (cluster, time) = (plan.plan.cluster(), human_duration(Seconds(plan.elapsed_s)));
+        let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
+        return Some(format!(
+            "cluster.max_instances {} stands in the way: {} × {} are enough and end in {time}{cost}; write \
+             --max-instances {}",
+            human_count(cap.into()),
+            human_count(cluster.instances.into()),
+            cluster.instance,
+            cluster.instances
+        ));
+    }
+    Some(format!(
+        "not even {} instances of a type were found to be enough; a deadline of {} is met",
+        human_count(INSTANCES_MAX.into()),
+        human_duration(Seconds(chosen.elapsed_s))
+    ))
+}
+
+/// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
+/// need not be the best.
+fn with_at_most(problem: &Problem, most: u32) -> Problem {
+    let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    if let Place::Rented(rental) = &mut larger.place {
+        rental.max_instances = most;
+        let quotas = rental.quotas.clone();
+        rental.most = rental.instances.iter().map(|(instance, _)| quotas.cap(instance, most)).collect();
+    }
+    larger
+}

@@ -1,0 +1,72 @@
+//! The amount by which a plan misses the deadline or the budget.
+
+use crate::amount::usd;
+use trainyard_plan::document::PlanDocument;
+use trainyard_units::{Seconds, human_duration};
+
+/// The amount by which a plan misses the deadline or the budget, and the other of the two: for a missed deadline the
+/// budget with the plan's cost, for a missed budget the deadline, which is kept.
+enum Missed {
+    Deadline { deadline: Seconds, time: Seconds, surrounded: bool, other: Option<(f64, f64)> },
+    Budget { budget: f64, cost: f64, kept: Option<Seconds> },
+}
+
+fn missed(document: &PlanDocument) -> Option<Missed> {
+    let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let time = Seconds(document.prediction.elapsed_s());
+    let money = document.job.goal.budget.zip(document.prediction.cost_usd);
+    if let Some(deadline) = deadline.filter(|deadline| time > *deadline) {
+        let surrounded = time.0 > document.prediction.time_s;
+        return Some(Missed::Deadline { deadline, time, surrounded, other: money });
+    }
+    let (budget, cost) = money?;
+    (cost > budget).then_some(Missed::Budget { budget, cost, kept: deadline })
+}
+
+/// Explains why the recommended plan misses the deadline or the budget; `None` if it meets them.
+pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, surrounded, other } => {
+            let (nothing, nearest, costs) = match other {
+                None => (String::new(), String::new(), String::new()),
+                Some((budget, cost)) if cost <= budget => {
+                    (String::new(), format!(" that costs at most {}", usd(budget)), String::new())
+                }
+                Some((budget, cost)) => (
+                    format!(", and none costs at most {}", usd(budget)),
+                    String::new(),
+                    format!(", and costs {}", usd(cost)),
+                ),
+            };
+            format!(
+                "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {:.2} times as long{costs}",
+                human_duration(deadline),
+                human_duration(time),
+                if surrounded { " with start-up and checkpoints" } else { "" },
+                time.0 / deadline.0
+            )
+        }
+        Missed::Budget { budget, cost, kept } => format!(
+            "no plan {}costs at most {}: the nearest costs {}, {:.2} times as much",
+            kept.map_or_else(String::new, |deadline| format!("that ends within {} ", human_duration(deadline))),
+            usd(budget),
+            usd(cost),
+            cost / budget
+        ),
+    })
+}
+
+/// Explains why a plan chosen by hand misses the deadline or the budget; `None` if it meets them.
+pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, .. } => format!(
+            "the chosen plan takes {}, {:.2} times the deadline of {}",
+            human_duration(time),
+            time.0 / deadline.0,
+            human_duration(deadline)
+        ),
+        Missed::Budget { budget, cost, .. } => {
+            format!("the chosen plan costs {}, {:.2} times the budget of {}", usd(cost), cost / budget, usd(budget))
+        }
+    })
+}

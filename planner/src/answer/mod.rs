@@ -1,0 +1,34 @@
+//! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
+
+mod advice;
+mod bound_by;
+mod changes;
+mod draft;
+mod goal;
+mod left_out;
+mod limits;
+mod missed;
+mod no_plan;
+mod on_each;
+mod pareto;
+mod price_dates;
+mod reasons;
+mod reclaimed;
+mod recommendation;
+mod rejected;
+mod remedies;
+mod samples;
+mod solve;
+mod terms;
+mod tuning;
+mod warnings;
+
+pub use draft::{Draft, draft};
+pub use limits::Limits;
+pub use missed::{missed_by_choice, missed_goal};
+pub use no_plan::NoPlan;
+pub use on_each::{OnEach, on_each};
+pub use pareto::point;
+pub use recommendation::recommend;
+pub use solve::optimum;
+pub(crate) use solve::{best, prediction};

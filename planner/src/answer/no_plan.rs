@@ -1,0 +1,160 @@
+//! The reasons why there is no plan at all.
+
+use super::limits::Limits;
+use crate::problem::{Problem, executable_on, names_of_those_that, refused, trains};
+use crate::search::{Found, Space};
+use trainyard_plan::{Executable, Fixed, NotExecutable};
+use trainyard_units::{Bytes, human_bytes};
+
+/// The reason why there is no plan at all.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NoPlan {
+    /// The space of plans is empty: the held fields or the batch exclude everything.
+    #[error("no plan has the wanted degrees: {why}")]
+    EmptySpace {
+        /// The fields that exclude every plan.
+        why: String,
+    },
+    /// A held field that none of the stacks of the job runs.
+    #[error("`{field}` is {value}, which {stacks}")]
+    Unable {
+        /// The held field.
+        field: String,
+        /// Its value.
+        value: String,
+        /// A sentence part: the stacks of the job cannot run it.
+        stacks: String,
+        /// Stacks of the catalog that run it.
+        others: Vec<String>,
+    },
+    /// Nothing fits into memory.
+    #[error("no plan of {candidates} fits into memory: the least that any needs is {}, and {} may be used of a device", human_bytes(*needed), human_bytes(*available))]
+    OutOfMemory {
+        /// Plans in the space.
+        candidates: u64,
+        /// Memory needed by the smallest plan.
+        needed: Bytes,
+        /// Memory that may be used of its device.
+        available: Bytes,
+        /// Number of machines that were allowed.
+        instances: u32,
+    },
+    /// The search was stopped before it simulated anything.
+    #[error("the search was limited to {limit} simulations and ended before it found a plan")]
+    Limited {
+        /// The limit.
+        limit: u64,
+    },
+    /// The search was cancelled.
+    #[error("the search was cancelled before it ended")]
+    Cancelled,
+    /// Plans fit, but the machine was not measured for them.
+    #[error("no plan can be priced: the machine's profile lacks the measurements")]
+    Unmeasured,
+}
+
+impl NoPlan {
+    /// Returns the limit that the user could relax.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::EmptySpace { .. } => Some(
+                "parallel.tensor divides the model's heads, parallel.data the global batch, and all degrees together \
+                 are the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
+                    .into(),
+            ),
+            Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
+                "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
+                needed.as_f64() / available.as_f64().max(1.0)
+            )),
+            Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
+            Self::Unable { others, .. } => {
+                Some(format!("stacks that run it: {}; choose one with --stack", others.join(", ")))
+            }
+            Self::Limited { .. } => Some("raise --max-simulations".into()),
+            Self::Cancelled => None,
+            Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
+        }
+    }
+}
+
+/// Returns the error for a held field that none of the job's stacks can run.
+pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let divisible = problem.model.graph().divisible();
+    let stacks = problem.place.stacks();
+    if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
+        let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == *held);
+        let others = if known { vec![held.clone()] } else { Vec::new() };
+        let stacks = "is none of the stacks of this job".into();
+        return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
+    }
+    let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
+    let softwares = machines.map(|machine| executable_on(&machine).expect("stacks are checked where a job is read"));
+    let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
+    let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
+    let able =
+        |software: &Executable| refused(fixed, software, divisible).is_none() && trains(software, &problem.model);
+    let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+    let others = names_of_those_that(problem.place.catalog().stacks(), able);
+    let stacks = match names.as_slice() {
+        [one] => format!("{one} does not run: it runs {allowed}"),
+        several => format!("none of the stacks of this job runs: {}", several.join(", ")),
+    };
+    Some(NoPlan::Unable { field: field.into(), value, stacks, others })
+}
+
+pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
+    if problem.is_cancelled() {
+        return NoPlan::Cancelled;
+    }
+    if found.candidates == 0 {
+        return NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
+    }
+    if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
+        return NoPlan::Limited { limit };
+    }
+    let least = found.too_large.values().min_by(|a, b| {
+        let share = |entry: &(u64, Bytes, Bytes)| entry.1.as_f64() / entry.2.as_f64().max(1.0);
+        share(a).total_cmp(&share(b))
+    });
+    match least {
+        Some((_, needed, available)) => NoPlan::OutOfMemory {
+            candidates: found.candidates,
+            needed: *needed,
+            available: *available,
+            instances: problem.place.types().iter().map(|(_, most)| *most).max().unwrap_or(1),
+        },
+        None => NoPlan::Unmeasured,
+    }
+}
+
+/// Says what excludes every plan: the machines, one of the held fields, or the batch.
+fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
+    let choices = problem.place.choices();
+    let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
+    let chosen: Vec<usize> = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).collect();
+    if let (true, Some(instance)) = (chosen.is_empty(), &fixed.instance) {
+        return format!("instance {instance} is not among those of the job");
+    }
+    let space = Space::new(problem, fixed);
+    let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();
+    if let (true, Some(refusal)) = (refusals.len() == chosen.len(), refusals.first()) {
+        return refusal.clone();
+    }
+    let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
+    let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
+    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+        // A range is tried at its lower end and at doublings of it, which the user may not expect.
+        let tried = match batches.len() {
+            0 | 1 => String::new(),
+            _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
+        };
+        let key = field.name();
+        return format!(
+            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}"
+        );
+    }
+    format!(
+        "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
+        batches.join(", ")
+    )
+}

@@ -1,0 +1,188 @@
+//! The front of time against cost, on every term on which machines can be rented, and any point of it as a plan.
+
+use super::solve::{alone, alternative};
+use super::warnings::Warnings;
+use crate::amount::usd;
+use crate::cost::Rent;
+use crate::predict::predict;
+use crate::problem::{Place, Problem, inside, price_of, price_used, purchase};
+use crate::search::Evaluated;
+use trainyard_hardware_profiles::{Price, PriceQuery};
+use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
+use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
+use trainyard_units::{Invalid, Seconds, UsdPerHour, human_duration};
+
+/// Relative differences of time and cost below which two points of the front count as one.
+const HAIR: f64 = 1e-4;
+
+/// Computes the Pareto front of time and cost on each of the terms: first those of the job, then the others.
+///
+/// Steps take as long on any terms, so plans that were found are priced on each. On the job's own terms the ends of the
+/// front are exact, for a search was made for the fastest plan and one for the cheapest. At prices in other proportions
+/// another plan may be cheaper than all that were found: it would take a search of its own for each of the terms.
+pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> Vec<Alternative> {
+    let own = problem.place.pricing();
+    let others = Pricing::ALL.iter().copied().filter(|other| *other != own);
+    if !matches!(problem.place, Place::Rented(_)) {
+        return pareto(found).iter().map(alternative).collect();
+    }
+    let mut points = Vec::new();
+    for pricing in [own].into_iter().chain(others) {
+        let priced = |evaluated: &Evaluated| {
+            if pricing == own {
+                return Some((evaluated.clone(), problem.place.price(evaluated.choice)?.clone()));
+            }
+            let price = on_terms(problem, evaluated.choice, pricing)?;
+            let cost_usd = Some(cost(problem, job, evaluated, &price)?);
+            Some((Evaluated { cost_usd, ..evaluated.clone() }, price))
+        };
+        let all: Vec<(Evaluated, Price)> = found.iter().filter_map(priced).collect();
+        let price_at =
+            |choice: usize| all.iter().find(|(own, _)| own.choice == choice).map(|(_, price)| price_used(price));
+        let front = distinct(pareto(all.iter().map(|(evaluated, _)| evaluated.clone()).collect()));
+        points.extend(front.iter().map(|evaluated| {
+            let mut point = alternative(evaluated);
+            point.plan.pricing = pricing;
+            point.price = price_at(evaluated.choice);
+            if let Some(price) = point.price.clone() {
+                point.time_s += interrupted_s(problem, job, evaluated, price);
+            }
+            point
+        }));
+    }
+    points
+}
+
+/// Removes the points of a front that the next cheaper one nearly equals in time and cost.
+fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
+    let equal = |a: f64, b: f64| (a / b - 1.0).abs() < HAIR;
+    let same = |a: &Evaluated, b: &Evaluated| {
+        equal(a.time_s, b.time_s) && a.cost_usd.zip(b.cost_usd).is_none_or(|(a, b)| equal(a, b))
+    };
+    front.reverse();
+    front.dedup_by(|faster, cheaper| same(faster, cheaper));
+    front.reverse();
+    front
+}
+
+/// Converts a plan on the job's own terms into its form in a document.
+pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
+    let mut other = alternative(evaluated);
+    if let Some(price) = problem.place.price(evaluated.choice) {
+        other.time_s += interrupted_s(problem, job, evaluated, price_used(price));
+    }
+    other
+}
+
+/// Returns the seconds that expected reclaims add to a plan at a price on spot terms; zero on other terms.
+fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: PriceUsed) -> f64 {
+    if price.pricing != Some(Pricing::Spot) {
+        return 0.0;
+    }
+    let machine = evaluated.machine(problem);
+    let Ok(rent) = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, price) else { return 0.0 };
+    let steps = problem.training.steps(evaluated.plan.batch().global);
+    let spent = rent.overheads.training_cost(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
+    spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
+}
+
+/// Returns the price of a type of machine on other terms than the job's, if there is one.
+fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price> {
+    let Place::Rented(rental) = &problem.place else { return None };
+    let (instance, own) = problem.place.offer(choice)?;
+    let query = PriceQuery { region: &own.region, service: own.service, purchase: purchase(pricing) };
+    let price = price_of(instance, query)?.clone();
+    Some(match &rental.repriced {
+        Some(change) => price.map(|usd| change.of(usd)),
+        None => price,
+    })
+}
+
+/// The job on other terms.
+fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
+    JobSpec { cluster: ClusterChoice { pricing: Some(pricing), ..job.cluster.clone() }, ..job.clone() }
+}
+
+/// Computes the cost of a plan at a price on other terms; `None` if the job's campaign does not agree with them.
+fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
+    let machine = evaluated.machine(problem);
+    let used = price_used(price);
+    let plan = on(&evaluated.plan, used.pricing?);
+    let rent = Rent::new(job, &plan, &machine, used).ok()?;
+    let steps = problem.training.steps(plan.batch().global);
+    Some(evaluated.cost(&rent.overheads, steps, UsdPerHour(rent.price.usd_per_hour)).total())
+}
+
+/// The plan on other terms.
+fn on(plan: &Plan, pricing: Pricing) -> Plan {
+    let mut spec = plan.spec().clone();
+    spec.pricing = pricing;
+    Plan::try_from(spec).expect("a plan is valid on any terms")
+}
+
+/// Returns a point of a recommendation's front, counted from 1, as a plan of its own, simulated on its terms.
+///
+/// # Errors
+///
+/// When there is no such point, or its plan cannot be simulated.
+pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Result<PlanDocument, Invalid> {
+    let points = document.pareto.len();
+    let chosen = number.checked_sub(1).and_then(|index| document.pareto.get(index));
+    let chosen = chosen.ok_or_else(|| {
+        Invalid::breaks("--point", number, format!("the front of time against cost has {points}"))
+            .with_hint("without --point the plan is printed with the points and their numbers")
+    })?;
+    let plan = Plan::try_from(chosen.plan.clone()).map_err(|error| inside("plan", &error, error.hint()))?;
+    let choice = problem.place.choice_of(&plan).unwrap_or(0);
+    let machine = problem.place.machine_of(choice, &plan);
+    let job = match &chosen.price {
+        Some(_) => job_on(&document.job, plan.pricing()),
+        None => document.job.clone(),
+    };
+    let rent = chosen.price.clone().map(|price| Rent::new(&job, &plan, &machine, price)).transpose()?;
+    let steps = problem.training.steps(plan.batch().global);
+    let data = problem.data.as_ref().map(|data| &data.set);
+    let (prediction, _) = predict(&plan, &machine, steps, rent, data)?;
+    let reason = format!(
+        "point {number} of {points} on the front of time against cost, {}: {}",
+        match &chosen.price {
+            Some(_) => format!("at {} prices", plan.pricing()),
+            None => "on these machines".into(),
+        },
+        place_of(document, number)
+    );
+    let warnings = Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction }.all();
+    let pareto = document.pareto.clone();
+    let alone = alone(job, &plan, prediction, document.search.clone());
+    Ok(PlanDocument { warnings, reasons: vec![reason], pareto, ..alone })
+}
+
+/// Describes the neighbours of a point among those on its terms.
+fn place_of(document: &PlanDocument, number: usize) -> String {
+    let own = &document.pareto[number - 1];
+    let others: Vec<&Alternative> =
+        document.pareto.iter().filter(|other| other.plan.pricing == own.plan.pricing).collect();
+    let index = others.iter().position(|other| std::ptr::eq(*other, own)).unwrap_or(0);
+    let next = |other: Option<&&Alternative>, what: &str| {
+        let other = other?;
+        let (time, cost) = (human_duration(Seconds(other.time_s)), other.cost_usd?);
+        Some(format!("the next {what} takes {time} and costs {}", usd(cost)))
+    };
+    let faster = index.checked_sub(1).and_then(|index| others.get(index));
+    let sides = [next(faster, "faster"), next(others.get(index + 1), "cheaper")];
+    let sides: Vec<String> = sides.into_iter().flatten().collect();
+    if sides.is_empty() { "the only one on these terms".into() } else { sides.join("; ") }
+}
+
+/// Returns the Pareto front of time and cost, fastest first.
+pub(crate) fn pareto(mut all: Vec<Evaluated>) -> Vec<Evaluated> {
+    let cost = |evaluated: &Evaluated| evaluated.cost_usd.unwrap_or(0.0);
+    all.sort_by(|a, b| a.time_s.total_cmp(&b.time_s).then(cost(a).total_cmp(&cost(b))));
+    let mut cheapest = f64::INFINITY;
+    all.retain(|evaluated| {
+        let better = cost(evaluated) < cheapest;
+        cheapest = cheapest.min(cost(evaluated));
+        better
+    });
+    all
+}

@@ -1,0 +1,111 @@
+//! Prices of different dates: which types were seen when, and who would win at prices of one date.
+
+use super::limits::Limits;
+use super::solve::{SEARCHED_MAX, briefly};
+use crate::problem::{Place, Problem, Rental, price_of};
+use crate::search::{Evaluated, Found};
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_hardware_profiles::{Price, PriceQuery};
+use trainyard_plan::Objective;
+
+/// Warns of prices of different dates.
+pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (&Found, &Evaluated)) -> Option<String> {
+    let Place::Rented(rental) = &problem.place else { return None };
+    if rental.repriced.is_some() {
+        return None;
+    }
+    let mut dates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (instance, price) in &rental.instances {
+        dates.entry(&price.date).or_default().push(&instance.name);
+    }
+    let own = &rental.offer(chosen.choice).1;
+    let reference = reference(rental, own, dates.keys().next()?);
+    let at_one_date = reference.and_then(|reference| at_one_date(problem, limits, rental, (found, chosen), &reference));
+    if dates.len() == 1 {
+        return at_one_date;
+    }
+    let seen: Vec<String> =
+        dates.iter().rev().map(|(date, names)| format!("{} as of {date}", names.join(", "))).collect();
+    let one = at_one_date
+        .map_or_else(|| "; no prices of one date are known for all of them".into(), |sentence| format!("; {sentence}"));
+    Some(format!("prices of different dates are compared: {}{one}", seen.join("; ")))
+}
+
+/// Returns the prices of a Region in which all considered types have prices of one date, later than the oldest date of
+/// the job's Region; of several Regions the latest, then the first by name. The prices are in the order of the rental's
+/// types.
+fn reference<'a>(rental: &'a Rental, own: &Price, oldest: &str) -> Option<Vec<&'a Price>> {
+    let regions: BTreeSet<&str> =
+        rental.instances.iter().flat_map(|(instance, _)| &instance.prices).map(|price| price.region.as_str()).collect();
+    let prices_in = |region: &&'a str| -> Option<Vec<&'a Price>> {
+        let query = PriceQuery { region, service: own.service, purchase: own.purchase };
+        let prices: Vec<&Price> =
+            rental.instances.iter().map(|(instance, _)| price_of(instance, query)).collect::<Option<_>>()?;
+        let date = &prices.first()?.date;
+        (prices.iter().all(|price| price.date == *date) && date.as_str() > oldest).then_some(prices)
+    };
+    let candidates: Vec<Vec<&Price>> = regions.iter().filter_map(prices_in).collect();
+    candidates.into_iter().rev().max_by(|a, b| a[0].date.cmp(&b[0].date))
+}
+
+/// Compares the decision with that of a short search at the prices of one date and Region; `None` where the search
+/// would be long, or where prices decide nothing.
+fn at_one_date(
+    problem: &Problem,
+    limits: &Limits,
+    rental: &Rental,
+    (found, chosen): (&Found, &Evaluated),
+    reference: &[&Price],
+) -> Option<String> {
+    if problem.objective == Objective::Time || found.candidates > SEARCHED_MAX {
+        return None;
+    }
+    let instances = rental.instances.iter().zip(reference).map(|((own, _), price)| (own.clone(), (*price).clone()));
+    let others = Rental { instances: instances.collect(), ..rental.clone() };
+    let best = briefly(problem, limits, others, chosen)?;
+    let named = |plan: &Evaluated| format!("{} × {}", plan.plan.cluster().instances, plan.plan.cluster().instance);
+    let each = |plan: &Evaluated| {
+        let (instance, price) = rental.offer(plan.choice);
+        let (new, old) = (reference[rental.kind(plan.choice)].hourly().0, price.hourly().0);
+        format!("{} {new:.2} USD/h instead of {old:.2} in {} as of {}", instance.name, price.region, price.date)
+    };
+    let same = rental.kind(best.choice) == rental.kind(chosen.choice);
+    let prices: Vec<String> = [Some(chosen), Some(&best).filter(|_| !same)].into_iter().flatten().map(each).collect();
+    let who = if same { named(&best) } else { format!("{}, not {},", named(&best), named(chosen)) };
+    let like = reference[rental.kind(chosen.choice)];
+    Some(format!(
+        "at prices of {} as of {} ({}) {who} would be the cheapest that a short search finds",
+        like.region,
+        like.date,
+        prices.join("; ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    fn warnings(region: &str, instances: &[&str]) -> Vec<String> {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-xl".into());
+        job.data.tokens = Some(1e9);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.region = Some(region.into());
+        job.cluster.max_instances = Some(8);
+        job.cluster.instances = Some(instances.iter().map(ToString::to_string).collect());
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        recommend(&problem, &Limits::default(), &job).expect("a plan").warnings
+    }
+
+    #[test]
+    fn old_prices_are_compared_with_newer_ones_of_another_region() {
+        let old = warnings("eu-west-1", &["p4d.24xlarge", "g4dn.12xlarge"]);
+        let told = old.iter().find(|warning| warning.contains("at prices of us-east-1 as of 2026-07-20"));
+        assert!(told.is_some_and(|warning| warning.contains("as of 2025-04-05")), "{old:?}");
+        assert!(told.is_some_and(|warning| warning.contains("p4d.24xlarge 21.96 USD/h instead of 35.40")), "{old:?}");
+        let new = warnings("us-east-1", &["p4d.24xlarge", "g4dn.12xlarge"]);
+        assert!(!new.iter().any(|warning| warning.contains("at prices of")), "{new:?}");
+    }
+}

@@ -1,0 +1,492 @@
+//! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
+//! other kind and comparing.
+
+use super::solve::recommended;
+use super::tuning::Tried;
+use crate::amount::usd;
+use crate::problem::{Description, Place, Problem};
+use crate::search::{Aim, Evaluated, Found, Prepared, Ranking, Totals, Within};
+use std::cell::RefCell;
+use trainyard_hardware_profiles::catalog;
+use trainyard_models::Divisible;
+use trainyard_plan::document::Evidence;
+use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
+use trainyard_sim::footprint;
+use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
+
+/// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
+const COMPARED: u64 = 6;
+
+/// The reasons for one recommended plan.
+pub(crate) struct Reasons<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) fixed: &'a Fixed,
+    pub(crate) chosen: &'a Evaluated,
+    pub(crate) found: &'a Found,
+    /// The best plan on machines with another GPU.
+    pub(crate) other_gpu: Option<&'a Evaluated>,
+    /// The number formats that are not held, the recommended one first.
+    pub(crate) tried: &'a [Tried],
+    /// The latest search.
+    pub(crate) asked: RefCell<Option<Evidence>>,
+}
+
+/// Finds the best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
+/// recommended plan meets it; `None` if the machine is held.
+pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixed, found: &Found) -> Option<Evaluated> {
+    if fixed.instance.is_some() {
+        return None;
+    }
+    let own = catalog().instance(&found.best.first()?.plan.cluster().instance).ok()?;
+    let has_other_gpu = |kept: &&Evaluated| {
+        catalog().instance(&kept.plan.cluster().instance).is_ok_and(|instance| instance.gpu != own.gpu)
+    };
+    // The list of the best is exact: where it has another GPU, that is the best with one.
+    let listed = found.best.iter().find(has_other_gpu).cloned();
+    if listed.is_some() {
+        return listed;
+    }
+    let objective = problem.objective;
+    let max_simulations = Some(COMPARED);
+    let aim = |within| Aim { max_simulations, within, without_gpu: Some(&own.gpu), ..Aim::best(objective) };
+    let best = |within| prepared.search(aim(within)).best.into_iter().next();
+    let within = |totals| Ranking::goal(problem).meets_goal(totals);
+    let limited = problem.deadline.is_some() || problem.budget.is_some();
+    let searched = (limited && within(Totals::found(&found.best[0]))).then(|| best(Within::Goal)).flatten();
+    searched.or_else(|| best(Within::Anything))
+}
+
+/// Converts a search into its form in a document.
+pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<(u64, Bytes, Bytes)>) -> Evidence {
+    Evidence {
+        reason: 0,
+        fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
+        time_s: best.map(|plan| plan.time_s),
+        cost_usd: best.and_then(|plan| plan.cost_usd),
+        needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),
+    }
+}
+
+impl Reasons<'_> {
+    /// Lists all reasons that apply, the most important first, each with the search that it rests on.
+    pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
+        let reasons: [fn(&Self) -> Option<String>; 12] = [
+            |own| Some(own.objective()),
+            Self::cluster,
+            Self::instances,
+            Self::bigger_instance,
+            Self::degrees,
+            Self::precision,
+            Self::recompute,
+            Self::sharding,
+            Self::schedule,
+            Self::sequence,
+            Self::offload,
+            Self::micro_batch,
+        ];
+        let told = |reason: &fn(&Self) -> Option<String>| {
+            self.asked.take();
+            let text = reason(self)?;
+            Some((text, self.asked.take()))
+        };
+        reasons.iter().filter_map(told).collect()
+    }
+
+    /// Returns the user's held fields and the cluster of the chosen plan.
+    fn same_cluster(&self) -> Fixed {
+        let cluster = self.chosen.plan.cluster();
+        Fixed { instance: Some(cluster.instance.clone()), instances: Some(cluster.instances), ..self.fixed.clone() }
+    }
+
+    /// Finds the best plan with these fields held, without deadline and budget, and what did not fit.
+    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+        let (best, too_large) = recommended(self.problem, fixed);
+        *self.asked.borrow_mut() = Some(evidence(fixed, best.as_ref(), too_large));
+        (best, too_large)
+    }
+
+    /// Compares with the best plan with these fields: `other` with how it would do or, if none fits, `needs` with the
+    /// memory that it lacks.
+    fn rather_than(&self, fixed: &Fixed, other: &str, needs: &str) -> Option<String> {
+        match self.best(fixed) {
+            (Some(best), _) => Some(format!("{other} {}", self.other_side(&best))),
+            (None, large) => large.map(|large| format!("{needs} {}", memory_of(large))),
+        }
+    }
+
+    fn objective(&self) -> String {
+        let late = self.problem.deadline.is_some_and(|deadline| self.chosen.elapsed_s > deadline.0);
+        let dear = self.problem.budget.zip(self.chosen.cost_usd).is_some_and(|(budget, cost)| cost > budget);
+        let Problem { objective, deadline, budget, .. } = *self.problem;
+        let goal = match (objective, deadline, self.chosen.cost_usd) {
+            _ if late => match budget.filter(|_| !dear) {
+                Some(budget) => format!("nearest to the deadline, the fastest plan that costs at most {}", usd(budget)),
+                None => "nearest to the deadline, the fastest plan".into(),
+            },
+            (_, Some(deadline), _) if dear => {
+                format!("nearest to the budget, the cheapest plan that ends within {}", human_duration(deadline))
+            }
+            _ if dear => "nearest to the budget, the cheapest plan".into(),
+            (Objective::Cost, Some(deadline), Some(_)) => {
+                format!("cheapest plan that ends within {}", human_duration(deadline))
+            }
+            (Objective::Cost, None, Some(_)) => "cheapest plan".into(),
+            _ => "fastest plan".into(),
+        };
+        let clusters = match &self.problem.place {
+            Place::Owned { described_by: Description::Profile(_), .. } => "this machine".into(),
+            Place::Owned { described_by: Description::ClusterFile(_), .. } => "this cluster".into(),
+            Place::Rented(rental) => match rental.instances.len() {
+                1 => "1 instance type".into(),
+                types => format!("{types} instance types"),
+            },
+        };
+        format!("{goal} of {} on {clusters}", human_count(self.found.candidates))
+    }
+
+    /// Compares with the best plan on machines with another GPU.
+    fn cluster(&self) -> Option<String> {
+        let own = &self.chosen.plan.cluster().instance;
+        let other = self.other_gpu?;
+        let cluster = other.plan.cluster();
+        Some(format!("{own} rather than {} × {}: {}", cluster.instances, cluster.instance, self.against(other)))
+    }
+
+    /// One machine fewer or more.
+    fn instances(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        if self.fixed.instances.is_some() {
+            return None;
+        }
+        let own = self.chosen.plan.cluster().instances;
+        let other = |instances| self.best(&Fixed { instances: Some(instances), ..self.same_cluster() });
+        if own > 1 {
+            let (fewer, too_large) = other(own - 1);
+            return Some(match (fewer, too_large) {
+                (Some(fewer), _) => {
+                    let late = self.problem.deadline.filter(|deadline| fewer.elapsed_s > deadline.0);
+                    let why = late.map_or_else(
+                        || self.against(&fewer),
+                        |deadline| {
+                            let time = human_duration(Seconds(fewer.elapsed_s));
+                            format!("those would need {time}, more than {}", human_duration(deadline))
+                        },
+                    );
+                    format!("{own} instances rather than {}: {why}", own - 1)
+                }
+                (None, Some(large)) => {
+                    format!("{own} instances because on {} every plan needs {}", own - 1, memory_of(large))
+                }
+                (None, None) => format!("{own} instances because the batch does not divide over {}", own - 1),
+            });
+        }
+        let (more, _) = if rental.max_instances > 1 { other(2) } else { (None, None) };
+        let more = more?;
+        Some(format!("one instance rather than 2: {}", self.against(&more)))
+    }
+
+    /// Compares with the same number of the same GPUs in smaller machines.
+    fn bigger_instance(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        if self.fixed.instance.is_some() {
+            return None;
+        }
+        let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
+        let devices = own.gpus * self.chosen.plan.cluster().instances;
+        let smaller = rental
+            .instances
+            .iter()
+            .map(|(instance, _)| instance)
+            .filter(|other| other.gpu == own.gpu && other.gpus < own.gpus && devices.is_multiple_of(other.gpus))
+            .max_by_key(|other| other.gpus);
+        let Some(smaller) = smaller else {
+            let sizes = catalog().instances().iter().filter(|other| other.gpu == own.gpu && other.gpus < own.gpus);
+            return (own.gpus > 1 && sizes.count() == 0).then(|| {
+                format!("{} is the only size with this GPU: all {} share one machine's links", own.name, own.gpus)
+            });
+        };
+        let instances = devices / smaller.gpus;
+        let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
+        let (other, _) = self.best(&fixed);
+        let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
+        Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))
+    }
+
+    /// Compares with pure data parallelism, or with the next best split.
+    fn degrees(&self) -> Option<String> {
+        if self.fixed.data.or(self.fixed.tensor).or(self.fixed.pipeline).is_some() {
+            return None;
+        }
+        Some(self.split())
+    }
+
+    fn split(&self) -> String {
+        let mesh = self.chosen.plan.mesh();
+        let ranks = mesh.ranks();
+        if ranks == 1 {
+            return "one device holds the model, so nothing is split".into();
+        }
+        if mesh.tensor() == 1 && mesh.pipeline() == 1 {
+            let own = unsplit(&self.chosen.plan, self.fits_whole());
+            let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
+            let (other, _) = self.best(&split);
+            return match other {
+                Some(other) => format!("{own}, rather than two pipeline stages: {}", self.against(&other)),
+                None => own,
+            };
+        }
+        let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
+        let split = split_name(mesh.tensor(), mesh.pipeline());
+        match self.best(&data) {
+            (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
+            (None, Some(large)) => format!("{split} because data parallel alone needs {}", memory_of(large)),
+            (None, None) if self.fits_unsplit() => {
+                format!("{split} because the global batch does not divide among {ranks} replicas")
+            }
+            (None, None) => format!("{split} because data parallel alone does not fit, one sample at a time"),
+        }
+    }
+
+    /// Returns `true` if the chosen plan would fit with its state unsharded on every device.
+    fn fits_whole(&self) -> bool {
+        let plan = &self.chosen.plan;
+        let machine = self.chosen.machine(self.problem);
+        let (state_sharding, offload) = (StateSharding::None, Offload::NONE);
+        let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec().clone() });
+        whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
+    }
+
+    /// Returns `true` if the model would fit unsplit when the global batch divides evenly among as many replicas as
+    /// there are devices.
+    fn fits_unsplit(&self) -> bool {
+        let ranks = u64::from(self.chosen.plan.mesh().ranks());
+        let problem = Problem { global_batches: vec![ranks], ..self.problem.clone() };
+        let fixed = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
+        recommended(&problem, &fixed).0.is_some()
+    }
+
+    fn precision(&self) -> Option<String> {
+        let own = self.chosen.plan.precision();
+        let other = self.tried.iter().find(|tried| tried.precision != own)?;
+        *self.asked.borrow_mut() = Some(evidence(&other.fixed, other.best.as_ref(), other.too_large));
+        let why = match (&other.best, other.too_large) {
+            (Some(best), _) => self.other_side(best),
+            (None, Some(large)) => format!("needs {}", memory_of(large)),
+            (None, None) => return None,
+        };
+        let other = other.precision;
+        let units = if own.element_bytes() == 2 { " (tensor cores, half the activation bytes)" } else { "" };
+        Some(format!("{own}{units}: {other} {why}"))
+    }
+
+    /// Returns the user's held fields and the cluster, degrees and number format of the chosen plan.
+    fn same_degrees(&self) -> Fixed {
+        let mesh = self.chosen.plan.mesh();
+        Fixed {
+            tensor: Some(mesh.tensor()),
+            pipeline: Some(mesh.pipeline()),
+            context: Some(mesh.context()),
+            precision: Some(self.chosen.plan.precision()),
+            ..self.same_cluster()
+        }
+    }
+
+    /// Returns the same fields, with the stack of the chosen plan if several are compared.
+    fn same_software(&self) -> Fixed {
+        let place = &self.problem.place;
+        let compared = place.stacks().len() > 1;
+        let stack = compared.then(|| place.software(self.chosen.choice).name.clone());
+        Fixed { stack: stack.or_else(|| self.fixed.stack.clone()), ..self.same_degrees() }
+    }
+
+    fn recompute(&self) -> Option<String> {
+        if self.fixed.recompute.is_some() {
+            return None;
+        }
+        let own = self.chosen.plan.recompute();
+        if own == Recompute::None {
+            let rented = matches!(self.problem.place, Place::Rented(_));
+            return rented.then(|| "no activation recomputation: the activations of a micro-batch fit".into());
+        }
+        let what = match own {
+            Recompute::Selective => "recompute selective (the core of attention)",
+            _ => "recompute full",
+        };
+        let kept = Fixed { recompute: Some(Recompute::None), ..self.same_software() };
+        let other = format!("{what}: the best plan with these degrees that keeps all activations");
+        self.rather_than(&kept, &other, &format!("{what}: keeping all activations needs"))
+    }
+
+    /// Compares with unsharded state on every replica.
+    fn sharding(&self) -> Option<String> {
+        let own = self.chosen.plan.state_sharding();
+        if own == StateSharding::None || self.fixed.state_sharding.is_some() || self.fixed.sharding_ranks.is_some() {
+            return None;
+        }
+        let what = match own {
+            StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
+            StateSharding::Parameters => "optimizer state, gradients and parameters sharded (ZeRO-3)",
+            _ => "optimizer state sharded (ZeRO-1)",
+        };
+        let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
+        let other = format!("{what}: the best plan with these degrees that does not shard");
+        self.rather_than(&whole, &other, &format!("{what}: whole states need"))
+    }
+
+    /// Compares with 1F1B or, if that was chosen, with GPipe.
+    fn schedule(&self) -> Option<String> {
+        let own = self.chosen.plan.schedule();
+        if !own.is_pipelined() || self.fixed.schedule.is_some() || self.fixed.virtual_stages.is_some() {
+            return None;
+        }
+        let plainer = match own {
+            ScheduleName::OneForwardOneBackward => ScheduleName::GPipe,
+            _ => ScheduleName::OneForwardOneBackward,
+        };
+        let runs = match self.chosen.plan.stages().chunks_per_stage() {
+            1 => String::new(),
+            runs => format!(" ({runs} runs of layers on each stage)"),
+        };
+        let other = format!("schedule {own}{runs}: {plainer}");
+        self.rather_than(&Fixed { schedule: Some(plainer), ..self.same_software() }, &other, &format!("{other} needs"))
+    }
+
+    fn sequence(&self) -> Option<String> {
+        if !self.chosen.plan.mesh().parallel().sequence || self.fixed.sequence.is_some() {
+            return None;
+        }
+        let other = "sequence parallel too: tensor parallel alone";
+        self.rather_than(&Fixed { sequence: Some(false), ..self.same_software() }, other, &format!("{other} needs"))
+    }
+
+    /// Everything on the devices.
+    fn offload(&self) -> Option<String> {
+        let own = self.chosen.plan.offload();
+        if own == Offload::NONE || self.fixed.offload.is_some() {
+            return None;
+        }
+        let other = format!("offload {own}: the best plan without");
+        let needs = format!("offload {own}: without it every plan on these machines needs");
+        self.rather_than(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }, &other, &needs)
+    }
+
+    fn micro_batch(&self) -> Option<String> {
+        let batch = self.chosen.plan.batch();
+        if batch.accumulation == 1 || self.fixed.micro.or(self.fixed.accumulation).is_some() {
+            return None;
+        }
+        let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
+        let recompute = Some(self.chosen.plan.recompute());
+        let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
+        let other = format!("micro-batch {}: the best plan with {micro} and these degrees", batch.micro);
+        self.rather_than(&fixed, &other, &format!("micro-batch {} because {micro} needs", batch.micro))
+    }
+
+    /// Describes the chosen plan relative to another: `3 % cheaper and 12 % slower`.
+    fn against(&self, other: &Evaluated) -> String {
+        let time = relative(self.chosen.time_s, other.time_s, "faster", "slower");
+        match (self.chosen.cost_usd, other.cost_usd) {
+            (Some(own), Some(others)) => format!("{} and {time}", relative(own, others, "cheaper", "dearer")),
+            _ => time,
+        }
+    }
+
+    /// Describes another plan relative to the chosen one: `would be 12 % slower`.
+    fn other_side(&self, other: &Evaluated) -> String {
+        format!("would be {}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
+    }
+}
+
+/// Explains why a model need not be split, and what lets it fit on each device. If it `fits_whole`, its sharding and
+/// offload have other reasons.
+fn unsplit(plan: &Plan, fits_whole: bool) -> String {
+    let mesh = plan.mesh();
+    let name = match (mesh.data(), mesh.context()) {
+        (data, 1) => format!("{data}-way data parallel"),
+        (1, context) => format!("{context}-way context parallel"),
+        (data, context) => format!("{data}-way data parallel × {context}-way context parallel"),
+    };
+    let divided = match plan.graph().divisible() {
+        Some(Divisible::TableColumns(_)) => "tables",
+        _ => "experts",
+    };
+    let offload = plan.offload();
+    let with: Vec<String> = [
+        (mesh.parallel().expert > 1).then(|| format!("its {divided} shared out")),
+        (!fits_whole && plan.shards(StateSharding::Optimizer)).then(|| "its state shared out".into()),
+        (mesh.context() > 1).then(|| "the tokens of a sample shared out".into()),
+        (!fits_whole && offload != Offload::NONE).then(|| format!("offload {offload}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let with = if with.is_empty() { String::new() } else { format!(" with {}", with.join(", ")) };
+    format!("{name} because the model fits on each device{with}")
+}
+
+fn split_name(tensor: u32, pipeline: u32) -> String {
+    match (tensor, pipeline) {
+        (tensor, 1) => format!("{tensor}-way tensor parallel"),
+        (1, pipeline) => format!("{pipeline} pipeline stages"),
+        (tensor, pipeline) => format!("{tensor}-way tensor parallel × {pipeline} pipeline stages"),
+    }
+}
+
+/// Describes the memory that plans need which do not fit.
+fn memory_of((_, needed, available): (u64, Bytes, Bytes)) -> String {
+    format!("at least {} of the {} that may be used of a GPU", human_bytes(needed), human_bytes(available))
+}
+
+/// Describes how `own` compares with `other`, less being better.
+fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
+    let ratio = own / other;
+    match ratio {
+        r if (r - 1.0).abs() < 0.005 => format!("no {more}"),
+        r if r < 0.5 => format!("{:.1} times {less}", 1.0 / r),
+        r if r < 1.0 => format!("{:.0} % {less}", (1.0 - r) * 100.0),
+        r if r >= 2.0 => format!("{r:.1} times {more}"),
+        r => format!("{:.0} % {more}", (r - 1.0) * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec};
+
+    #[test]
+    fn a_model_that_is_not_split_fits_with_what_is_shared_out_and_kept_elsewhere() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let why = |data, context, state_sharding, offload: &str, fits_whole| {
+            let spec = PlanSpec {
+                parallel: ParallelSpec { data, context, ..ParallelSpec::default() },
+                batch: BatchSpec { global: data.into(), micro: 1, accumulation: 1 },
+                state_sharding,
+                offload: offload.parse().expect("an offload"),
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 2), model.graph().len())
+            };
+            unsplit(&Plan::try_from(spec).expect("a valid plan"), fits_whole)
+        };
+        let (whole, shared) = (StateSharding::None, StateSharding::Parameters);
+        assert_eq!(why(16, 1, whole, "none", true), "16-way data parallel because the model fits on each device");
+        assert_eq!(why(16, 1, shared, "optimizer", true), "16-way data parallel because the model fits on each device");
+        assert_eq!(
+            why(16, 1, shared, "optimizer", false),
+            "16-way data parallel because the model fits on each device with its state shared out, offload optimizer"
+        );
+        assert_eq!(
+            why(4, 4, whole, "none", true),
+            "4-way data parallel × 4-way context parallel because the model fits on each device with the tokens of a \
+             sample shared out"
+        );
+        assert!(why(1, 4, whole, "none", true).starts_with("4-way context parallel because"));
+    }
+
+    #[test]
+    fn comparisons_read_as_people_say_them() {
+        assert_eq!(relative(97.0, 100.0, "cheaper", "dearer"), "3 % cheaper");
+        assert_eq!(relative(25.0, 100.0, "cheaper", "dearer"), "4.0 times cheaper");
+        assert_eq!(relative(130.0, 100.0, "cheaper", "dearer"), "30 % dearer");
+        assert_eq!(relative(100.1, 100.0, "cheaper", "dearer"), "no dearer");
+    }
+}

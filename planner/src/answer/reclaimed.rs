@@ -1,0 +1,71 @@
+//! What is said of spot instances that are reclaimed: how often, and what it would be like if it were more often.
+
+use crate::amount::{expected_count, usd};
+use crate::cost::Rent;
+use crate::problem::{Rental, SCENARIOS};
+use trainyard_hardware_profiles::catalog;
+use trainyard_plan::document::Prediction;
+use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
+use trainyard_sim::Machine;
+use trainyard_units::{Seconds, UsdPerHour, human_duration};
+
+/// Warns of reclaims of spot instances; `None` on other terms.
+pub(crate) fn spot(
+    job: &JobSpec,
+    rental: &Rental,
+    prediction: &Prediction,
+    plan: &Plan,
+    choice: usize,
+) -> Option<String> {
+    if plan.pricing() != Pricing::Spot {
+        return None;
+    }
+    let (instance, price) = rental.offer(choice);
+    let Some(interruptions) = prediction.interruptions else {
+        return Some(format!(
+            "how often spot instances {} are reclaimed in {} is not known: interruptions are not in time and cost; \
+             campaign.monthly_reclaims adds them",
+            instance.name, price.region
+        ));
+    };
+    let advisor = catalog().spot_advisor();
+    let published = job.campaign.as_ref().is_none_or(|campaign| campaign.monthly_reclaims.is_none());
+    let band = advisor.band(&price.region, &instance.name).filter(|_| published);
+    let whose = band.map_or("as often as the job says".to_owned(), |band| {
+        format!(
+            "in the published band of {} of the capacity a month ({}, {})",
+            band.name(),
+            advisor.source,
+            advisor.date
+        )
+    });
+    let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
+    let machine = rental.catalog.cluster(&instance.name, plan.cluster().instances).ok()?;
+    let machine = Machine { cluster: machine, stack: rental.stacks[choice % rental.stacks.len()].clone() };
+    let others: Vec<String> = SCENARIOS
+        .into_iter()
+        .filter(|scenario| *scenario != own)
+        .filter_map(|scenario| more_often(job, prediction, plan, &machine, scenario))
+        .collect();
+    let times = if own == 1 { String::new() } else { format!("{own} times ") };
+    Some(format!(
+        "{} interruptions are expected and in time and cost, if spot capacity is reclaimed {times}{whose}: an optimistic \
+         floor for one training; {}",
+        expected_count(interruptions.expected),
+        others.join(", ")
+    ))
+}
+
+/// Describes the training if machines were reclaimed `scenario` times as often as published.
+fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Machine, scenario: u32) -> Option<String> {
+    let campaign = job.campaign.clone().unwrap_or_default();
+    let campaign = Some(CampaignSpec { spot_scenario: Some(scenario), ..campaign });
+    let job = JobSpec { campaign, ..job.clone() };
+    let price = prediction.price.clone()?;
+    let hourly = UsdPerHour(price.usd_per_hour);
+    let rent = Rent::new(&job, plan, machine, price).ok()?;
+    let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
+    let spent = rent.overheads.training_cost(prediction.steps, Seconds(prediction.time_s), download);
+    let cost = rent.overheads.cost(&spent, hourly, plan.input().map(|input| input.storage)).total();
+    Some(format!("{scenario} times as often make it {} and {}", human_duration(spent.elapsed()), usd(cost)))
+}

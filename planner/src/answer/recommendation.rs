@@ -1,0 +1,171 @@
+//! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
+
+use super::advice::Advice;
+use super::bound_by::bound_by;
+use super::changes::Changes;
+use super::goal::to_meet_goal;
+use super::left_out::left_out;
+use super::limits::Limits;
+use super::no_plan::{NoPlan, no_plan, unable};
+use super::pareto::{front, runner_up};
+use super::price_dates::price_dates;
+use super::reasons::{Reasons, other_gpu};
+use super::rejected::Rejections;
+use super::remedies::{Remedies, remedy_reason};
+use super::solve::{Solved, candidates_of_front, prediction, solve};
+use super::tuning::{Tuning, batch_reason};
+use super::warnings::Warnings;
+use crate::problem::Problem;
+use crate::search::{Aim, Found, Prepared, choose, preferred};
+use std::cell::RefCell;
+use trainyard_hardware_profiles::Stack;
+use trainyard_plan::JobSpec;
+use trainyard_plan::document::{
+    BatchChoice, Change, Evidence, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search, StackChoice,
+};
+use trainyard_sim::Outcome;
+
+/// Computes the best plan for a problem, with everything a reader needs to believe it. `job` is copied into the
+/// document.
+///
+/// If no plan meets the deadline and the budget, the document holds the one that comes nearest, and [`crate::missed_goal`]
+/// says so.
+///
+/// # Errors
+///
+/// When there is no plan at all.
+pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
+    if let Some(unable) = unable(problem, &limits.fixed) {
+        return Err(unable);
+    }
+    let solved = solve(problem, limits);
+    let Solved { prepared, found, .. } = &solved;
+    let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
+    let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
+    let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
+    let preferred = found.optimum.as_deref().map(|optimum| (preferred(problem, &chosen, optimum), None));
+    let mut told_reasons = told.reasons;
+    told_reasons.splice(1..1, preferred);
+    let evidence = evidence_of(&told_reasons);
+    let mut reasons: Vec<String> = told_reasons.into_iter().map(|(text, _)| text).collect();
+    let changes = told.changes;
+    let advice = Advice::new(problem, &chosen, &prediction);
+    reasons.extend(advice.as_ref().map(Advice::reason));
+    reasons.extend(told.bounds);
+    let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
+    let advised = advice.and_then(|advice| advice.warning()).into_iter();
+    let warnings: Vec<String> =
+        advised.chain(warnings.all()).chain(price_dates(problem, limits, (found, &chosen))).collect();
+    let rejections = Rejections { problem, fixed: &limits.fixed, found, chosen: &chosen, top: limits.top.max(1) };
+    let rejected = rejections.all(job);
+    let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
+    if problem.is_cancelled() {
+        return Err(NoPlan::Cancelled);
+    }
+    Ok(PlanDocument {
+        schema: PLAN_SCHEMA.into(),
+        job: job.clone(),
+        warnings,
+        plan: chosen.plan.spec().clone(),
+        prediction,
+        reasons,
+        evidence,
+        to_meet_goal: to_meet_goal(problem, limits, &chosen),
+        alternatives: found.best.iter().skip(1).map(|other| runner_up(problem, job, other)).collect(),
+        optimum: found.optimum.as_deref().map(|optimum| runner_up(problem, job, optimum)),
+        stacks: stack_choices(problem, job, &solved),
+        pareto,
+        rejected,
+        changes,
+        remedies: told.remedies,
+        precisions: told.precisions,
+        batches: told.batches,
+        search: Search {
+            candidates: found.candidates,
+            simulated: found.simulated,
+            gap: found.gap,
+            left_out: left_out(problem, limits, job, (found, &chosen)),
+        },
+    })
+}
+
+/// Lists the searches of reasons, each with the index of its reason.
+fn evidence_of(reasons: &[(String, Option<Evidence>)]) -> Vec<Evidence> {
+    let placed = |(reason, (_, own)): (usize, &(String, Option<Evidence>))| Some(Evidence { reason, ..own.clone()? });
+    reasons.iter().enumerate().filter_map(placed).collect()
+}
+
+/// Returns the best plan on each of the stacks that the problem compares.
+fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<StackChoice> {
+    let Solved { prepared, found, aim, .. } = solved;
+    let stacks = problem.place.stacks();
+    if stacks.len() < 2 {
+        return Vec::new();
+    }
+    let own = found.best.first().map(|plan| &problem.place.software(plan.choice).name);
+    let choice = |(index, stack): (usize, &Stack)| {
+        let recommended = own == Some(&stack.name);
+        let best = if recommended {
+            found.best.first().cloned()
+        } else {
+            let of_stack = Aim { top: 1, stack: Some(index), ..*aim };
+            choose(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
+        };
+        let reason = best.is_none().then(|| "no plan of it fits, or meets deadline and budget".into());
+        StackChoice {
+            stack: stack.name.clone(),
+            best: best.as_ref().map(|best| runner_up(problem, job, best)),
+            reason,
+            recommended,
+        }
+    };
+    stacks.iter().enumerate().map(choice).collect()
+}
+
+/// The explanation of a recommendation: everything that is reported of it besides the plan.
+struct Told {
+    /// Reasons for this plan over others, each with the search that it rests on.
+    reasons: Vec<(String, Option<Evidence>)>,
+    /// Sentences on what bounds the plan, what made it fit, and what would change the decision.
+    bounds: Vec<String>,
+    changes: Vec<Change>,
+    remedies: Vec<Remedy>,
+    precisions: Vec<PrecisionChoice>,
+    batches: Vec<BatchChoice>,
+}
+
+impl Told {
+    /// Explains the first of the plans found.
+    fn new(
+        prepared: &Prepared<'_>,
+        problem: &Problem,
+        limits: &Limits,
+        found: &Found,
+        (prediction, outcome): (&Prediction, &Outcome),
+    ) -> Self {
+        let (fixed, chosen) = (&limits.fixed, &found.best[0]);
+        let tuning = Tuning { problem, fixed, chosen, prediction };
+        let (tried, batches) = (tuning.tried(), tuning.batches());
+        let other_gpu = other_gpu(prepared, problem, fixed, found);
+        let reasons = Reasons {
+            problem,
+            fixed,
+            chosen,
+            found,
+            other_gpu: other_gpu.as_ref(),
+            tried: &tried,
+            asked: RefCell::default(),
+        }
+        .all();
+        let remedies = Remedies::new(problem, fixed, chosen).all();
+        let (changes, would_change) = Changes::new(problem, chosen, found, other_gpu.as_ref()).all();
+        let open = problem.global_batches.len() > 1;
+        let bounds = [
+            remedy_reason(&remedies),
+            batch_reason(&batches, problem.training).filter(|_| open),
+            Some(bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction)),
+        ];
+        let bounds = bounds.into_iter().flatten().chain(would_change).collect();
+        Self { reasons, bounds, changes, remedies, precisions: tuning.precisions(&tried), batches }
+    }
+}

@@ -1,0 +1,207 @@
+//! How number formats and batches compare on the recommended machines.
+
+use super::solve::recommended;
+use crate::problem::{Problem, Training};
+use crate::search::{Evaluated, Totals, is_quick};
+use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
+use trainyard_plan::{BatchSpec, Fixed, Plan, PlanSpec, Precision};
+use trainyard_sim::footprint;
+use trainyard_units::{Bytes, human_count};
+
+/// The most global batches that are compared with the recommended one, on either side.
+const NEIGHBOURS: usize = 4;
+
+/// The largest micro-batch that is compared with the recommended one, as a multiple of it; smaller ones likewise.
+const MICRO_FACTOR_MAX: u64 = 4;
+
+/// A number format with its best plan or, if none fits, the number of plans that do not, the least memory that they
+/// need and the memory that there is.
+pub(crate) struct Tried {
+    pub(crate) precision: Precision,
+    /// Fields that were held in its search.
+    pub(crate) fixed: Fixed,
+    pub(crate) best: Option<Evaluated>,
+    pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
+}
+
+/// The recommended plan with its problem and the user's held fields.
+pub(crate) struct Tuning<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) fixed: &'a Fixed,
+    pub(crate) chosen: &'a Evaluated,
+    pub(crate) prediction: &'a Prediction,
+}
+
+impl Tuning<'_> {
+    /// Tries the number formats that the job allows and that are not held, the recommended one first, with the same
+    /// work.
+    pub(crate) fn tried(&self) -> Vec<Tried> {
+        let own = self.chosen.plan.precision();
+        let (best, fixed) = (Some(self.chosen.clone()), self.same_work());
+        let mut all = vec![Tried { precision: own, fixed, best, too_large: None }];
+        if self.fixed.precision.is_some() {
+            return all;
+        }
+        let machine = self.chosen.machine(self.problem);
+        let usable = |other: &Precision| *other != own && machine.has_units(*other).is_ok();
+        let others = self.problem.precisions.iter().copied().filter(usable);
+        all.extend(others.map(|precision| {
+            let fixed = Fixed { precision: Some(precision), ..self.same_work() };
+            let (best, too_large) = recommended(self.problem, &fixed);
+            Tried { precision, fixed, best, too_large }
+        }));
+        all
+    }
+
+    /// Converts the number formats into their form in a document; empty if there is only one.
+    pub(crate) fn precisions(&self, tried: &[Tried]) -> Vec<PrecisionChoice> {
+        if tried.len() < 2 {
+            return Vec::new();
+        }
+        let choice = |tried: &Tried| {
+            let Evaluated { plan, step_time_s, time_s, cost_usd, memory_peak, .. } = tried.best.as_ref()?;
+            Some(PrecisionChoice {
+                precision: tried.precision,
+                parallel: plan.mesh().parallel(),
+                batch: plan.batch(),
+                recompute: plan.recompute(),
+                step_time_s: *step_time_s,
+                time_s: *time_s,
+                cost_usd: *cost_usd,
+                memory_peak_bytes: memory_peak.0,
+                recommended: tried.precision == self.chosen.plan.precision(),
+            })
+        };
+        tried.iter().filter_map(choice).collect()
+    }
+
+    /// Tries other global batches if the job allows several, otherwise other micro-batches; ascending.
+    pub(crate) fn batches(&self) -> Vec<BatchChoice> {
+        if !is_quick(&self.chosen.plan) {
+            return Vec::new();
+        }
+        let open = self.problem.global_batches.len() > 1 && self.fixed.global.is_none();
+        let all: Vec<BatchChoice> = if open { self.global_batches() } else { self.micro_batches() };
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
+    fn global_batches(&self) -> Vec<BatchChoice> {
+        let (own, all) = (self.chosen.plan.batch().global, &self.problem.global_batches);
+        let at = all.iter().position(|batch| *batch == own).unwrap_or(0);
+        let near =
+            all.iter().enumerate().filter(|(index, _)| index.abs_diff(at) <= NEIGHBOURS).map(|(_, batch)| *batch);
+        near.filter_map(|global| {
+            if global == own {
+                return Some(self.choice(
+                    self.chosen.plan.batch(),
+                    Some(Totals::found(self.chosen)),
+                    self.chosen.memory_peak,
+                ));
+            }
+            let mesh = self.chosen.plan.mesh();
+            let fixed = Fixed {
+                global: Some(global),
+                tensor: Some(mesh.tensor()),
+                pipeline: Some(mesh.pipeline()),
+                context: Some(mesh.context()),
+                precision: Some(self.chosen.plan.precision()),
+                ..self.same_work()
+            };
+            let best = recommended(self.problem, &fixed).0?;
+            Some(self.choice(best.plan.batch(), Some(Totals::found(&best)), best.memory_peak))
+        })
+        .collect()
+    }
+
+    fn micro_batches(&self) -> Vec<BatchChoice> {
+        let BatchSpec { micro: own, global, .. } = self.chosen.plan.batch();
+        let replica = self.chosen.plan.samples_per_replica();
+        let near = |micro: &u64| {
+            *micro <= own.saturating_mul(MICRO_FACTOR_MAX) && micro.saturating_mul(MICRO_FACTOR_MAX) >= own
+        };
+        let doubled =
+            std::iter::successors(Some(1_u64), |micro| micro.checked_mul(2)).take_while(|micro| *micro <= replica);
+        let mut all: Vec<u64> =
+            doubled.chain([own]).filter(|micro| near(micro) && replica.is_multiple_of(*micro)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let machine = self.chosen.machine(self.problem);
+        all.into_iter()
+            .filter_map(|micro| {
+                let batch = BatchSpec { global, micro, accumulation: replica / micro };
+                if micro == own {
+                    return Some(self.choice(batch, Some(Totals::found(self.chosen)), self.chosen.memory_peak));
+                }
+                let plan =
+                    Plan::try_from(PlanSpec { batch, ..self.chosen.plan.spec().clone() }).ok().filter(is_quick)?;
+                let needed = footprint(&plan, &machine);
+                let fits = needed.fits().is_ok();
+                let totals = || Totals::simulated(self.problem, &plan, self.chosen.choice, &machine);
+                let totals = if fits { Some(totals()?) } else { None };
+                Some(self.choice(batch, totals, needed.peak()))
+            })
+            .collect()
+    }
+
+    fn choice(&self, batch: BatchSpec, totals: Option<Totals>, memory_peak: Bytes) -> BatchChoice {
+        let training = self.problem.training;
+        let steps = training.steps(batch.global);
+        let samples = match training {
+            Training::Target(curve) => curve.samples(batch.global),
+            Training::Passes(volume) => volume.samples as f64 * volume.epochs,
+            Training::Steps(steps) => steps as f64 * batch.global as f64,
+        };
+        let samples_per_s = totals.map(|totals| batch.global as f64 / totals.step_time_s);
+        // On the same devices in the same number format a sample takes the same share of the peak.
+        let of_peak = self.prediction.mfu.map(|mfu| mfu / self.prediction.samples_per_s);
+        BatchChoice {
+            batch,
+            steps,
+            samples,
+            step_time_s: totals.map(|totals| totals.step_time_s),
+            samples_per_s,
+            mfu: of_peak.zip(samples_per_s).map(|(share, samples)| share * samples),
+            time_s: totals.map(|totals| totals.time_s),
+            cost_usd: totals.and_then(|totals| totals.cost_usd),
+            memory_peak_bytes: memory_peak.0,
+            recommended: batch == self.chosen.plan.batch(),
+        }
+    }
+
+    /// Returns the user's held fields and the machines and global batch of the recommended plan.
+    fn same_work(&self) -> Fixed {
+        let cluster = self.chosen.plan.cluster();
+        Fixed {
+            instance: Some(cluster.instance.clone()),
+            instances: Some(cluster.instances),
+            global: Some(self.chosen.plan.batch().global),
+            ..self.fixed.clone()
+        }
+    }
+}
+
+/// Explains the choice of global batch, if the job allows several: the one with most samples a second need not end
+/// first.
+pub(crate) fn batch_reason(batches: &[BatchChoice], training: Training) -> Option<String> {
+    let own = batches.iter().find(|choice| choice.recommended)?;
+    let rate = |choice: &BatchChoice| choice.samples_per_s.unwrap_or(0.0);
+    let others = batches.iter().filter(|choice| choice.batch.global != own.batch.global);
+    let fastest = others.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+    let global = |choice: &BatchChoice| human_count(choice.batch.global);
+    let rates = times(rate(fastest) / rate(own));
+    let needs = match training {
+        Training::Target(_) => format!("needs {} the samples to the target", times(fastest.samples / own.samples)),
+        Training::Passes(_) => "reads the same data".into(),
+        Training::Steps(_) => format!("reads {} the samples in as many steps", times(fastest.samples / own.samples)),
+    };
+    let joined = if rate(fastest) > rate(own) { "but" } else { "and" };
+    Some(format!(
+        "global batch {} rather than {}, which has {rates} the samples a second {joined} {needs}",
+        global(own),
+        global(fastest)
+    ))
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2} times")
+}

@@ -1,0 +1,341 @@
+//! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
+//! which they say it, a number, and where it comes from.
+
+use super::samples::unsure_of_samples;
+use super::terms::{terms, unpriced_copies};
+use crate::campaign::extrapolated;
+use crate::problem::{Place, Problem, Rental, Training};
+use crate::search::Totals;
+use trainyard_hardware_profiles::{Instance, Service};
+use trainyard_models::Sample;
+use trainyard_plan::document::Prediction;
+use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
+use trainyard_sim::ENCRYPTED_SHARE;
+use trainyard_units::human_count;
+
+/// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
+/// (23.7 and 23.6 %), at 8 more often (24.8 %), at 4 and 2 much more (27.3 and 34.7 %): Wu and He, arXiv:1803.08494,
+/// table 2.
+const NORMALISED_MIN: u64 = 16;
+
+/// The largest global batch up to which scaling the learning rate with it kept ResNet-50's accuracy: Goyal et al.,
+/// arXiv:1706.02677, section 5.2.
+const LINEAR_BATCH_MAX: u64 = 8192;
+
+/// The uncertainty of a GPU from which its interval is called wide.
+const UNCERTAIN: f64 = 0.4;
+
+/// The ratio to the prediction from which an interval is called wide, too.
+const WIDE: f64 = 1.25;
+
+/// A recommended plan with everything that warnings depend on.
+pub(crate) struct Warnings<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) job: &'a JobSpec,
+    pub(crate) plan: &'a Plan,
+    /// Index among the choices of the place: a type of machine with a stack.
+    pub(crate) choice: usize,
+    pub(crate) prediction: &'a Prediction,
+}
+
+impl Warnings<'_> {
+    /// Lists all warnings: what may be wrong with the training first, then what the figures leave out.
+    pub(crate) fn all(&self) -> Vec<String> {
+        let mut all: Vec<String> = [
+            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            self.learning_rate(),
+            self.loss_scaling(),
+            self.without_units(),
+            self.smddp(),
+            self.encryption(),
+            self.region(),
+            self.zone(),
+            self.wide_interval(),
+            self.stack_interval(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if let Place::Rented(rental) = &self.problem.place {
+            all.extend(self.rental(rental));
+        }
+        let memory = &self.prediction.memory_bytes;
+        let margin = self.problem.place.software(self.choice).usual_memory_margin();
+        all.extend(little_memory(memory.peak(), memory.limit, margin));
+        all.extend(self.problem.unusable_precisions.iter().map(|precision| {
+            format!("training.precision {precision} is left out: no machine that may be chosen has units for it")
+        }));
+        all.extend(self.convergence());
+        all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
+        all
+    }
+
+    /// Warns of an interval that is wide because of the software, and says how to narrow it.
+    fn stack_interval(&self) -> Option<String> {
+        let stack = self.problem.place.software(self.choice);
+        let [_, high] = self.prediction.interval_s;
+        let factor = high / self.prediction.step_time_s;
+        (stack.runs.today && factor > WIDE).then(|| {
+            format!(
+                "a step may take {factor:.1} times as long as predicted or as much less, mostly because few step times of \
+                 {} are published: measure some and refit with `trainyard calibrate --from MEASUREMENTS.csv --out \
+                 CONSTANTS.toml`, then plan with --constants",
+                stack.name
+            )
+        })
+    }
+
+    /// Warns that the constants of the GPU are transferred from another or rest on few measurements.
+    fn wide_interval(&self) -> Option<String> {
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let gpu = machine.cluster.first().device.gpu()?;
+        let uncertainty = &gpu.achieved.uncertainty;
+        (uncertainty.value >= UNCERTAIN).then(|| format!("{}: {}; the interval is wide", gpu.name, uncertainty.source))
+    }
+
+    fn rental(&self, rental: &Rental) -> Vec<String> {
+        let mut all = Vec::new();
+        all.extend(terms(self.job, rental, self.prediction, self.plan, self.choice));
+        all.extend(unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice));
+        all
+    }
+
+    fn convergence(&self) -> Vec<String> {
+        match self.problem.training {
+            Training::Target(curve) => extrapolated(curve, &self.problem.model, self.plan.batch().global),
+            _ if self.problem.global_batches.len() > 1 => {
+                vec![
+                    "how many samples convergence needs at each global batch is not modelled: the data volume decides"
+                        .into(),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
+    /// or the smallest with which its target was reached.
+    fn learning_rate(&self) -> Option<String> {
+        let (reference, whose) = match self.problem.training {
+            Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
+            _ => (*self.problem.global_batches.first()?, "that of the smallest allowed".into()),
+        };
+        let global = self.plan.batch().global;
+        let images = matches!(self.problem.model.sample(), Sample::Image(_));
+        let rule = learning_rate_rule(self.problem.optimizer, global, reference, images)?;
+        let own = self.job.training.learning_rate.map(|rate| match factor(self.problem.optimizer, global, reference) {
+            // A learning rate that the job writes beside one batch is that batch's.
+            _ if self.problem.global_batches.len() == 1 => {
+                format!("; training.learning_rate {rate} is taken to be for {}", human_count(global))
+            }
+            factor => format!("; training.learning_rate {rate} would become {}", digits(rate * factor)),
+        });
+        Some(format!(
+            "learning rate at a global batch of {}: {rule} {whose} batch, {}{}",
+            human_count(global),
+            human_count(reference),
+            own.unwrap_or_default()
+        ))
+    }
+
+    fn loss_scaling(&self) -> Option<String> {
+        (self.plan.precision() == Precision::Fp16Mixed).then(|| {
+            "fp16-mixed needs loss scaling, or small gradients become zero (Micikevicius et al., arXiv:1710.03740, section 3.2); the prediction takes it to be on".into()
+        })
+    }
+
+    /// Warns of number formats that the job asks for by name, and that other machines have but the recommended ones do
+    /// not.
+    fn without_units(&self) -> Option<String> {
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let asked = self.job.training.precision.iter().flatten();
+        let lacking: Vec<String> = asked
+            .filter(|precision| !self.problem.unusable_precisions.contains(precision))
+            .filter_map(|precision| machine.has_units(*precision).err().map(|_| precision.to_string()))
+            .collect();
+        let instance = &self.plan.cluster().instance;
+        (!lacking.is_empty())
+            .then(|| format!("{} was asked for, but {instance} has no units for it", lacking.join(", ")))
+    }
+
+    fn smddp(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        let (instance, price) = rental.offer(self.choice);
+        (self.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
+    }
+
+    /// Warns of the time that encryption takes, found by simulating the same plan without it.
+    fn encryption(&self) -> Option<String> {
+        let cluster = self.plan.cluster();
+        if !cluster.encrypted || cluster.instances == 1 {
+            return None;
+        }
+        let clear = self.problem.place.machine(self.choice, cluster.instances, Some(false));
+        let without = Totals::simulated(self.problem, self.plan, self.choice, &clear)?;
+        Some(encryption(self.prediction.step_time_s / without.step_time_s))
+    }
+
+    fn region(&self) -> Option<String> {
+        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.choice)?);
+        (*data != machines.region).then(|| {
+            format!(
+                "the data is in {data} and the instances are in {}: training data belongs into the Region of the instances (Amazon SageMaker Developer Guide); what crosses Regions is slower than predicted and charged by the byte, which is not in the cost",
+                machines.region
+            )
+        })
+    }
+
+    /// Warns of storage that is in one Availability Zone.
+    fn zone(&self) -> Option<String> {
+        let storage = self.plan.input()?.storage;
+        let rented = matches!(self.problem.place, Place::Rented(_));
+        (rented && matches!(storage, StorageMode::FsxLustre | StorageMode::Ebs)).then(|| {
+            format!("{storage} stands in one Availability Zone: keep it and all instances in the same one, which the prediction takes for granted (Amazon EBS and FSx for Lustre User Guides)")
+        })
+    }
+}
+
+fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
+    (normalises && micro < NORMALISED_MIN).then(|| {
+        let samples = if micro == 1 { "1 sample".into() } else { format!("{micro} samples") };
+        format!(
+            "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or hold a larger batch.micro"
+        )
+    })
+}
+
+/// Returns the factor by which a learning rate grows with the batch.
+fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
+    let ratio = global as f64 / reference as f64;
+    match optimizer {
+        Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars => ratio,
+        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => ratio.sqrt(),
+    }
+}
+
+/// Returns the rule by which the learning rate follows the batch; `None` if the batch is the reference.
+fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images: bool) -> Option<String> {
+    if global == reference {
+        return None;
+    }
+    let factor = factor(optimizer, global, reference);
+    let times = digits(factor);
+    let warm_up = |how: &'static str| if factor > 1.0 { how } else { "" };
+    let beyond = global > LINEAR_BATCH_MAX && images;
+    let rule = match optimizer {
+        Optimizer::Sgd | Optimizer::Momentum if beyond => {
+            format!(
+                "{times} times (linear, which cost ResNet-50 accuracy above {}: Goyal et al., arXiv:1706.02677; LARS did not, You et al., arXiv:1708.03888)",
+                human_count(LINEAR_BATCH_MAX)
+            )
+        }
+        Optimizer::Sgd | Optimizer::Momentum => {
+            let warm_up = warm_up(", after a warm-up of five epochs");
+            format!("{times} times (linear{warm_up}: Goyal et al., arXiv:1706.02677)")
+        }
+        Optimizer::Lars => {
+            format!("{times} times (linear{}: You et al., arXiv:1708.03888)", warm_up(", after a warm-up"))
+        }
+        Optimizer::Lamb => {
+            let warm_up = warm_up(", after a warm-up that grows with it");
+            format!("{times} times (square root{warm_up}: You et al., arXiv:1904.00962)")
+        }
+        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp => {
+            format!("{times} times (square root: Malladi et al., arXiv:2205.10287)")
+        }
+    };
+    Some(rule)
+}
+
+/// Formats a number with three digits.
+fn digits(number: f64) -> String {
+    match number {
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n if n >= 1.0 => format!("{n:.2}"),
+        n if n >= 0.001 => format!("{n:.3}"),
+        n => format!("{n:.2e}"),
+    }
+}
+
+fn smddp(instance: &Instance, service: Service) -> Option<String> {
+    if instance.smddp.as_ref().is_none_or(|runs| !runs.value) {
+        let source = "SageMaker Python SDK v2.257.6";
+        return Some(format!("collectives smddp: the library does not run on {} ({source})", instance.name));
+    }
+    (service != Service::Sagemaker)
+        .then(|| format!("collectives smddp: the library is SageMaker's, and the price is {}'s", service.name()))
+}
+
+fn encryption(slowdown: f64) -> String {
+    format!(
+        "encrypted traffic between instances makes a step {:.0} % longer, if it keeps {ENCRYPTED_SHARE} of the network: a stated default, for nobody published a measurement",
+        100.0 * (slowdown - 1.0).max(0.0)
+    )
+}
+
+/// Warns that a plan leaves less memory free than its stack usually needs.
+fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
+    let used = peak as f64 / limit as f64;
+    (used > 1.0 - margin).then(|| {
+        format!(
+            "memory: the plan fills {:.0} % of each GPU and leaves less than the {:.0} % that measured peaks were seen to \
+             exceed predicted ones by; it may run out of memory",
+            100.0 * used,
+            100.0 * margin
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    #[test]
+    fn batch_normalisation_over_few_samples_is_warned_of() {
+        // 64 on one GPU are fine; on 32 of them each sees 2.
+        assert_eq!(batch_normalisation(true, 64), None);
+        assert!(batch_normalisation(true, 2).is_some_and(|warning| warning.contains("sees 2 samples")));
+        assert_eq!(batch_normalisation(true, NORMALISED_MIN), None);
+        assert_eq!(batch_normalisation(false, 2), None);
+    }
+
+    #[test]
+    fn the_learning_rate_follows_the_batch_by_the_rule_of_its_optimizer() {
+        let rule = |optimizer, global| learning_rate_rule(optimizer, global, 256, true);
+        assert_eq!(rule(Optimizer::Momentum, 256), None);
+        assert!(rule(Optimizer::Momentum, 1024).is_some_and(|rule| rule.starts_with("4.00 times (linear, after")));
+        assert!(rule(Optimizer::Momentum, 32_768).is_some_and(|rule| rule.contains("LARS")));
+        assert!(rule(Optimizer::AdamW, 1024).is_some_and(|rule| rule.starts_with("2.00 times (square root")));
+        assert!(rule(Optimizer::Lamb, 25_600).is_some_and(|rule| rule.starts_with("10.0 times (square root")));
+        assert!(rule(Optimizer::Momentum, 128).is_some_and(|rule| rule.starts_with("0.500 times (linear: Goyal")));
+        let tokens = learning_rate_rule(Optimizer::Momentum, 32_768, 256, false);
+        assert!(tokens.is_some_and(|rule| !rule.contains("LARS")));
+    }
+
+    #[test]
+    fn smddp_is_for_some_instances_of_one_service() {
+        let catalog = catalog();
+        let instance = |name| catalog.instance(name).expect("in the catalog");
+        assert_eq!(smddp(instance("p4d.24xlarge"), Service::Sagemaker), None);
+        assert!(smddp(instance("p4d.24xlarge"), Service::Ec2).is_some_and(|warning| warning.contains("SageMaker's")));
+        assert!(
+            smddp(instance("g5.48xlarge"), Service::Sagemaker).is_some_and(|warning| warning.contains("g5.48xlarge"))
+        );
+        let all: Vec<&str> = catalog
+            .instances()
+            .iter()
+            .filter(|instance| instance.smddp.is_some())
+            .map(|instance| instance.name.as_str())
+            .collect();
+        assert_eq!(all, ["p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge"]);
+    }
+
+    #[test]
+    fn little_memory_and_what_encryption_takes_are_told_in_numbers() {
+        assert_eq!(little_memory(91, 100, 0.08), None);
+        assert!(little_memory(93, 100, 0.08).is_some_and(|warning| warning.contains("93 %")));
+        assert!(encryption(1.25).contains("25 % longer"));
+    }
+}

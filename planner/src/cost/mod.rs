@@ -1,0 +1,9 @@
+//! Time and money around the steps of a training: start-up, checkpoints, reclaims, storage, and the rent of machines.
+
+mod overheads;
+mod rent;
+mod run_conditions;
+
+pub(crate) use overheads::{Overheads, shares_out};
+pub(crate) use rent::Rent;
+pub(crate) use run_conditions::{RunConditions, Saved, operations, ranks_of_state};

@@ -1,0 +1,144 @@
+//! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
+
+use super::run_conditions::RunConditions;
+use crate::problem::Problem;
+use trainyard_hardware_profiles::Price;
+use trainyard_plan::document::CostParts;
+use trainyard_plan::{Plan, Pricing, StateSharding, StorageMode};
+use trainyard_sim::Machine;
+use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, open_interval};
+use trainyard_units::{Seconds, Usd, UsdPerHour};
+
+/// The overheads of a training that do not depend on how long a step takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Overheads {
+    instances: f64,
+    /// Time until the machines are there; it is not paid for.
+    waiting: Seconds,
+    /// Time from there until training can begin.
+    software: Seconds,
+    /// Writing a checkpoint.
+    write: Seconds,
+    /// Time from one checkpoint to the next; `None` if only the last step is followed by one.
+    pub(super) interval: Option<Seconds>,
+    /// The reclaims of machines, and the time of a restart without the data set; `None` where machines are not
+    /// reclaimed, or nobody published how often.
+    exposure: Option<Exposure>,
+    /// Price of storing checkpoints for an hour.
+    checkpoints_hour: Usd,
+    /// Price of storing the data set for an hour, by the storage from which samples are read; free storage is left out.
+    copies_hour: Vec<(StorageMode, Usd)>,
+}
+
+/// The cost of a training in time: its steps and its overheads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TrainingCost {
+    /// All steps.
+    pub(crate) steps: Seconds,
+    /// Time from the request for machines to the first step.
+    pub(crate) start_up: Seconds,
+    /// The part of the start-up during which the machines are paid for.
+    paid_start_up: Seconds,
+    /// Writing checkpoints.
+    pub(crate) checkpoints: Seconds,
+    /// Expected losses due to reclaims.
+    pub(crate) reclaims: Option<Reclaims>,
+}
+
+impl TrainingCost {
+    /// Returns the time from the request for machines to the last checkpoint.
+    pub(crate) fn elapsed(&self) -> Seconds {
+        self.steps + self.start_up + self.checkpoints + self.interrupted()
+    }
+
+    /// Returns the total time lost to reclaims.
+    fn interrupted(&self) -> Seconds {
+        self.reclaims.map_or(Seconds(0.0), |reclaims| reclaims.total())
+    }
+}
+
+impl Overheads {
+    /// Computes the overheads. Unknown values are left out, since a campaign asks for them: the rate of checkpoints to
+    /// storage that nobody described, and the reclaim band of a spot instance that nobody published.
+    pub(crate) fn new(conditions: &RunConditions<'_>) -> Self {
+        let write = conditions.transfer_time().unwrap_or(Seconds(0.0));
+        let settings = conditions.settings;
+        let known = conditions.hazards(settings.scenario);
+        let hazards = known.clone().or_else(|_| {
+            let pricing = Pricing::OnDemand;
+            RunConditions { pricing, ..*conditions }.hazards(settings.scenario)
+        });
+        let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(conditions.instances(), write));
+        let interval = settings.interval.or_else(|| open_interval(losing, write));
+        let exposure = known.ok().filter(|_| conditions.pricing == Pricing::Spot).map(|hazards| Exposure {
+            instances: conditions.instances(),
+            hazards,
+            restart: RunConditions::restart().software + write,
+            write,
+            interval,
+        });
+        let start = conditions.start();
+        let copies = |storage: &StorageMode| {
+            let price = RunConditions { input: Some(*storage), ..*conditions }.copies_hour();
+            (price > Usd(0.0)).then_some((*storage, price))
+        };
+        let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
+        Self {
+            instances: f64::from(conditions.instances()),
+            waiting: start.machines,
+            software: start.software,
+            write,
+            interval,
+            exposure,
+            checkpoints_hour: conditions.checkpoints_hour(),
+            copies_hour: kept.iter().filter_map(copies).collect(),
+        }
+    }
+
+    /// Computes the overheads of a plan on machines at a price.
+    pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
+        Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(&price.region)))
+    }
+
+    /// Computes the times of a training of `steps` steps that take `time` together, after a download. No part gets
+    /// shorter as `time` gets longer, so that a lower bound of the time gives one of the whole.
+    pub(crate) fn training_cost(&self, steps: u64, time: Seconds, download: Seconds) -> TrainingCost {
+        let step = Seconds(time.0 / steps as f64);
+        let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
+        let paid_start_up = self.software + download;
+        let reclaims = self.exposure.map(|exposure| {
+            let exposure = Exposure { restart: exposure.restart + download, ..exposure };
+            exposure.reclaims(time, step)
+        });
+        TrainingCost {
+            steps: time,
+            start_up: self.waiting + paid_start_up,
+            paid_start_up,
+            checkpoints: Seconds(self.write.0 * written as f64),
+            reclaims,
+        }
+    }
+
+    /// Computes the cost at a price of one machine.
+    pub(crate) fn cost(&self, spent: &TrainingCost, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
+        let machines = |time: Seconds| self.instances * (hourly * time).0;
+        let copies = self.copies_hour.iter().find(|(storage, _)| Some(*storage) == input);
+        let storage_hour = self.checkpoints_hour.0 + copies.map_or(0.0, |(_, price)| price.0);
+        CostParts {
+            instances_usd: machines(spent.steps),
+            start_up_usd: machines(spent.paid_start_up),
+            storage_usd: storage_hour * spent.elapsed().0 / 3600.0,
+            checkpoints_usd: machines(spent.checkpoints),
+            interruptions_usd: spent.reclaims.map_or(0.0, |reclaims| {
+                // While one is replaced, the others are paid for.
+                let idle = (hourly * reclaims.waiting).0 * (self.instances - 1.0);
+                idle + machines(reclaims.restarts + reclaims.lost + reclaims.saving)
+            }),
+        }
+    }
+}
+
+/// Returns `true` if the replicas of a plan shard their state.
+pub(crate) fn shares_out(plan: &Plan) -> bool {
+    plan.state_sharding() != StateSharding::None
+}

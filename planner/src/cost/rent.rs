@@ -1,0 +1,52 @@
+//! The rent of a plan's machines, as a prediction states it.
+
+use super::overheads::Overheads;
+use super::run_conditions::RunConditions;
+use crate::problem::settings;
+use trainyard_hardware_profiles::Service;
+use trainyard_plan::document::{ExpectedInterruptions, Prediction, PriceUsed};
+use trainyard_plan::{JobSpec, Plan, StorageMode};
+use trainyard_sim::Machine;
+use trainyard_units::{Invalid, Seconds, UsdPerHour};
+
+/// The rent of a plan's machines: the price of an hour, and the overheads that it applies to besides the steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Rent {
+    pub(crate) price: PriceUsed,
+    pub(crate) overheads: Overheads,
+}
+
+impl Rent {
+    /// Computes the rent of a plan's machines at a price, with the job's campaign.
+    ///
+    /// # Errors
+    ///
+    /// When that is wrong, or does not go with the terms.
+    pub(crate) fn new(job: &JobSpec, plan: &Plan, machine: &Machine, price: PriceUsed) -> Result<Self, Invalid> {
+        let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service))?;
+        let overheads = Overheads::new(&RunConditions::of(plan, machine, &settings, Some(&price.region)));
+        Ok(Self { price, overheads })
+    }
+
+    /// Adds the overheads and the cost of the whole training to a prediction; `time_of` gives the time of all steps for
+    /// a step time.
+    pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
+        let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
+        let spent = |time: f64| self.overheads.training_cost(prediction.steps, Seconds(time), download);
+        let cost = |time: f64, usd: f64| self.overheads.cost(&spent(time), UsdPerHour(usd), input);
+        let (own, parts) = (spent(prediction.time_s), cost(prediction.time_s, self.price.usd_per_hour));
+        let [low, high] = prediction.interval_s.map(time_of);
+        let ends = [cost(low, self.price.low_usd_per_hour), cost(high, self.price.high_usd_per_hour)];
+        (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+        prediction.interruptions = own.reclaims.map(|reclaims| ExpectedInterruptions {
+            expected: reclaims.expected,
+            waiting_s: reclaims.waiting.0,
+            restarts_s: reclaims.restarts.0,
+            lost_s: (reclaims.lost + reclaims.saving).0,
+        });
+        prediction.checkpoint_interval_s = self.overheads.interval.map(|interval| interval.0);
+        (prediction.cost_usd, prediction.cost_parts) = (Some(parts.total()), Some(parts));
+        prediction.cost_interval_usd = Some(ends.map(|parts| parts.total()));
+        prediction.price = Some(self.price);
+    }
+}

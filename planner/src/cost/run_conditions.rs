@@ -1,0 +1,210 @@
+//! What surrounds the steps of a training, as far as it follows from its machines and from what is saved: starting,
+//! saving, breaking, storing.
+
+use crate::problem::{DEFAULT_REGION, Settings};
+use trainyard_hardware_profiles::{Operations, SpotBand, Storage, catalog};
+use trainyard_plan::{
+    CheckpointStorage, ParallelSpec, Plan, Pricing, StartKind, StateSharding, StorageMode, checkpoint_bytes,
+};
+use trainyard_sim::campaign::{Hazards, MONTH_HOURS, StartUp, reclaims_per_hour};
+use trainyard_sim::{Copies, Machine, copies};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd};
+
+/// Number of checkpoints stored: the last one, and the one that is being written.
+const KEPT: f64 = 2.0;
+
+/// The checkpoint of a plan, and the ranks that write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// Weights, moments and master weights of the whole model, each once.
+    pub(crate) bytes: Bytes,
+    /// Number of ranks of a replica, each of which writes its own part.
+    pub(crate) ranks: u32,
+    /// `true` if replicas shard their state, so that each of them writes a part.
+    pub(crate) shared_out: bool,
+}
+
+/// The machines of a training, and what the job says of its campaign.
+#[derive(Clone, Copy)]
+pub(crate) struct RunConditions<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) settings: &'a Settings,
+    pub(crate) saved: Saved,
+    pub(crate) pricing: Pricing,
+    /// The Region in which the machines are rented; `None` for owned ones.
+    pub(crate) region: Option<&'a str>,
+    /// The storage from which samples are read; `None` if they are assumed to be at hand.
+    pub(crate) input: Option<StorageMode>,
+}
+
+impl Saved {
+    /// Returns the checkpoint of a plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let shared_out = plan.state_sharding() != StateSharding::None;
+        Self { bytes: checkpoint_bytes(plan), ranks: ranks_of_state(plan.mesh().parallel()), shared_out }
+    }
+}
+
+/// Counts the ranks of a replica, or of replicas that share experts, each of which has its own part of the state.
+pub(crate) fn ranks_of_state(parallel: ParallelSpec) -> u32 {
+    parallel.tensor * parallel.pipeline * parallel.expert
+}
+
+impl<'a> RunConditions<'a> {
+    /// Collects the conditions of a plan on machines that are rented in a Region, if they are.
+    pub(crate) fn of(plan: &Plan, machine: &'a Machine, settings: &'a Settings, region: Option<&'a str>) -> Self {
+        let input = plan.input().map(|input| input.storage);
+        Self { machine, settings, saved: Saved::of(plan), pricing: plan.pricing(), region, input }
+    }
+}
+
+impl RunConditions<'_> {
+    pub(crate) fn instances(&self) -> u32 {
+        self.machine.cluster.machines()
+    }
+
+    /// Returns the start-up before the first step. Owned machines are taken to be ready unless the job says otherwise.
+    pub(crate) fn start(&self) -> StartUp {
+        let usual = if self.region.is_some() { StartKind::Cold } else { StartKind::WarmPool };
+        start_up(self.settings.start.unwrap_or(usual))
+    }
+
+    /// Returns the start-up after a machine has been replaced, before training resumes: a cold start, because the
+    /// machine is new.
+    pub(crate) fn restart() -> StartUp {
+        start_up(StartKind::Cold)
+    }
+
+    /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
+    /// shard their state, all.
+    fn writers(&self) -> u32 {
+        if self.saved.shared_out {
+            return self.instances();
+        }
+        let devices = self.machine.cluster.first().devices_per_instance;
+        self.saved.ranks.div_ceil(devices).min(self.instances())
+    }
+
+    /// Returns the time to write or read a checkpoint, by all machines with a part of it in parallel.
+    pub(crate) fn transfer_time(&self) -> Result<Seconds, Invalid> {
+        let rate = match (self.settings.bandwidth, self.settings.storage) {
+            (Some(rate), _) => rate,
+            (None, CheckpointStorage::S3) => self.object_storage_rate()?,
+            (None, CheckpointStorage::Ebs) => storage().ebs.throughput.value,
+        };
+        Ok(self.saved.bytes / (rate * f64::from(self.writers())))
+    }
+
+    /// Returns the rate at which one machine reads or writes object storage; the job's rate where nothing else is
+    /// known.
+    fn object_storage_rate(&self) -> Result<BytesPerSecond, Invalid> {
+        let remote = self.machine.cluster.first().host.as_ref().and_then(|host| host.remote).map(|remote| remote.s3);
+        remote.or(self.settings.bandwidth).ok_or_else(|| {
+            let why = "nothing is known of the storage of this machine; write \"1 GB/s\", say";
+            Invalid::missing("campaign.checkpoint_bandwidth", why)
+        })
+    }
+
+    /// Returns the rates of reclaims and failures, if spot instances are reclaimed `scenario` times as often as
+    /// published.
+    pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, Invalid> {
+        let operations = operations();
+        let reclaims_per_hour = match self.pricing {
+            Pricing::Spot => f64::from(scenario) * reclaims_per_hour(self.monthly_reclaims()?.0),
+            Pricing::OnDemand | Pricing::Reserved | Pricing::ReservedThreeYears => 0.0,
+        };
+        Ok(Hazards {
+            reclaims_per_hour,
+            notice: operations.spot_notice.value,
+            wait: operations.spot_wait.value,
+            failures_per_hour: 3600.0 / self.node_mtbf().0,
+        })
+    }
+
+    pub(crate) fn node_mtbf(&self) -> Seconds {
+        self.settings.node_mtbf.unwrap_or(operations().node_mtbf.value)
+    }
+
+    /// Returns the share of capacity that is reclaimed in a month: the job's, or that of the published band.
+    pub(crate) fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), Invalid> {
+        if let Some(share) = self.settings.monthly_reclaims {
+            return Ok((share, None));
+        }
+        let (instance, region) = (&self.machine.cluster.instance, self.region.unwrap_or(DEFAULT_REGION));
+        let advisor = catalog().spot_advisor();
+        let band = advisor.band(region, instance).ok_or_else(|| {
+            let hint = match advisor.regions(instance).as_slice() {
+                [] => "write campaign.monthly_reclaims".into(),
+                regions => format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")),
+            };
+            let why = format!("how often spot instances {instance} are reclaimed in {region} is not known");
+            Invalid::missing("campaign.monthly_reclaims", why).with_hint(hint)
+        })?;
+        Ok((band.monthly_share(), Some(band)))
+    }
+
+    /// Returns the price of storing checkpoints for an hour.
+    pub(crate) fn checkpoints_hour(&self) -> Usd {
+        let storage = storage();
+        let gigabyte_month = match self.settings.storage {
+            CheckpointStorage::S3 => storage.s3.price.value,
+            CheckpointStorage::Ebs => storage.ebs.price.value,
+        };
+        Usd(KEPT * self.saved.bytes.as_f64() / 1e9 * gigabyte_month.0 / MONTH_HOURS)
+    }
+
+    /// Returns the price of storing the data set near the machines for an hour, as far as it is known.
+    pub(crate) fn copies_hour(&self) -> Usd {
+        let gigabytes = match self.copies() {
+            Copies::Volumes(Some(size)) => size.as_f64() / 1e9,
+            Copies::Volumes(None) | Copies::FileSystem(_) | Copies::Nothing => 0.0,
+        };
+        Usd(gigabytes * storage().ebs.price.value.0 / MONTH_HOURS)
+    }
+
+    /// Returns the storage that is rented to keep the data set near the machines.
+    fn copies(&self) -> Copies {
+        match (self.input, &self.settings.data) {
+            (Some(input), Some(data)) => copies(self.machine, data, input),
+            _ => Copies::Nothing,
+        }
+    }
+
+    /// Names the storage of the data set on rented machines that is missing from the cost, if there is any.
+    pub(crate) fn unpriced_copies(&self) -> Option<String> {
+        self.region?;
+        match self.copies() {
+            Copies::FileSystem(size) => {
+                Some(format!("the file system of {size} that keeps the data set is not in the cost"))
+            }
+            Copies::Volumes(None) => Some(
+                "the volumes that keep the data set are not in the cost: write data.samples or data.volume, so that \
+                 their size is known"
+                    .into(),
+            ),
+            Copies::Volumes(Some(_)) | Copies::Nothing => None,
+        }
+    }
+}
+
+pub(crate) fn operations() -> &'static Operations {
+    catalog().operations()
+}
+
+fn storage() -> &'static Storage {
+    catalog().storage()
+}
+
+/// Returns the phases of a start-up.
+fn start_up(kind: StartKind) -> StartUp {
+    let operations = operations();
+    let phases = match kind {
+        StartKind::Cold => &operations.cold,
+        StartKind::WarmPool => &operations.warm_pool,
+    };
+    StartUp {
+        machines: phases.machines.value,
+        software: phases.image.value + phases.framework.value,
+        spread: operations.start_spread.value,
+    }
+}

@@ -1,0 +1,236 @@
+//! What a job says of a whole training, checked.
+
+use super::input::data_set;
+use super::terms::{NoWarmPool, no_warm_pool};
+use super::training::epoch;
+use std::fmt::Display;
+use std::str::FromStr;
+use trainyard_hardware_profiles::Service;
+use trainyard_models::Model;
+use trainyard_plan::{CampaignSpec, CheckpointStorage, EvaluationSpec, JobSpec, Pricing, StartKind};
+use trainyard_sim::DataSet;
+use trainyard_units::{BytesPerSecond, Invalid, Seconds};
+
+/// Multiples of the published reclaims that are shown.
+pub(crate) const SCENARIOS: [u32; 3] = [1, 5, 20];
+
+/// The settings of a campaign, where the job states them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) start: Option<StartKind>,
+    pub(crate) interval: Option<Seconds>,
+    pub(crate) storage: CheckpointStorage,
+    pub(crate) bandwidth: Option<BytesPerSecond>,
+    pub(crate) evaluation: Option<EvaluationPlan>,
+    pub(crate) scenario: u32,
+    pub(crate) monthly_reclaims: Option<f64>,
+    pub(crate) node_mtbf: Option<Seconds>,
+    pub(crate) straggler: f64,
+    /// The data set; `None` if samples are assumed to be at hand.
+    pub(crate) data: Option<DataSet>,
+}
+
+/// The interval and size of evaluations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct EvaluationPlan {
+    pub(crate) every: Every,
+    pub(crate) samples: u64,
+}
+
+/// The interval of evaluations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Every {
+    Steps(u64),
+    /// Samples of training between evaluations.
+    Samples(f64),
+}
+
+/// Reads a job's campaign, for machines with this pricing, rented from `service` if they are rented.
+///
+/// # Errors
+///
+/// When a value is out of range or contradicts another.
+pub(crate) fn settings(
+    job: &JobSpec,
+    model: &Model,
+    pricing: Pricing,
+    service: Option<Service>,
+) -> Result<Settings, Invalid> {
+    let default = CampaignSpec::default();
+    let spec = job.campaign.as_ref().unwrap_or(&default);
+    terms(spec, pricing, service)?;
+    let epoch = epoch(job, model)?;
+    let scenario = spec.spot_scenario.unwrap_or(1);
+    if !SCENARIOS.contains(&scenario) {
+        return Err(Invalid::value("campaign.spot_scenario", scenario, "1, 5 or 20"));
+    }
+    if let Some(share) = spec.monthly_reclaims.filter(|share| !(0.0..1.0).contains(share)) {
+        return Err(Invalid::value("campaign.monthly_reclaims", share, "from 0 to below 1"));
+    }
+    let straggler = spec.straggler.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&straggler) {
+        return Err(Invalid::value("campaign.straggler", straggler, "from 0 to 1"));
+    }
+    let duration = |field, text| above_zero(field, text, "a duration such as 10 min", |time: &Seconds| time.0);
+    let rate = |field, text| above_zero(field, text, "a rate such as 1 GB/s", |rate: &BytesPerSecond| rate.0);
+    Ok(Settings {
+        start: spec.start,
+        interval: duration("campaign.checkpoint_interval", spec.checkpoint_interval.as_deref())?,
+        storage: spec.checkpoint_storage.unwrap_or_default(),
+        bandwidth: rate("campaign.checkpoint_bandwidth", spec.checkpoint_bandwidth.as_deref())?,
+        evaluation: spec.evaluation.as_ref().map(|spec| evaluation(spec, epoch)).transpose()?,
+        scenario,
+        monthly_reclaims: spec.monthly_reclaims,
+        node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
+        straggler,
+        data: data_set(job, model)?.map(|data| data.set),
+    })
+}
+
+/// Checks that the campaign agrees with the pricing and the service.
+fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Result<(), Invalid> {
+    let conflict = |first, rule| Err(Invalid::conflict(first, "cluster.pricing", rule));
+    if let (Some(StartKind::WarmPool), Some(service)) = (spec.start, service) {
+        let rule = "no warm pool of spot instances is kept; write on-demand, or start = \"cold\"";
+        match no_warm_pool(service, pricing) {
+            Some(NoWarmPool::Spot) => return conflict("campaign.start", rule),
+            Some(NoWarmPool::Service) => {
+                let rule = "EC2 keeps no warm pools of trainings; write service = \"sagemaker\", or start = \"cold\"";
+                return Err(Invalid::conflict("campaign.start", "cluster.service", rule));
+            }
+            None => {}
+        }
+    }
+    if pricing == Pricing::Spot {
+        return Ok(());
+    }
+    let rule = "only spot instances are reclaimed; write pricing = \"spot\", or leave it out";
+    match (spec.spot_scenario, spec.monthly_reclaims) {
+        (Some(_), _) => conflict("campaign.spot_scenario", rule),
+        (None, Some(_)) => conflict("campaign.monthly_reclaims", rule),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Reads a quantity above zero; `what` describes its form.
+pub(super) fn above_zero<T: FromStr<Err: Display>>(
+    field: &str,
+    text: Option<&str>,
+    what: &str,
+    amount: fn(&T) -> f64,
+) -> Result<Option<T>, Invalid> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = |allowed: String| Invalid::value(field, format!("`{text}`"), allowed);
+    match text.parse::<T>() {
+        Ok(value) if amount(&value) > 0.0 => Ok(Some(value)),
+        Ok(_) => Err(wrong("above zero".into())),
+        Err(error) => Err(wrong(format!("{what}: {error}"))),
+    }
+}
+
+fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPlan, Invalid> {
+    if spec.samples == 0 {
+        return Err(Invalid::value("campaign.evaluation.samples", 0, "at least 1"));
+    }
+    let every = match (spec.every_epochs, spec.every_steps) {
+        (Some(_), Some(_)) => {
+            return Err(Invalid::conflict(
+                "campaign.evaluation.every_epochs",
+                "campaign.evaluation.every_steps",
+                "write one of them",
+            ));
+        }
+        (None, None) => {
+            return Err(Invalid::missing("campaign.evaluation.every_epochs", "write every_epochs or every_steps"));
+        }
+        (None, Some(0)) => return Err(Invalid::value("campaign.evaluation.every_steps", 0, "at least 1")),
+        (None, Some(steps)) => Every::Steps(steps),
+        (Some(epochs), None) if !(epochs > 0.0 && epochs <= 1e6) => {
+            return Err(Invalid::value("campaign.evaluation.every_epochs", epochs, "above 0 and at most 1000000"));
+        }
+        (Some(epochs), None) => {
+            let why = "write samples or tokens, the size of the data set, so that an epoch is known";
+            Every::Samples(epochs * epoch.ok_or(Invalid::missing("data", why))? as f64)
+        }
+    };
+    Ok(EvaluationPlan { every, samples: spec.samples })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_units::Bytes;
+
+    fn job(change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> JobSpec {
+        let mut job = JobSpec::default();
+        let mut campaign = CampaignSpec::default();
+        (job.data.samples, job.data.bytes_per_sample) = (Some(1000), Some(100.0));
+        change(&mut job, &mut campaign);
+        JobSpec { campaign: Some(campaign), ..job }
+    }
+
+    fn checked(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> Result<Settings, Invalid> {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        settings(&job(change), model, pricing, Some(Service::Ec2))
+    }
+
+    fn refused(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> String {
+        checked(pricing, change).expect_err("refused").to_string()
+    }
+
+    fn evaluated(epochs: Option<f64>, steps: Option<u64>, samples: u64) -> EvaluationSpec {
+        EvaluationSpec { every_epochs: epochs, every_steps: steps, samples }
+    }
+
+    #[test]
+    fn every_field_is_checked() {
+        use Pricing::{OnDemand, Spot};
+        let wrong = [
+            refused(OnDemand, |_, c| c.checkpoint_interval = Some("10".into())),
+            refused(OnDemand, |_, c| c.checkpoint_interval = Some("0 s".into())),
+            refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("fast".into())),
+            refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("0 B/s".into())),
+            refused(OnDemand, |_, c| c.node_mtbf = Some("-1 h".into())),
+            refused(OnDemand, |_, c| c.straggler = Some(f64::NAN)),
+            refused(OnDemand, |_, c| c.spot_scenario = Some(5)),
+            refused(OnDemand, |_, c| c.monthly_reclaims = Some(0.1)),
+            refused(Spot, |_, c| c.spot_scenario = Some(2)),
+            refused(Spot, |_, c| c.monthly_reclaims = Some(1.0)),
+            refused(Spot, |_, c| c.start = Some(StartKind::WarmPool)),
+            refused(OnDemand, |_, c| c.start = Some(StartKind::WarmPool)),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(None, None, 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(1.0), Some(1), 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(None, Some(0), 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(0.0), None, 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(1.0), None, 0))),
+            refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, Some(evaluated(Some(1.0), None, 1)))),
+        ];
+        assert!(wrong.iter().all(|message| message.contains("campaign") || message.contains("data")), "{wrong:#?}");
+    }
+
+    #[test]
+    fn warm_pools_are_those_of_sagemaker_and_of_machines_of_ones_own() {
+        let warm = job(|_, c| c.start = Some(StartKind::WarmPool));
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let with = |pricing, service| settings(&warm, model, pricing, service);
+        assert!(with(Pricing::OnDemand, Some(Service::Sagemaker)).is_ok());
+        assert!(with(Pricing::OnDemand, None).is_ok());
+        let refused = |pricing, service| with(pricing, Some(service)).expect_err("refused").to_string();
+        assert!(refused(Pricing::OnDemand, Service::Ec2).contains("`cluster.service` exclude each other"));
+        assert!(refused(Pricing::Spot, Service::Sagemaker).contains("`cluster.pricing` exclude each other"));
+    }
+
+    #[test]
+    fn what_is_written_is_kept() {
+        let settings = checked(Pricing::Spot, |_, c| {
+            c.evaluation = Some(evaluated(Some(2.0), None, 50));
+            c.checkpoint_interval = Some("10 min".into());
+            c.spot_scenario = Some(20);
+        });
+        let settings = settings.expect("valid");
+        assert_eq!(settings.evaluation, Some(EvaluationPlan { every: Every::Samples(2000.0), samples: 50 }));
+        let bytes = settings.data.and_then(|data| data.bytes());
+        assert_eq!((settings.interval, bytes), (Some(Seconds(600.0)), Some(Bytes(100_000))));
+        assert_eq!(settings.scenario, 20);
+    }
+}

@@ -1,0 +1,225 @@
+//! A solvable question, and how a job becomes one.
+
+use super::campaign_settings::{Settings, above_zero, settings};
+use super::error::{JobError, inside};
+use super::input::{Data, data_set};
+use super::machines::place;
+use super::model::{countable, model_spec, valid};
+use super::place::{Description, Place};
+use super::resources::Resources;
+use super::stored::field_of_input;
+use super::training::{Training, training};
+use crate::cancellation::Cancellation;
+use trainyard_models::Model;
+use trainyard_plan::{
+    BATCH_MAX, DataSpec, EXECUTABLE, Fixed, GlobalBatch, GoalSpec, JobSpec, Objective, Optimizer, Precision,
+    StorageMode, TrainingSpec,
+};
+use trainyard_sim::Machine;
+use trainyard_units::{Invalid, Seconds};
+
+/// A solvable question.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The model to be trained.
+    pub model: Model,
+    /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
+    /// decide.
+    pub(crate) states_attention: bool,
+    /// The amount of training.
+    pub training: Training,
+    /// The data set; `None` if samples are assumed to be at hand.
+    pub data: Option<Data>,
+    /// Global batch sizes that may be chosen, ascending.
+    pub global_batches: Vec<u64>,
+    /// Number formats that may be chosen.
+    pub precisions: Vec<Precision>,
+    /// Number formats that were asked for but that no machine computes in.
+    pub unusable_precisions: Vec<Precision>,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// The machines on which the job may run.
+    pub place: Place,
+    /// The quantity to be minimized: cost or time.
+    pub objective: Objective,
+    /// The longest training accepted.
+    pub deadline: Option<Seconds>,
+    /// The most money accepted, in USD.
+    pub budget: Option<f64>,
+    /// Start-up, checkpoints, evaluation and failures, as the job states them.
+    pub(crate) settings: Settings,
+    /// The flag by which the caller stops the search.
+    pub(crate) cancellation: Cancellation,
+    /// The effort after which a search may stop without a proof; `None` if the best plan must be proved.
+    pub(crate) enough: Option<Enough>,
+}
+
+/// The effort after which a search that found a plan may stop, before it is proved that no plan is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Enough {
+    /// Candidates that were looked at and fit. Most candidates of a large model do not fit, and are soon dismissed.
+    pub(crate) looks: u64,
+    /// Plans that were simulated.
+    pub(crate) simulations: u64,
+}
+
+impl Problem {
+    /// Returns the same problem, whose searches stop once `cancellation` is cancelled. A plan found then is no
+    /// recommendation.
+    #[must_use]
+    pub fn until(self, cancellation: Cancellation) -> Self {
+        Self { cancellation, ..self }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+}
+
+/// Converts a job into a problem.
+///
+/// # Errors
+///
+/// When something is missing, contradictory, out of range or unknown; see [`JobError`].
+pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError> {
+    problem_on(job, resources, |place| place)
+}
+
+/// Converts a job into a problem on other machines than it names.
+pub(crate) fn problem_on(
+    job: &JobSpec,
+    resources: Resources,
+    other: impl FnOnce(Place) -> Place,
+) -> Result<Problem, JobError> {
+    let spec = model_spec(&job.model, resources.model_file.clone())?;
+    let states_attention = spec.attention.is_some();
+    let model = valid(spec)?;
+    countable(&model)?;
+    let place = other(place(&job.cluster, resources, &model)?);
+    let (deadline, budget) = goal(&job.goal, &place)?;
+    let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
+    let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
+    let training = training(&job.training, optimizer, &job.data, &model)?;
+    let data = data_on(job, &model, &place)?;
+    region(&job.data, &place)?;
+    let settings = settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
+    Ok(Problem {
+        settings,
+        cancellation: Cancellation::default(),
+        enough: None,
+        training,
+        data,
+        global_batches: global_batches(job.training.global_batch)?,
+        precisions,
+        unusable_precisions,
+        optimizer,
+        objective: job.goal.objective.unwrap_or_default(),
+        model,
+        states_attention,
+        place,
+        deadline,
+        budget,
+    })
+}
+
+/// Returns the data set, if some of the machines can load its samples.
+fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, Invalid> {
+    if let (true, Some(first)) = (place.is_measured(), field_of_input(&job.data)) {
+        let rule = "the steps of a measured machine were measured with their input";
+        return Err(Invalid::conflict(first, "cluster.profile", rule));
+    }
+    let Some(data) = data_set(job, model)? else { return Ok(None) };
+    let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
+    let refusals: Option<Vec<Invalid>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
+    match refusals.and_then(|all| all.into_iter().next()) {
+        // A warning says so.
+        Some(_) if data.assumed && field_of_input(&job.data).is_none() => Ok(None),
+        Some(error) => Err(inside("data", &error, error.hint())),
+        None => Ok(Some(data)),
+    }
+}
+
+/// Checks the Region in which the data is stored: the name must look like a Region's, and the machines must be rented.
+/// FSx for Lustre and EBS must be in the machines' Region, since they are reached from their own zone only.
+pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
+    let Some(region) = &data.region else { return Ok(()) };
+    let parts: Vec<&str> = region.split('-').collect();
+    let number = parts.last().is_some_and(|last| last.parse::<u8>().is_ok());
+    let words = parts.iter().rev().skip(1).all(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase()));
+    if parts.len() < 3 || !number || !words {
+        return Err(Invalid::value("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
+    }
+    let Some(price) = place.price(0) else {
+        let rule = "machines that are not rented are in no Region";
+        return Err(Invalid::conflict("data.region", "cluster", rule));
+    };
+    let zonal = matches!(data.storage, Some(StorageMode::FsxLustre | StorageMode::Ebs));
+    if zonal && price.region != *region {
+        let rule = "fsx-lustre and ebs are reached from their own Availability Zone only; write cluster.region";
+        return Err(Invalid::conflict("data.region", "data.storage", rule));
+    }
+    Ok(())
+}
+
+fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, Invalid> {
+    let range = |field, value: u64| {
+        if (1..=BATCH_MAX).contains(&value) { Ok(value) } else { Err(Invalid::range(field, value, 1..=BATCH_MAX)) }
+    };
+    match batch {
+        None => Err(Invalid::missing(
+            "training.global_batch",
+            "write the samples of an optimizer step, global_batch = 512 or { min = 256, max = 4096 }",
+        )),
+        Some(GlobalBatch::Exactly(samples)) => Ok(vec![range("training.global_batch", samples)?]),
+        Some(GlobalBatch::Between { min, max }) => {
+            let (min, max) = (range("training.global_batch.min", min)?, range("training.global_batch.max", max)?);
+            if min > max {
+                return Err(Invalid::value("training.global_batch.min", min, format!("at most max, {max}")));
+            }
+            Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2))
+                .take_while(|batch| *batch <= max)
+                .collect())
+        }
+    }
+}
+
+/// The number formats that may be chosen: of those that the job names, or of all, those that some of the machines
+/// compute in; and those that the job names in vain.
+fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec<Precision>), Invalid> {
+    if spec.precision.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Invalid::value("training.precision", "[]", "a list with at least one number format"));
+    }
+    let machines: Vec<Machine> = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None)).collect();
+    let usable = |precision: &Precision| {
+        let executor_runs = !place.is_measured() || EXECUTABLE.precisions.contains(precision);
+        executor_runs && machines.iter().any(|machine| machine.has_units(*precision).is_ok())
+    };
+    let there: Vec<Precision> = Precision::ALL.iter().copied().filter(usable).collect();
+    let Some(wanted) = &spec.precision else { return Ok((there, Vec::new())) };
+    let unusable: Vec<Precision> = wanted.iter().copied().filter(|own| !there.contains(own)).collect();
+    let both: Vec<Precision> = there.iter().copied().filter(|own| wanted.contains(own)).collect();
+    if both.is_empty() {
+        let listed = |formats: &[Precision]| formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let why = if place.is_measured() { "a measured machine runs" } else { "the GPUs have units for" };
+        let allowed = format!("one of {}, which is what {why}", listed(&there));
+        return Err(Invalid::value("training.precision", listed(&unusable), allowed));
+    }
+    Ok((both, unusable))
+}
+
+fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
+    let seconds = |time: &Seconds| time.0;
+    let deadline = above_zero("goal.deadline", goal.deadline.as_deref(), "a duration such as 3d", seconds)?;
+    if goal.budget.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
+        return Err(Invalid::value("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
+    }
+    if let (Place::Owned { described_by, .. }, Some(_)) = (place, goal.budget) {
+        let second = match described_by {
+            Description::Profile(_) => "cluster.profile",
+            Description::ClusterFile(_) => "cluster.file",
+        };
+        let rule = "a machine that is not rented costs nothing";
+        return Err(Invalid::conflict("goal.budget", second, rule));
+    }
+    Ok((deadline, goal.budget))
+}

@@ -1,0 +1,253 @@
+//! The machines of a job: to be rented, measured, or described by a file.
+
+use super::error::{JobError, inside};
+use super::place::{Description, Place, Rental, catalog_with, executor_stack};
+use super::price_not_found::price_not_found;
+use super::quota::Quotas;
+use super::resources::Resources;
+use super::software::{AUTO_STACK, executable, names_of_those_that, of_today, trains};
+use super::terms::{price_of, purchase};
+use std::borrow::Cow;
+use trainyard_hardware_profiles::{
+    Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
+    Service, Sourced, Stack,
+};
+use trainyard_models::Model;
+use trainyard_plan::{ClusterChoice, Pricing};
+use trainyard_sim::Machine;
+use trainyard_units::Invalid;
+
+/// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
+pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
+
+const DEFAULT_MAX_INSTANCES: u32 = 16;
+
+pub const DEFAULT_REGION: &str = "us-east-1";
+
+pub const MAX_INSTANCES: u32 = 16_384;
+
+pub(crate) fn place(choice: &ClusterChoice, resources: Resources, model: &Model) -> Result<Place, JobError> {
+    let unread = |field: &str, what: &str| Invalid::missing(field, format!("the {what} was not read"));
+    if choice.constants.is_some() && resources.constants.is_none() {
+        return Err(unread("cluster.constants", "constants file").into());
+    }
+    let before = Before {
+        path: resources.constants_path.or_else(|| choice.constants.clone()).filter(|_| resources.constants.is_some()),
+        constants: resources.constants,
+    };
+    Ok(match (&choice.profile, &choice.file) {
+        (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
+            return Err(unread("cluster.prices", "table of prices").into());
+        }
+        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), model)?)),
+        (Some(_), Some(_)) => {
+            let rule = "a measured machine is one, and a cluster file describes others";
+            return Err(Invalid::conflict("cluster.profile", "cluster.file", rule).into());
+        }
+        (Some(_), None) => {
+            let profile = resources.profile.ok_or_else(|| unread("cluster.profile", "profile file"))?;
+            owned(choice, profile, resources.profile_path, before)?
+        }
+        (None, Some(_)) => {
+            let file = resources.cluster_file.ok_or_else(|| unread("cluster.file", "cluster file"))?;
+            described(choice, file, resources.cluster_path, before, model)?
+        }
+    })
+}
+
+/// Returns the field that says how machines are rented, if there is one.
+fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
+    let fields = [
+        ("cluster.instances", choice.instances.is_some()),
+        ("cluster.max_instances", choice.max_instances.is_some()),
+        ("cluster.region", choice.region.is_some()),
+        ("cluster.pricing", choice.pricing.is_some()),
+        ("cluster.service", choice.service.is_some()),
+        ("cluster.prices", choice.prices.is_some()),
+        ("cluster.quotas", choice.quotas.is_some()),
+    ];
+    fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
+}
+
+/// A constants file that takes precedence over the program's catalog, with its path.
+struct Before {
+    constants: Option<Constants>,
+    path: Option<String>,
+}
+
+fn owned(
+    choice: &ClusterChoice,
+    profile: MeasuredMachine,
+    path: Option<String>,
+    before: Before,
+) -> Result<Place, Invalid> {
+    if let Some(first) = rental_field(choice).or(choice.stack.is_some().then_some("cluster.stack")) {
+        let rule = "a measured machine is not rented and brings its own software";
+        return Err(Invalid::conflict(first, "cluster.profile", rule));
+    }
+    let stack = executor_stack(before.constants.as_ref()).map_err(|_| {
+        let rule = "a measured machine needs constants of the stack `trainyard-executor` only, and the file has none";
+        Invalid::conflict("cluster.constants", "cluster.profile", rule)
+    })?;
+    let margin = memory_margin(choice)?.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+    let stack = Stack { memory_margin: margin, ..stack };
+    let machine = Machine { cluster: Cluster::of_measured(profile), stack: stack.clone() };
+    let path = path.or_else(|| choice.profile.clone()).unwrap_or_default();
+    Ok(Place::Owned {
+        machine: Box::new(machine),
+        stacks: vec![stack],
+        described_by: Description::Profile(path),
+        constants: before.path,
+    })
+}
+
+fn described(
+    choice: &ClusterChoice,
+    file: ClusterFile,
+    path: Option<String>,
+    before: Before,
+    model: &Model,
+) -> Result<Place, Invalid> {
+    if let Some(first) = rental_field(choice) {
+        let rule = "a cluster of one's own is not rented";
+        return Err(Invalid::conflict(first, "cluster.file", rule));
+    }
+    let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
+    let catalog = catalog_with(before.constants.as_ref());
+    let cluster = Cluster::of_file(file, &catalog).map_err(|error| inside("cluster.file", &error, error.hint()))?;
+    let stacks = stacks(choice, &catalog, model)?;
+    let machine = Machine { cluster, stack: stacks[0].clone() };
+    Ok(Place::Owned {
+        machine: Box::new(machine),
+        stacks,
+        described_by: Description::ClusterFile(path),
+        constants: before.path,
+    })
+}
+
+/// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
+/// able to train the model.
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, Invalid> {
+    let of_today = of_today(catalog);
+    let named =
+        |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
+    let all = match choice.stack.as_deref().filter(|name| *name != AUTO_STACK) {
+        Some(name) => vec![named(name)?],
+        None if of_today.is_empty() => vec![named(DEFAULT_STACK)?],
+        None => of_today.clone(),
+    };
+    let mut able = Vec::new();
+    for stack in all.iter().cloned() {
+        if trains(&executable(&stack)?, model) {
+            able.push(stack);
+        }
+    }
+    if able.is_empty() {
+        let others = names_of_those_that(&of_today, |runs| trains(runs, model));
+        let hint = match others.as_slice() {
+            [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
+            others => format!("use one of {}, or `auto`", others.join(", ")),
+        };
+        let rule = format!("it does not train {}", model.name());
+        return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
+    }
+    let margin = memory_margin(choice)?;
+    for stack in &mut able {
+        stack.memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+    }
+    Ok(able)
+}
+
+/// Returns the part of each GPU's memory that a job leaves free, if it says so.
+pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, Invalid> {
+    let Some(text) = &choice.memory_margin else { return Ok(None) };
+    let number = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.trim().parse(),
+    };
+    let part = number.ok().filter(|part| (0.0..=0.5).contains(part));
+    part.map(Some)
+        .ok_or_else(|| Invalid::value("cluster.memory_margin", format!("`{text}`"), "from 0% to 50%, such as 8%"))
+}
+
+fn rental(
+    choice: &ClusterChoice,
+    before: Before,
+    prices: Option<&PriceTable>,
+    model: &Model,
+) -> Result<Rental, JobError> {
+    let patterns =
+        choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
+    if patterns.is_empty() {
+        return Err(Invalid::value("cluster.instances", "[]", "a list with at least one instance type").into());
+    }
+    let catalog = catalog_with(before.constants.as_ref());
+    let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
+    let matching = catalog.matching(&patterns).map_err(|error| inside("cluster.instances", &error, error.hint()))?;
+    let stacks = stacks(choice, &catalog, model)?;
+    let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
+    if !(1..=MAX_INSTANCES).contains(&max_instances) {
+        return Err(Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES).into());
+    }
+    let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
+    let named = service(choice.service.as_deref())?;
+    let service = named.unwrap_or(Service::Ec2);
+    let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
+    let quotas = Quotas::new(choice.quotas.as_ref(), service, &catalog)?;
+    let query = PriceQuery { region, service, purchase: purchase(pricing) };
+    let (priced, unpriced): (Vec<&Instance>, Vec<&Instance>) =
+        matching.iter().partition(|instance| price_of(instance, query).is_some());
+    if priced.is_empty() {
+        return Err(price_not_found(&catalog, &matching, (service, pricing), region).within("cluster").into());
+    }
+    let unpriced = unpriced.into_iter().map(|instance| instance.name.clone()).collect();
+    let Within { instances, over_quota } = within(&quotas, priced, query)?;
+    Ok(Rental {
+        most: instances.iter().map(|(instance, _)| quotas.cap(instance, max_instances)).collect(),
+        quotas,
+        instances,
+        unpriced,
+        over_quota,
+        max_instances,
+        pricing,
+        service: named,
+        stacks,
+        catalog,
+        constants: before.path,
+        changes: Vec::new(),
+        repriced: None,
+    })
+}
+
+/// Instance types by what quotas leave of them.
+struct Within {
+    /// Those of which one may be rented, with their prices.
+    instances: Vec<(Instance, Price)>,
+    /// The others with the reason.
+    over_quota: Vec<(String, String)>,
+}
+
+/// Returns the instances that quotas leave; an error if they leave none.
+fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Result<Within, JobError> {
+    let (mut instances, mut over_quota) = (Vec::new(), Vec::new());
+    for instance in priced {
+        match (quotas.refusal(instance, 1), price_of(instance, query)) {
+            (Some(why), _) => over_quota.push((instance.name.clone(), why)),
+            (None, price) => instances.extend(price.map(|price| (instance.clone(), price.clone()))),
+        }
+    }
+    if instances.is_empty() {
+        let why: Vec<String> = over_quota.iter().map(|(name, why)| format!("{name} {why}")).collect();
+        let over = Invalid::inside("cluster.quotas", why.join("; "));
+        return Err(JobError::OverQuota(
+            over.with_hint("ask AWS for more (Service Quotas), or allow other types in cluster.instances"),
+        ));
+    }
+    Ok(Within { instances, over_quota })
+}
+
+fn service(name: Option<&str>) -> Result<Option<Service>, Invalid> {
+    let Some(name) = name else { return Ok(None) };
+    let unknown = || Invalid::value("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
+    Service::named(name).map(Some).ok_or_else(unknown)
+}

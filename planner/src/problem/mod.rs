@@ -1,0 +1,41 @@
+//! What is to be solved: from a job as written to a question whose parts are known to fit together.
+
+mod campaign_settings;
+mod error;
+mod hyper_parameters;
+mod input;
+mod job;
+mod machines;
+mod model;
+mod place;
+mod price_not_found;
+mod quota;
+mod resources;
+mod software;
+mod stored;
+mod terms;
+mod training;
+
+pub(crate) use campaign_settings::{Every, SCENARIOS, Settings, settings};
+pub use error::JobError;
+pub(crate) use error::{in_job, inside};
+pub use hyper_parameters::check_hyper_parameters;
+pub use input::{Data, InputChoice, stored_bytes};
+pub(crate) use input::{chosen, data_set};
+pub(crate) use job::{Enough, problem_on};
+pub use job::{Problem, problem};
+pub(crate) use machines::memory_margin;
+pub use machines::{DEFAULT_INSTANCES, DEFAULT_REGION, MAX_INSTANCES};
+pub use model::UNNAMED_MODEL;
+pub(crate) use model::model;
+pub use place::{Description, Place, Rental};
+pub(crate) use place::{catalog_with, executor_stack};
+pub use price_not_found::price_not_found;
+pub(crate) use quota::class;
+pub use resources::Resources;
+pub use software::{AUTO_STACK, executable};
+pub(crate) use software::{executable_on, names_of_those_that, refused, trains, with_chosen_attention};
+pub(crate) use stored::{Stored, TEXT, stored, usual_set};
+pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
+pub use training::Training;
+pub(crate) use training::{target, training};

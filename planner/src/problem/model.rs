@@ -1,0 +1,107 @@
+//! The model of a job: of the catalog, of a file, of a configuration, or by its dimensions.
+
+use super::error::inside;
+use trainyard_models::{Family, Model, ModelSpec, find};
+use trainyard_plan::{Architecture, ModelChoice};
+use trainyard_units::Invalid;
+
+/// The name of a model that the user did not name.
+pub const UNNAMED_MODEL: &str = "own-model";
+
+/// Checks that the cost of a sample can be counted.
+pub(crate) fn countable(model: &Model) -> Result<(), Invalid> {
+    if Architecture::new(model.clone()).micro_batch_max() > 0 {
+        return Ok(());
+    }
+    let allowed = "smaller: a single sample of it is beyond counting; shorten model.seq_len, or take fewer layers";
+    Err(Invalid::value("model", format!("`{}`", model.name()), allowed))
+}
+
+/// Returns the model of a description.
+pub(crate) fn valid(spec: ModelSpec) -> Result<Model, Invalid> {
+    Model::try_from(spec).map_err(|error| inside("model", &error, error.hint()))
+}
+
+/// Returns the model that a job names or describes; `read` is the content of the file that it names, if it names one.
+pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, Invalid> {
+    valid(model_spec(choice, read)?)
+}
+
+pub(crate) fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<ModelSpec, Invalid> {
+    one_source(choice)?;
+    let mut spec = match (&choice.name, choice.family) {
+        _ if choice.file.is_some() || choice.config.is_some() => {
+            let field = if choice.file.is_some() { "model.file" } else { "model.config" };
+            read.ok_or(Invalid::missing(field, "the file was not read"))?
+        }
+        (name, Some(family)) => return Ok(own_model(choice, name.as_deref(), family)),
+        (Some(name), None) => catalog_spec(name)?,
+        (None, None) => {
+            return Err(Invalid::missing(
+                "model",
+                "write name = \"gpt2\", file = \"my-model.toml\", config = \"config.json\", or family = \"gpt\" with its dimensions",
+            ));
+        }
+    };
+    only_overrides(choice)?;
+    spec.seq_len = choice.seq_len.or(spec.seq_len);
+    spec.image_size = choice.image_size.or(spec.image_size);
+    spec.attention = choice.attention.or(spec.attention);
+    Ok(spec)
+}
+
+/// A model comes from the catalog, from a file, from a configuration or from its dimensions. Those that do not bring
+/// their own name may be given one.
+fn one_source(choice: &ModelChoice) -> Result<(), Invalid> {
+    let conflict = |first, second, rule| Err(Invalid::conflict(first, second, rule));
+    match (&choice.file, &choice.config, choice.family, &choice.name) {
+        (Some(_), Some(_), _, _) => conflict("model.file", "model.config", "write one of them"),
+        (Some(_), _, Some(_), _) => conflict("model.file", "model.family", "a file says its own family"),
+        (_, Some(_), Some(_), _) => conflict("model.config", "model.family", "a configuration says its own family"),
+        (Some(_), _, _, Some(_)) => conflict("model.name", "model.file", "write one of them"),
+        _ => Ok(()),
+    }
+}
+
+/// A model of the catalog, which leaves the attention kernel to software and GPU.
+fn catalog_spec(name: &str) -> Result<ModelSpec, Invalid> {
+    let entry = find(name).map_err(|error| inside("model", &error, error.hint()))?;
+    Ok(ModelSpec { attention: None, ..entry.model.spec() })
+}
+
+fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelSpec {
+    ModelSpec {
+        layers: choice.layers,
+        hidden: choice.hidden,
+        heads: choice.heads,
+        ffn: choice.ffn,
+        vocab: choice.vocab,
+        seq_len: choice.seq_len,
+        attention: choice.attention,
+        image_size: choice.image_size,
+        inputs: choice.inputs,
+        outputs: choice.outputs,
+        ..ModelSpec::new(name.unwrap_or(UNNAMED_MODEL), family)
+    }
+}
+
+/// A model of the catalog or of a file has its dimensions; only the sequence length and attention may be overridden.
+fn only_overrides(choice: &ModelChoice) -> Result<(), Invalid> {
+    let set = [
+        ("model.layers", choice.layers.is_some()),
+        ("model.hidden", choice.hidden.is_some()),
+        ("model.heads", choice.heads.is_some()),
+        ("model.ffn", choice.ffn.is_some()),
+        ("model.vocab", choice.vocab.is_some()),
+        ("model.inputs", choice.inputs.is_some()),
+        ("model.outputs", choice.outputs.is_some()),
+    ];
+    match set.into_iter().find(|(_, is_set)| *is_set) {
+        None => Ok(()),
+        Some((field, _)) => Err(Invalid::conflict(
+            field,
+            "model.name",
+            "a model of the catalog or of a file has its dimensions; write family = \"gpt\" for others",
+        )),
+    }
+}

@@ -1,0 +1,257 @@
+//! The machines on which a job may run, with their software and prices.
+
+use super::quota::Quotas;
+use crate::edits::{MachineChange, PriceChange};
+use std::borrow::Cow;
+use trainyard_hardware_profiles::{
+    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, Service, Stack, catalog,
+};
+use trainyard_plan::{ClusterSpec, Plan, Pricing};
+use trainyard_sim::Machine;
+
+/// The machines on which a job may run.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On instances to be rented.
+    Rented(Box<Rental>),
+    /// On owned machines: one that was measured, or a cluster that a file describes.
+    Owned {
+        /// All of them, with the first of the stacks.
+        machine: Box<Machine>,
+        /// The training frameworks that are compared.
+        stacks: Vec<Stack>,
+        /// The file that describes them.
+        described_by: Description,
+        /// The constants file that takes precedence over the catalog, as a plan names it.
+        constants: Option<String>,
+    },
+}
+
+/// The description of owned machines, with the path that a plan names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Description {
+    /// A calibrated profile.
+    Profile(String),
+    /// A cluster file.
+    ClusterFile(String),
+}
+
+/// The instances that may be rented, and the terms.
+#[derive(Clone, Debug)]
+pub struct Rental {
+    /// Types that may be chosen, all of them priced.
+    pub instances: Vec<(Instance, Price)>,
+    /// Types left out because they have no price.
+    pub unpriced: Vec<String>,
+    /// Types left out because of a quota, with the reason.
+    pub over_quota: Vec<(String, String)>,
+    /// The most instances of any type.
+    pub max_instances: u32,
+    /// The most instances of each type, where a quota allows fewer.
+    pub(crate) most: Vec<u32>,
+    /// The quotas that the job states: how much the account may rent at once.
+    pub(crate) quotas: Quotas,
+    /// The terms.
+    pub pricing: Pricing,
+    /// The service, where the job names it.
+    pub service: Option<Service>,
+    /// The training frameworks that are compared.
+    pub stacks: Vec<Stack>,
+    /// The catalog that describes the machines.
+    pub catalog: Cow<'static, Catalog>,
+    /// The constants file that takes precedence over the program's own catalog, as a plan names it.
+    pub constants: Option<String>,
+    /// Changes to the machines, relative to the catalog.
+    pub(crate) changes: Vec<MachineChange>,
+    /// The change to prices, relative to the catalog.
+    pub(crate) repriced: Option<PriceChange>,
+}
+
+impl Rental {
+    /// Returns the index of a choice's instance type.
+    pub(crate) fn kind(&self, choice: usize) -> usize {
+        choice / self.stacks.len()
+    }
+
+    /// Returns the instance of a choice, with its price: the stacks of a type follow each other.
+    pub(crate) fn offer(&self, choice: usize) -> &(Instance, Price) {
+        &self.instances[self.kind(choice)]
+    }
+}
+
+impl Place {
+    /// Returns the same place with changed machines.
+    pub(crate) fn changed(mut self, changes: &[MachineChange]) -> Self {
+        match &mut self {
+            Self::Owned { machine, .. } => changes.iter().for_each(|change| change.apply(machine)),
+            Self::Rented(rental) => rental.changes.extend(changes.iter().cloned()),
+        }
+        self
+    }
+
+    /// Returns the same place at a changed price, if it has prices.
+    pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
+        if let (Self::Rented(rental), Some(change)) = (&mut self, price) {
+            for (_, price) in &mut rental.instances {
+                *price = price.clone().map(|usd| change.of(usd));
+            }
+            rental.repriced = Some(change);
+        }
+        self
+    }
+
+    /// Returns the machines of a choice: `instances` of its type, with its stack. A mixed cluster is used whole.
+    /// `encrypted` says whether their traffic is encrypted; `None` leaves it as in the cluster file.
+    pub(crate) fn machine(&self, choice: usize, instances: u32, encrypted: Option<bool>) -> Machine {
+        let mut machine = match self {
+            Self::Owned { machine, .. } => {
+                let mut machine = Machine { stack: self.software(choice).clone(), ..(**machine).clone() };
+                if !machine.cluster.is_mixed() {
+                    machine.cluster.pools[0].instances = instances;
+                }
+                machine
+            }
+            Self::Rented(rental) => {
+                let mut machine = Machine {
+                    cluster: rental
+                        .catalog
+                        .cluster(&rental.instances[self.kind(choice)].0.name, instances)
+                        .expect("a rental names instances of the catalog"),
+                    stack: self.software(choice).clone(),
+                };
+                rental.changes.iter().for_each(|change| change.apply(&mut machine));
+                machine
+            }
+        };
+        machine.cluster.encrypted = encrypted.unwrap_or(machine.cluster.encrypted);
+        machine
+    }
+
+    /// Returns the machines that a plan is for, of a choice.
+    pub(crate) fn machine_of(&self, choice: usize, plan: &Plan) -> Machine {
+        let cluster = plan.cluster();
+        self.machine(choice, cluster.instances, Some(cluster.encrypted))
+    }
+
+    /// Returns the machines as a plan names them.
+    pub(crate) fn spec_of(&self, cluster: &Cluster) -> ClusterSpec {
+        let (profile, file) = match self {
+            Self::Owned { described_by: Description::Profile(path), .. } => (Some(path.clone()), None),
+            Self::Owned { described_by: Description::ClusterFile(path), .. } => (None, Some(path.clone())),
+            Self::Rented(_) => (None, None),
+        };
+        let constants = match self {
+            Self::Owned { constants, .. } => constants.clone(),
+            Self::Rented(rental) => rental.constants.clone(),
+        };
+        let encrypted = cluster.encrypted;
+        ClusterSpec { profile, file, constants, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
+    }
+
+    /// Returns `true` if the machine was measured, so that it is known only for what was measured.
+    pub(crate) fn is_measured(&self) -> bool {
+        matches!(self, Self::Owned { described_by: Description::Profile(_), .. })
+    }
+
+    /// Lists the types of machine to choose from, with the most of each.
+    pub(crate) fn types(&self) -> Vec<(String, u32)> {
+        match self {
+            Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
+            Self::Rented(rental) => {
+                let names = rental.instances.iter().map(|(instance, _)| instance.name.clone());
+                names.zip(rental.most.iter().copied()).collect()
+            }
+        }
+    }
+
+    /// Lists what a plan chooses from: each type of machine, with the largest number of them, under each of the stacks.
+    /// The stacks of a type follow each other.
+    pub(crate) fn choices(&self) -> Vec<(String, u32)> {
+        self.types().into_iter().flat_map(|kind| std::iter::repeat_n(kind, self.stacks().len())).collect()
+    }
+
+    /// Returns the index of a choice's type of machine.
+    pub(crate) fn kind(&self, choice: usize) -> usize {
+        choice / self.stacks().len()
+    }
+
+    /// The stack of a choice.
+    pub(crate) fn software(&self, choice: usize) -> &Stack {
+        &self.stacks()[choice % self.stacks().len()]
+    }
+
+    /// Returns the stacks that are compared, at least one.
+    pub(crate) fn stacks(&self) -> &[Stack] {
+        match self {
+            Self::Owned { stacks, .. } => stacks,
+            Self::Rented(rental) => &rental.stacks,
+        }
+    }
+
+    /// Returns the catalog in which the stacks are looked up.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        match self {
+            Self::Owned { .. } => catalog(),
+            Self::Rented(rental) => &rental.catalog,
+        }
+    }
+
+    /// Returns the choice of a plan: its type of machine and its stack.
+    pub(crate) fn choice_of(&self, plan: &Plan) -> Option<usize> {
+        let stacks = self.stacks();
+        let kind = self.types().iter().position(|(name, _)| *name == plan.cluster().instance)?;
+        let stack = plan.stack().map_or(Some(0), |name| stacks.iter().position(|stack| stack.name == name))?;
+        Some(kind * stacks.len() + stack)
+    }
+
+    /// Returns the instance of a choice, with its price; `None` for owned machines.
+    pub(crate) fn offer(&self, choice: usize) -> Option<&(Instance, Price)> {
+        match self {
+            Self::Owned { .. } => None,
+            Self::Rented(rental) => Some(rental.offer(choice)),
+        }
+    }
+
+    /// Returns the price of a choice's machines by the hour; `None` for owned machines.
+    pub(crate) fn price(&self, choice: usize) -> Option<&Price> {
+        self.offer(choice).map(|(_, price)| price)
+    }
+
+    /// Returns the pricing of the machines; on-demand for owned ones.
+    pub(crate) fn pricing(&self) -> Pricing {
+        match self {
+            Self::Owned { .. } => Pricing::OnDemand,
+            Self::Rented(rental) => rental.pricing,
+        }
+    }
+
+    /// Returns the service that rents the machines out, if the job names it.
+    pub(crate) fn service(&self) -> Option<Service> {
+        match self {
+            Self::Owned { .. } => None,
+            Self::Rented(rental) => rental.service,
+        }
+    }
+}
+
+/// Returns the executor's stack, as the constants describe it if there are some.
+///
+/// # Errors
+///
+/// The name of the stack, when constants do not have it: nothing that they say is about a measured machine.
+pub(crate) fn executor_stack(constants: Option<&Constants>) -> Result<Stack, &'static str> {
+    match constants {
+        Some(constants) => {
+            constants.stacks().iter().find(|stack| stack.name == EXECUTOR_STACK).cloned().ok_or(EXECUTOR_STACK)
+        }
+        None => Ok(catalog().stack(EXECUTOR_STACK).expect("the executor's stack is in the catalog").clone()),
+    }
+}
+
+/// Returns the program's catalog, overridden by constants if there are some.
+pub(crate) fn catalog_with(constants: Option<&Constants>) -> Cow<'static, Catalog> {
+    match constants {
+        Some(constants) => Cow::Owned(catalog().with(constants)),
+        None => Cow::Borrowed(catalog()),
+    }
+}

@@ -1,0 +1,278 @@
+//! Software that exists: which plans a stack runs, with which attention kernel, and which stacks are compared.
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as UnknownWord;
+use std::borrow::Cow;
+use std::fmt::Display;
+use trainyard_hardware_profiles::{Catalog, Stack};
+use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
+use trainyard_plan::{
+    Collectives, Executable, Fixed, GradientCompression, GradientReduction, NotExecutable, Offload, Optimizer,
+    Placement, Precision, Recompute, ScheduleName, StateSharding, Store,
+};
+use trainyard_sim::Machine;
+use trainyard_units::Invalid;
+
+/// The word with which a job asks for a comparison of the stacks that people use today.
+pub const AUTO_STACK: &str = "auto";
+
+/// Offloads to main memory with undescribed software, the smallest first.
+const OFFLOADS: &[(Offload, StateSharding)] = &[
+    (Offload::NONE, StateSharding::None),
+    (Offload { optimizer: Some(Store::Host), ..Offload::NONE }, StateSharding::None),
+    (Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: None }, StateSharding::None),
+    (
+        Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: Some(Store::Host) },
+        StateSharding::None,
+    ),
+];
+
+/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
+/// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
+/// (Hugging Face transformers, `_supports_sdpa` of each model).
+const FUSED: [Family; 7] =
+    [Family::Gpt, Family::GptMoe, Family::Bert, Family::Llama, Family::Vit, Family::Electra, Family::Bart];
+
+/// Converts the description of a stack into the plans that it can run.
+///
+/// # Errors
+///
+/// When its description holds a word that plan documents do not have.
+pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
+    let runs = &stack.runs;
+    let words = Words { stack };
+    let degree = |name: &str| runs.degrees.as_ref().is_none_or(|degrees| degrees.iter().any(|own| own == name));
+    let mut schedules = words.among("schedules", runs.schedules.as_deref(), ScheduleName::ALL)?;
+    if !degree("pipeline") {
+        schedules = Cow::Borrowed(&[ScheduleName::None]);
+    }
+    let sharding = |name: &String| words.one("reduces_micro_batches_from", name);
+    Ok(Executable {
+        families: runs.families.as_deref().map(|names| words.each("families", names)).transpose()?.map(Cow::Owned),
+        heads: runs.heads.as_deref().map(|names| words.each("heads", names)).transpose()?.map(Cow::Owned),
+        expert_precisions: words.among("expert_precisions", runs.expert_precisions.as_deref(), Precision::ALL)?,
+        experts_need_sequence: runs.experts_need_sequence,
+        tensor: degree("tensor"),
+        sequence: degree("sequence"),
+        context: degree("context"),
+        expert: degree("expert"),
+        tables: degree("tables"),
+        precisions: words.among("precisions", runs.precisions.as_deref(), Precision::ALL)?,
+        schedules,
+        recompute: words.among("recompute", runs.recompute.as_deref(), Recompute::ALL)?,
+        state_sharding: words.among("state_sharding", runs.state_sharding.as_deref(), StateSharding::ALL)?,
+        hybrid_sharding: runs.hybrid_sharding.unwrap_or(true),
+        any_sharding_groups: runs.hybrid_sharding.is_none(),
+        gradient_reduction: words.among(
+            "gradient_reduction",
+            runs.gradient_reduction.as_deref(),
+            GradientReduction::ALL,
+        )?,
+        reduces_micro_batches_from: runs.reduces_micro_batches_from.as_ref().map(sharding).transpose()?,
+        gradient_compression: words.among(
+            "gradient_compression",
+            runs.gradient_compression.as_deref(),
+            GradientCompression::ALL,
+        )?,
+        collectives: words.among("collectives", runs.collectives.as_deref(), Collectives::ALL)?,
+        optimizers: words.among("optimizers", runs.optimizers.as_deref(), Optimizer::ALL)?,
+        offloads: words.offloads()?,
+        placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
+    })
+}
+
+/// Returns the plans that a stack can run on its machine's GPUs.
+pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
+    let mut software = executable(&machine.stack)?;
+    let Some(gpu) = machine.cluster.first().device.gpu() else { return Ok(software) };
+    let runs = &machine.stack.runs;
+    let lacks = |degree: &str| runs.degrees_with_fused_attention.iter().any(|name| name == degree);
+    if runs.attention_on(&gpu.generation).is_some_and(|kernel| kernel == AttentionKernel::Unfused.name()) {
+        software.sequence &= !lacks("sequence");
+        software.context &= !lacks("context");
+    }
+    Ok(software)
+}
+
+/// The lists of a stack, parsed into the types of plans.
+struct Words<'a> {
+    stack: &'a Stack,
+}
+
+impl Words<'_> {
+    fn one<T: for<'de> Deserialize<'de>>(&self, field: &'static str, name: &str) -> Result<T, Invalid> {
+        T::deserialize(name.into_deserializer()).map_err(|problem: UnknownWord| {
+            let field = format!("stacks.{}.runs.{field}", self.stack.name);
+            Invalid::inside(field, format!("`{name}`: {problem}"))
+                .with_hint("the words are those of plan documents; `trainyard schemas` writes plan.json, their schema")
+        })
+    }
+
+    fn each<T: for<'de> Deserialize<'de>>(&self, field: &'static str, names: &[String]) -> Result<Vec<T>, Invalid> {
+        names.iter().map(|name| self.one(field, name)).collect()
+    }
+
+    /// Returns the values that the stack names, in the order of all; all if it names none.
+    fn among<T: for<'de> Deserialize<'de> + Copy + PartialEq>(
+        &self,
+        field: &'static str,
+        names: Option<&[String]>,
+        all: &'static [T],
+    ) -> Result<Cow<'static, [T]>, Invalid> {
+        let Some(names) = names else { return Ok(Cow::Borrowed(all)) };
+        let named: Vec<T> = self.each(field, names)?;
+        Ok(all.iter().copied().filter(|value| named.contains(value)).collect())
+    }
+
+    fn offloads(&self) -> Result<Cow<'static, [(Offload, StateSharding)]>, Invalid> {
+        let runs = &self.stack.runs;
+        let Some(names) = &runs.offload else { return Ok(Cow::Borrowed(OFFLOADS)) };
+        let mut least = [("optimizer", StateSharding::None); 4];
+        for (slot, part) in least.iter_mut().zip(["optimizer", "activations", "parameters", "nvme"]) {
+            let needed = runs.offload_needs.get(part).map(|name| self.one("offload_needs", name)).transpose()?;
+            *slot = (part, needed.unwrap_or_default());
+        }
+        let mut all = vec![(Offload::NONE, StateSharding::None)];
+        for offload in self.each::<Offload>("offload", names)? {
+            let has = |part: &str| match part {
+                "optimizer" => offload.optimizer.is_some(),
+                "activations" => offload.activations.is_some(),
+                "parameters" => offload.parameters.is_some(),
+                _ => offload.uses(Store::Nvme),
+            };
+            let needed = least.iter().filter(|(part, _)| has(part)).map(|(_, needed)| *needed).max();
+            if offload != Offload::NONE {
+                all.push((offload, needed.unwrap_or_default()));
+            }
+        }
+        Ok(all.into())
+    }
+}
+
+/// Lists the stacks that people start trainings with today.
+pub(crate) fn of_today(catalog: &Catalog) -> Vec<Stack> {
+    catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
+}
+
+/// Returns `true` if a stack can train a model, on one device.
+pub(crate) fn trains(software: &Executable, model: &Model) -> bool {
+    let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
+    let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
+    family && head
+}
+
+/// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run
+/// them all.
+pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Divisible>) -> Option<NotExecutable> {
+    fn among<T: Copy + PartialEq + Display>(field: &'static str, held: Option<T>, runs: &[T]) -> Option<NotExecutable> {
+        let value = held.filter(|held| !runs.contains(held))?;
+        let names: Vec<String> = runs.iter().map(ToString::to_string).collect();
+        Some(NotExecutable { field, value: value.to_string(), allowed: format!("only {}", names.join(", ")) })
+    }
+    let degree = |field: &'static str, held: Option<u32>, runs: bool| {
+        let value = held.filter(|degree| *degree > 1 && !runs)?;
+        Some(NotExecutable { field, value: value.to_string(), allowed: format!("{field} 1 only") })
+    };
+    let offloads: Vec<Offload> = software.offloads.iter().map(|(offload, _)| *offload).collect();
+    let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
+    let placed = fixed.placement.filter(|placement| *placement != Placement::Cluster && !software.placements);
+    degree("parallel.tensor", fixed.tensor, software.tensor)
+        .or_else(|| degree("parallel.pipeline", fixed.pipeline, pipelined))
+        .or_else(|| degree("parallel.context", fixed.context, software.context))
+        .or_else(|| degree("parallel.expert", fixed.expert, software.distributes(divisible)))
+        .or_else(|| among("schedule", fixed.schedule, &software.schedules))
+        .or_else(|| among("precision", fixed.precision, &software.precisions))
+        .or_else(|| among("recompute", fixed.recompute, &software.recompute))
+        .or_else(|| among("state_sharding", fixed.state_sharding, &software.state_sharding))
+        .or_else(|| among("gradient_reduction", fixed.gradient_reduction, &software.gradient_reduction))
+        .or_else(|| among("gradient_compression", fixed.gradient_compression, &software.gradient_compression))
+        .or_else(|| among("offload", fixed.offload, &offloads))
+        .or_else(|| among("collectives", fixed.collectives, &software.collectives))
+        .or_else(|| among("placement", placed, &[Placement::Cluster]))
+}
+
+/// Names the stacks that meet a condition, those that people start trainings with today first.
+pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -> bool) -> Vec<String> {
+    let able = |stack: &&Stack| executable(stack).is_ok_and(|software| runs(&software));
+    let (today, measured): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().filter(able).partition(|stack| stack.runs.today);
+    today.into_iter().chain(measured).map(|stack| stack.name.clone()).collect()
+}
+
+/// Returns the model as the stack of a machine computes it: if the model does not state its attention kernel, with the
+/// one that the stack chooses for the GPUs.
+pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
+    let Some(gpu) = machine.cluster.first().device.gpu() else { return model.clone() };
+    let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| FUSED.contains(&model.family()));
+    let kernel = name.and_then(|name| {
+        let name: serde::de::value::StrDeserializer<'_, UnknownWord> = name.into_deserializer();
+        AttentionKernel::deserialize(name).ok()
+    });
+    if kernel.is_none() {
+        return model.clone();
+    }
+    Model::try_from(ModelSpec { attention: kernel, ..model.spec() }).unwrap_or_else(|_| model.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    fn stack(name: &str) -> Stack {
+        catalog().stack(name).expect("in the catalog").clone()
+    }
+
+    #[test]
+    fn every_stack_says_what_it_runs_in_the_words_of_plans() {
+        for stack in catalog().stacks() {
+            let software = executable(stack).unwrap_or_else(|error| panic!("{error}"));
+            assert!(software.offloads.iter().any(|(offload, _)| *offload == Offload::NONE), "{}", stack.name);
+        }
+        let mut wrong = stack("pytorch-ddp");
+        wrong.runs.schedules = Some(vec!["2f2b".into()]);
+        let error = executable(&wrong).expect_err("no schedule");
+        assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
+        assert!(error.to_string().contains("`2f2b`"), "{error}");
+    }
+
+    #[test]
+    fn offload_asks_for_as_much_sharding_as_its_parts() {
+        let software = executable(&stack("deepspeed")).expect("well described");
+        let least = |text: &str| {
+            let offload: Offload = text.parse().expect("an offload");
+            software.offloads.iter().find(|(own, _)| *own == offload).map(|(_, least)| *least)
+        };
+        assert_eq!(least("none"), Some(StateSharding::None));
+        assert_eq!(least("optimizer"), Some(StateSharding::Optimizer));
+        assert_eq!(least("optimizer@nvme"), Some(StateSharding::Parameters));
+        assert_eq!(least("activations"), None);
+    }
+
+    #[test]
+    fn attention_follows_from_stack_and_gpu() {
+        let kernel = |model: &str, name: &str, instance: &str| {
+            let model = &trainyard_models::find(model).expect("in the catalog").model;
+            let cluster = catalog().cluster(instance, 1).expect("in the catalog");
+            with_chosen_attention(model, &Machine { cluster, stack: stack(name) }).spec().attention
+        };
+        assert_eq!(kernel("gpt2", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Flash));
+        assert_eq!(kernel("gpt2", "pytorch-ddp", "p3.2xlarge"), Some(AttentionKernel::MemoryEfficient));
+        assert_eq!(kernel("gpt2", "megatron-core", "p3.2xlarge"), Some(AttentionKernel::Unfused));
+        assert_eq!(kernel("t5-large", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Unfused));
+        assert_eq!(kernel("resnet50", "pytorch-ddp", "p4d.24xlarge"), None);
+    }
+
+    #[test]
+    fn what_a_stack_does_not_run_is_told_by_its_field() {
+        let refusal = |name: &str, held: &str| {
+            let fixed = Fixed::parse(&[held.into()]).expect("a field");
+            refused(&fixed, &executable(&stack(name)).expect("well described"), None).map(|refused| refused.field)
+        };
+        assert_eq!(refusal("pytorch-ddp", "parallel.tensor=2"), Some("parallel.tensor"));
+        assert_eq!(refusal("megatron-core", "parallel.tensor=2"), None);
+        assert_eq!(refusal("megatron-core", "schedule=zb-h1"), Some("schedule"));
+        assert_eq!(refusal("megatron-core", "offload=optimizer"), Some("offload"));
+        assert_eq!(refusal("pytorch", "schedule=zb-h1"), None);
+    }
+}

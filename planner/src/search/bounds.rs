@@ -1,0 +1,309 @@
+//! The coarse bound: what no plan of a candidate beats, from the prices of layers alone.
+
+use super::space::{Candidate, Space};
+use crate::problem::Problem;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use trainyard_hardware_profiles::Cluster;
+use trainyard_plan::operators::OperatorGraph;
+use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
+use trainyard_sim::{LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
+
+/// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
+/// less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PriceKey {
+    choice: usize,
+    instances: u32,
+    parallel: ParallelSpec,
+    precision: Precision,
+    micro: u64,
+}
+
+/// Seconds of the layers, forward and backward, with one kind of recomputation.
+struct Weights {
+    /// The time of each layer, if the ranks that share it were all there are.
+    of_layers: Vec<f64>,
+    /// Running sums of the times of the layers, the longest first.
+    longest: Vec<Growing>,
+}
+
+/// Seconds that grow with the number of devices, because the slowest device sets the pace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growing {
+    /// Seconds on the fewest devices.
+    near: f64,
+    /// Seconds on twice as many.
+    far: f64,
+    /// The least growth from there on, for each standard deviation by which the slowest device is further behind.
+    growth: f64,
+}
+
+impl Growing {
+    /// Returns the seconds on devices of which the slowest is `further` standard deviations further behind than on
+    /// `far`.
+    fn at(self, further: f64) -> f64 {
+        if further >= 0.0 { self.far + self.growth * further } else { self.near }
+    }
+}
+
+impl Weights {
+    /// Builds the times from those of each layer, `near` and `far`, on two numbers of devices that are `apart` standard
+    /// deviations apart. Beyond the second, a price is above the line through both, because it is convex.
+    fn new(near: Vec<f64>, far: &[f64], apart: f64) -> Self {
+        let mut layers: Vec<(f64, f64)> = near.iter().copied().zip(far.iter().copied()).collect();
+        layers.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let slope = |(near, far): (f64, f64)| if apart > 0.0 { ((far - near) / apart).max(0.0) } else { 0.0 };
+        // The longest layers stay the longest on more devices only if none of the others grows faster.
+        let ordered = layers.windows(2).all(|pair| slope(pair[0]) >= slope(pair[1]) * (1.0 - 1e-9));
+        let mut longest = vec![Growing::default()];
+        for layer in layers {
+            let before = longest[longest.len() - 1];
+            let (far, growth) = if ordered { (layer.1, slope(layer)) } else { (layer.0, 0.0) };
+            let sum = Growing { near: before.near + layer.0, far: before.far + far, growth: before.growth + growth };
+            longest.push(sum);
+        }
+        Self { of_layers: near, longest }
+    }
+
+    /// Returns the time of all layers together.
+    fn sum(&self, further: f64) -> f64 {
+        self.longest[self.longest.len() - 1].at(further)
+    }
+
+    /// Returns a lower bound of the work of the fullest of `stages` stages, however layers are distributed: of the `q ·
+    /// stages + 1` longest layers some stage has `q + 1`, and the stages together have all layers.
+    fn fullest(&self, stages: usize, further: f64) -> f64 {
+        let layers = self.longest.len() - 1;
+        let crowded = (1..=(layers - 1) / stages).map(|q| {
+            let last = q * stages + 1;
+            self.longest[last].at(further) - self.longest[last - q - 1].at(further)
+        });
+        crowded.fold(self.sum(further) / stages as f64, f64::max)
+    }
+}
+
+/// Everything that decides how layers are cut into stages, with the number of stages.
+type CutKey = (PriceKey, Recompute, u32);
+
+/// Prices of layers for all candidates of a search.
+pub(crate) struct Bounds {
+    /// One machine of each type.
+    clusters: Vec<Cluster>,
+    /// The most that each type of machine sends to others, in bytes a second.
+    network: Vec<f64>,
+    /// Parameters of the model that all have gradients.
+    parameters: f64,
+    /// The fewest elements of a sample that a layer passes to the next.
+    boundary: f64,
+    /// `true` for each choice whose stages wait until the bytes that they send have left.
+    blocking: Vec<bool>,
+    /// `true` for each choice whose tensor-parallel ranks each send only their own part.
+    scattered: Vec<bool>,
+    compressed: bool,
+    placement: Placement,
+    /// Prices for each kind of recomputation, in order.
+    prices: BTreeMap<PriceKey, Option<Vec<Weights>>>,
+    /// Prices of layers on all devices of a plan.
+    tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
+    /// Layers cut into stages, by number of stages.
+    cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
+}
+
+impl Bounds {
+    pub(crate) fn new(problem: &Problem, fixed: &Fixed, space: &Space<'_>, candidates: &[Candidate]) -> Self {
+        let machine = |choice, instances| problem.place.machine(choice, instances, fixed.encrypted);
+        let machines: Vec<Machine> = (0..problem.place.choices().len()).map(|choice| machine(choice, 1)).collect();
+        let blocking = machines.iter().map(|machine| machine.lowering().blocking_transfers).collect();
+        let scattered = machines.iter().map(|machine| machine.stack.scattered_transfers.value).collect();
+        let clusters: Vec<Cluster> = machines.into_iter().map(|machine| machine.cluster).collect();
+        let mut bounds = Self {
+            network: clusters.iter().map(network).collect(),
+            parameters: problem.model.graph().updated_parameters() as f64,
+            boundary: handed_on(&problem.model.graph()),
+            blocking,
+            scattered,
+            compressed: fixed.gradient_compression.is_some(),
+            clusters,
+            placement: fixed.placement.unwrap_or_default(),
+            prices: BTreeMap::new(),
+            tables: Mutex::default(),
+            cuts: Mutex::default(),
+        };
+        let mut keys: Vec<PriceKey> = candidates.par_iter().map(|candidate| bounds.key(candidate)).collect();
+        keys.par_sort_unstable();
+        keys.dedup();
+        let price = |key: &PriceKey| {
+            let machine: Machine = machine(key.choice, key.instances);
+            let graph = space.graph_of(key.choice);
+            let mesh = Mesh::new(key.parallel, bounds.placement, None);
+            let near = layer_costs(graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let measured = machine.cluster.first().device.measured().is_some();
+            let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
+            let far = layer_costs_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let apart = expected_max_sigma(devices) - expected_max_sigma(mesh.ranks());
+            let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
+            Some(Recompute::ALL.iter().map(weights).collect())
+        };
+        let priced: Vec<Option<Vec<Weights>>> = keys.par_iter().map(price).collect();
+        bounds.prices = keys.into_iter().zip(priced).collect();
+        bounds
+    }
+
+    /// Returns the key of a candidate's prices. On GPUs the first group of ranks that share a layer is on the first
+    /// devices, whatever other ranks there are; it only waits longer for the others where there are more of them. With
+    /// another placement it may be anywhere. Ranks of a measured machine share its memory.
+    fn key(&self, candidate: &Candidate) -> PriceKey {
+        let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
+        let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
+        let (instances, parallel) = if cluster.first().device.measured().is_some() {
+            (1, ParallelSpec { data: 1, pipeline: parallel.data * parallel.pipeline, ..parallel })
+        } else if self.placement != Placement::Cluster {
+            (candidate.instances, parallel)
+        } else {
+            let ranks = parallel.tensor * parallel.context * parallel.expert;
+            let alone = ParallelSpec { data: parallel.expert, pipeline: 1, ..parallel };
+            (ranks.div_ceil(cluster.first().devices_per_instance).min(candidate.instances), alone)
+        };
+        PriceKey { choice, instances, parallel, precision, micro }
+    }
+
+    /// Returns the seconds of each layer for one micro-batch; `None` if the machine was not measured for it.
+    pub(crate) fn weights(&self, candidate: &Candidate) -> Option<&[f64]> {
+        Some(&self.of(candidate)?.of_layers)
+    }
+
+    fn of(&self, candidate: &Candidate) -> Option<&Weights> {
+        Some(&self.prices[&self.key(candidate)].as_ref()?[place(candidate.recompute)])
+    }
+
+    /// Cuts the layers of a candidate's model into this many runs of about the same time; `None` if the machine was not
+    /// measured for them, or if there are fewer layers.
+    pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
+        let key = (self.key(candidate), candidate.recompute, runs);
+        if let Some(known) = self.cuts.lock().expect("nobody panics while cuts are looked up").get(&key) {
+            return Some(known.clone());
+        }
+        let cut: Arc<[StageSpec]> = Stages::balanced(self.weights(candidate)?, runs)?.specs().into();
+        self.cuts.lock().expect("nobody panics while cuts are noted").insert(key, cut.clone());
+        Some(cut)
+    }
+
+    /// Returns prices of the layers of a candidate's plans; `None` if the machine was not measured for them. They are
+    /// the same for all plans whose tensor groups are inside a machine and that have as many devices.
+    pub(crate) fn layers(&self, candidate: &Candidate, plan: &Plan, machine: &Machine) -> Option<LayerTable> {
+        let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
+        let inside = parallel.context == 1 && parallel.expert == 1 && self.placement == Placement::Cluster;
+        let alike = ParallelSpec { data: parallel.data * parallel.pipeline, pipeline: 1, ..parallel };
+        let shared = inside && !machine.cluster.is_mixed() && machine.cluster.first().device.measured().is_none();
+        let parallel = if shared { alike } else { parallel };
+        let key = PriceKey { choice, instances, parallel, precision, micro: batch.micro };
+        if let Some(known) = self.tables.lock().expect("nobody panics while prices are looked up").get(&key) {
+            return known.clone();
+        }
+        let table = LayerTable::new(plan, machine).ok();
+        self.tables.lock().expect("nobody panics while prices are noted").insert(key, table.clone());
+        table
+    }
+
+    /// Returns a lower bound of a candidate's step in seconds: the fullest stage computes its layers for all
+    /// micro-batches, and gradients are reduced after those of all but the last.
+    pub(crate) fn step_time(&self, candidate: &Candidate) -> Option<f64> {
+        let weights = self.of(candidate)?;
+        let parallel = candidate.parallel;
+        let fewest = self.key(candidate).parallel;
+        let fewest = 2 * fewest.data * fewest.tensor * fewest.pipeline * fewest.context;
+        let ranks = parallel.data * parallel.tensor * parallel.pipeline * parallel.context;
+        let further = expected_max_sigma(ranks) - expected_max_sigma(fewest);
+        let micro_batch = weights.fullest(parallel.pipeline as usize, further) + self.sent(candidate);
+        let accumulation = candidate.batch.accumulation as f64;
+        Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))
+    }
+
+    /// Returns a lower bound of the seconds in which every stage sends a micro-batch to the stage after or before it,
+    /// where the software waits for it and every stage has machines of its own.
+    fn sent(&self, candidate: &Candidate) -> f64 {
+        let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
+        let devices = cluster.first().devices_per_instance;
+        let own = (parallel.data * parallel.tensor * parallel.context).is_multiple_of(devices);
+        if !self.blocking[candidate.choice] || parallel.pipeline == 1 || !own || self.placement != Placement::Cluster {
+            return 0.0;
+        }
+        let parts =
+            parallel.context * if parallel.sequence || self.scattered[candidate.choice] { parallel.tensor } else { 1 };
+        let elements = self.boundary * candidate.batch.micro as f64 / f64::from(parts);
+        elements * candidate.precision.element_bytes() as f64 * f64::from(devices) / self.network[candidate.choice]
+    }
+
+    /// Returns a lower bound of the seconds in which each machine of a stage sends its part of one sum of the stage's
+    /// gradients to the others (half of what an all-reduce moves). Zero where a stage is on one machine, or where this
+    /// bound may not hold: with compressed gradients, other placements or experts.
+    fn reduction(&self, candidate: &Candidate) -> f64 {
+        let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
+        let devices = cluster.first().devices_per_instance;
+        let ranks = parallel.data * parallel.tensor * parallel.context;
+        let plain = !self.compressed && self.placement == Placement::Cluster && parallel.expert == 1;
+        // Every machine of a stage has all of its weights and nothing else.
+        let whole = ranks.is_multiple_of(devices) && devices.is_multiple_of(parallel.tensor) && !cluster.is_mixed();
+        if !plain || !whole || ranks == devices {
+            return 0.0;
+        }
+        let machines = f64::from(ranks / devices);
+        let held = self.parameters / f64::from(parallel.pipeline) * candidate.precision.element_bytes() as f64;
+        held * (machines - 1.0) / machines / self.network[candidate.choice]
+    }
+}
+
+/// Returns the fewest elements of a sample that a layer passes to the next; the last passes nothing on.
+fn handed_on(graph: &OperatorGraph) -> f64 {
+    let layers = graph.layers().take(graph.len() - 1);
+    layers.map(|layer| layer.output_elements).min().unwrap_or(0) as f64
+}
+
+/// Returns the rate out of one machine, all of its network cards together; infinite for a measured machine, which has
+/// no others.
+fn network(cluster: &Cluster) -> f64 {
+    if cluster.first().device.measured().is_some() {
+        return f64::INFINITY;
+    }
+    let wiring = Wiring::new(cluster);
+    wiring.capacity(wiring.network_out(0))
+}
+
+fn place(recompute: Recompute) -> usize {
+    Recompute::ALL.iter().position(|kind| *kind == recompute).expect("all kinds are there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_cut_has_a_fullest_stage_below_the_bound(
+            costs in prop::collection::vec(1u32..20, 1..12), stages in 1u32..5, rate in 0.0f64..0.1,
+        ) {
+            let near: Vec<f64> = costs.iter().map(|cost| f64::from(*cost)).collect();
+            prop_assume!(stages as usize <= near.len());
+            let far: Vec<f64> = near.iter().map(|cost| cost * (1.0 + rate)).collect();
+            let weights = Weights::new(near, &far, 0.5);
+            for further in [-1.0, 0.0, 0.5, 2.0] {
+                let slower = if further < 0.0 { 1.0 } else { 1.0 + rate * (1.0 + 2.0 * further) };
+                let costs: Vec<f64> = costs.iter().map(|cost| f64::from(*cost) * slower).collect();
+                let cut = Stages::balanced(&costs, stages).expect("enough layers");
+                let cost = |run: &StageSpec| costs[run.first..run.first + run.layers].iter().sum::<f64>();
+                let fullest = cut.specs().iter().map(cost).fold(0.0, f64::max);
+                let bound = weights.fullest(stages as usize, further);
+                prop_assert!(bound <= fullest * (1.0 + 1e-9), "{bound} above {fullest}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_97_alike_layers_on_24_stages_one_has_five() {
+        let weights = Weights::new(vec![1.0; 97], &[1.0; 97], 0.0);
+        assert!((weights.fullest(24, -1.0) - 5.0).abs() < 1e-12);
+    }
+}

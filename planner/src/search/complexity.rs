@@ -1,0 +1,89 @@
+//! The complexity of a plan beyond data parallelism.
+
+use super::space::{Candidate, Variant};
+use trainyard_plan::{Offload, ParallelSpec, Plan, Precision, StateSharding};
+
+/// The settings that are ordinary on the devices and with the software of a choice: nobody has to think about them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordinary {
+    /// The number format in which people train on such devices.
+    pub(crate) precision: Precision,
+    /// `true` if models and data stay as they are, in a script of the user's own.
+    pub(crate) own_scripts: bool,
+}
+
+/// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Complexity {
+    /// `true` if numbers are wider or narrower than those in which people train on such devices.
+    unusual_format: bool,
+    /// Number of kinds of offloaded state.
+    offloads: u32,
+    /// Number of kinds of parallelism besides data parallelism.
+    kinds: u32,
+    /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
+    /// converted models and data.
+    parts: u32,
+}
+
+impl Complexity {
+    /// Of a plan.
+    pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
+        let variant = Variant {
+            schedule: plan.schedule(),
+            virtual_stages: plan.stages().chunks_per_stage(),
+            state_sharding: plan.state_sharding(),
+            sharding_ranks: plan.sharding_ranks(),
+            gradient_reduction: plan.gradient_reduction(),
+            offload: plan.offload(),
+        };
+        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary)
+    }
+
+    /// Computes the complexity of a variant of a candidate.
+    pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, ordinary: Ordinary) -> Self {
+        Self::of_parts(candidate.parallel, candidate.precision, variant, ordinary)
+    }
+
+    fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
+        let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
+        // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
+        let parts = [
+            variant.state_sharding >= StateSharding::Gradients,
+            variant.schedule.is_interleaved(),
+            variant.sharding_ranks.is_some(),
+            !ordinary.own_scripts,
+        ];
+        Self {
+            unusual_format: precision != ordinary.precision,
+            offloads: offloads(variant.offload),
+            kinds: degrees.iter().filter(|degree| **degree > 1).count() as u32,
+            parts: parts.iter().filter(|part| **part).count() as u32,
+        }
+    }
+}
+
+fn offloads(offload: Offload) -> u32 {
+    [offload.activations, offload.optimizer, offload.parameters].iter().flatten().count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
+        let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
+        let of = |parallel, precision, variant: Variant| {
+            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true };
+            Complexity::of_parts(parallel, precision, &variant, ordinary)
+        };
+        let bf16 = Precision::Bf16Mixed;
+        let data = of(plain, bf16, Variant::PLAIN);
+        let sharded = Variant { state_sharding: StateSharding::Parameters, ..Variant::PLAIN };
+        let sharded = of(plain, bf16, sharded);
+        let tensor = of(ParallelSpec { tensor: 2, ..plain }, bf16, Variant::PLAIN);
+        let single = of(plain, Precision::Fp32, Variant::PLAIN);
+        assert!(data < sharded && sharded < tensor && tensor < single);
+    }
+}

@@ -1,0 +1,55 @@
+//! The result of a search.
+
+use super::totals::{Evaluated, Totals};
+use std::collections::BTreeMap;
+use trainyard_units::Bytes;
+
+/// The result of a search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// The best plan of each type and number of machines, best first, within deadline and budget.
+    pub best: Vec<Evaluated>,
+    /// The fastest plan that was simulated, of each type and number of machines. It is also the cheapest there,
+    /// whatever the price of an hour.
+    pub fastest: Vec<Evaluated>,
+    /// Plans in the space.
+    pub candidates: u64,
+    /// Plans that were simulated.
+    pub simulated: u64,
+    /// Upper bound of how much better an unseen plan could be than the best one found.
+    pub gap: f64,
+    /// Plans in the space, by type of machine.
+    pub plans: BTreeMap<usize, u64>,
+    /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
+    pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
+    /// Lower bounds of the plans that may fit, by type of machine.
+    pub(crate) least: BTreeMap<usize, Totals>,
+    /// The plan with the lowest objective, if another that cannot be told from it is recommended.
+    pub(crate) optimum: Option<Box<Evaluated>>,
+}
+
+impl Found {
+    /// Counts the plans that were looked at and do not fit.
+    pub(crate) fn count_too_large(&self) -> u64 {
+        self.too_large.values().map(|(count, ..)| count).sum()
+    }
+
+    /// Counts the dropped plans as too large. The least memory that a type needs comes from plans that were looked at,
+    /// where there are some, and not from a bound.
+    pub(super) fn count_dropped(&mut self, dropped: &Found) {
+        for (choice, (plans, needed, available)) in &dropped.too_large {
+            if self.plans.contains_key(choice) {
+                self.too_large.entry(*choice).or_insert((0, *needed, *available)).0 += plans;
+            }
+        }
+    }
+
+    pub(super) fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
+        let entry = self.too_large.entry(choice).or_insert((0, needed, available));
+        *entry = (entry.0 + plans, entry.1.min(needed), available);
+    }
+
+    pub(super) fn note_least(&mut self, choice: usize, totals: Totals) {
+        self.least.entry(choice).and_modify(|least| *least = least.least(totals)).or_insert(totals);
+    }
+}

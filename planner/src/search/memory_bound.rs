@@ -1,0 +1,199 @@
+//! What a candidate holds at least: enough to drop those that cannot fit before anything else is asked of them.
+
+use super::space::{Candidate, Space, Variant};
+use crate::problem::Place;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use trainyard_plan::{
+    BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
+};
+use trainyard_sim::{held_by_layers, usable};
+use trainyard_units::Bytes;
+
+/// The most that a stage may need, as a multiple of what a device has, before another cut of the layers is tried to fit
+/// it into memory. Beyond this, another cut is hopeless.
+pub(crate) const NEAR: f64 = 1.1;
+
+/// Everything that decides how much memory layers hold together, except the number of ranks that share it: the
+/// attention kernel follows from the choice, the offload from the variant.
+type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
+
+/// The memory of a device, by type of machine.
+#[derive(Clone, Copy, Debug)]
+struct DeviceMemory {
+    /// Memory that the software takes in any case.
+    software: Bytes,
+    /// The part of each held byte that the allocator wastes.
+    unused: f64,
+    /// `true` if gradients are reduced in buckets during the backward pass.
+    bucketed: bool,
+    /// The most that a device has.
+    available: Bytes,
+}
+
+/// Memory that the layers before each layer hold together, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct ParameterCounts {
+    parameters: f64,
+    gradients: f64,
+    optimizer_state: f64,
+    /// Of one micro-batch.
+    activations: f64,
+}
+
+impl ParameterCounts {
+    fn of(resident: Resident) -> Self {
+        Self {
+            parameters: resident.parameters.as_f64(),
+            gradients: resident.gradients.as_f64(),
+            optimizer_state: resident.optimizer_state.as_f64(),
+            activations: resident.activations.as_f64(),
+        }
+    }
+
+    fn state(self) -> f64 {
+        self.parameters + self.gradients + self.optimizer_state
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters + other.parameters,
+            gradients: self.gradients + other.gradients,
+            optimizer_state: self.optimizer_state + other.optimizer_state,
+            activations: self.activations + other.activations,
+        }
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters - other.parameters,
+            gradients: self.gradients - other.gradients,
+            optimizer_state: self.optimizer_state - other.optimizer_state,
+            activations: self.activations - other.activations,
+        }
+    }
+}
+
+/// Lower bounds of the memory of every candidate.
+pub(crate) struct MemoryBound {
+    /// Per type of machine; `None` where ranks share the memory of a measured machine.
+    devices: Vec<Option<DeviceMemory>>,
+    held: BTreeMap<Key, Option<Vec<ParameterCounts>>>,
+    /// The possible offloads of each choice.
+    offloads: Vec<Vec<Offload>>,
+}
+
+impl MemoryBound {
+    pub(crate) fn new(space: &Space<'_>, place: &Place, candidates: &[Candidate]) -> Self {
+        let choices = place.choices().len();
+        let devices = (0..choices).map(|choice| device(place, choice)).collect();
+        let offloads: Vec<Vec<Offload>> = (0..choices).map(|choice| space.offloads(choice)).collect();
+        let keys = |candidate: &Candidate| {
+            let candidate = *candidate;
+            offloads[candidate.choice]
+                .iter()
+                .map(move |offload| (key(&candidate, *offload), candidate))
+                .collect::<Vec<_>>()
+        };
+        let mut first: Vec<(Key, Candidate)> = candidates.par_iter().flat_map_iter(keys).collect();
+        first.par_sort_by_key(|(key, _)| *key);
+        first.dedup_by_key(|(key, _)| *key);
+        let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, &candidate, key))).collect();
+        Self { devices, held, offloads }
+    }
+
+    /// Returns the least memory that some stage of every variant needs and the memory that there is, if it is certain
+    /// that the candidate does not fit. For this bound, each stage has its part of the model, with everything sharded
+    /// and offloaded that can be, and one micro-batch in flight. `None` where it may fit, or no such bound is known.
+    pub(crate) fn shortfall(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
+        let device = self.devices[candidate.choice]?;
+        let parallel = candidate.parallel;
+        let mut least = Bytes(u64::MAX);
+        for offload in &self.offloads[candidate.choice] {
+            let held = *self.held[&key(candidate, *offload)].as_ref()?.last()?;
+            // Experts are divided among fewer, which would need more.
+            let state = held.state() / f64::from(parallel.data * parallel.context);
+            let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
+            least = least.min(needed);
+        }
+        (least > device.available).then_some((least, device.available))
+    }
+
+    /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
+    /// there is, if it is certain that it does not fit. The first stage holds as many micro-batches as any other, of
+    /// its own layers.
+    pub(crate) fn first_stage_shortfall(
+        &self,
+        candidate: &Candidate,
+        variant: &Variant,
+        runs: &[Range<usize>],
+    ) -> Option<(Bytes, Bytes)> {
+        // Of activations that leave the devices few are there at once.
+        let device = self.devices[candidate.choice].filter(|_| variant.offload.activations.is_none())?;
+        let before = self.held[&key(candidate, variant.offload)].as_ref()?;
+        let of_runs: Vec<ParameterCounts> = runs.iter().map(|run| before[run.end].less(before[run.start])).collect();
+        let parallel = candidate.parallel;
+        let copies = variant.sharding_ranks.unwrap_or(parallel.data * parallel.context);
+        let copies = f64::from(copies);
+        let by_layer = variant.state_sharding == StateSharding::Parameters || variant.offload.parameters.is_some();
+        let beside = device.bucketed || by_layer;
+        let at_once = variant.gradient_reduction.is_at_once(candidate.batch.accumulation, beside);
+        let part = |state, whole_until_then: bool| {
+            if variant.state_sharding >= state && !whole_until_then { 1.0 / copies } else { 1.0 }
+        };
+        let state = of_runs.iter().map(|held| {
+            held.parameters * part(StateSharding::Parameters, false)
+                + held.gradients * part(StateSharding::Gradients, !at_once)
+                + held.optimizer_state * part(StateSharding::Optimizer, false)
+        });
+        let pipeline = Pipeline {
+            schedule: variant.schedule,
+            stages: parallel.pipeline,
+            chunks: variant.virtual_stages,
+            micro_batches: u32::try_from(candidate.batch.accumulation).ok()?,
+        };
+        let activations: Vec<u64> = of_runs.iter().map(|held| held.activations as u64).collect();
+        let needed = device.needed(state.sum::<f64>() + pipeline.peak(StageId(0), &activations) as f64);
+        let other_cuts = parallel.pipeline > 1 && variant.virtual_stages == 1;
+        let hopeless = device.available.as_f64() * if other_cuts { NEAR } else { 1.0 };
+        (needed.as_f64() > hopeless).then_some((needed, device.available))
+    }
+}
+
+impl DeviceMemory {
+    fn needed(self, held: f64) -> Bytes {
+        Bytes((held * (1.0 + self.unused)) as u64) + self.software
+    }
+}
+
+fn device(place: &Place, choice: usize) -> Option<DeviceMemory> {
+    let machine = place.machine(choice, 1, None);
+    let memory = machine.cluster.pools.iter().map(|pool| Some(pool.device.gpu()?.memory.value));
+    let stack = &machine.stack;
+    let available = usable(memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?, stack);
+    let (software, unused) = (stack.resident.value, stack.fragmentation.value);
+    Some(DeviceMemory { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
+}
+
+fn key(candidate: &Candidate, offload: Offload) -> Key {
+    let parallel = ParallelSpec { data: candidate.parallel.expert, pipeline: 1, ..candidate.parallel };
+    (candidate.choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
+}
+
+/// Computes what the first layers hold, from none to all, on the ranks of one stage for one micro-batch.
+fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> Option<Vec<ParameterCounts>> {
+    let (_, parallel, .., micro, offload) = key;
+    let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };
+    let alone = Candidate { parallel, batch, ..*candidate };
+    let variant = Variant { offload, ..Variant::PLAIN };
+    let machine = space.machine(candidate);
+    let layers = vec![StageSpec { first: 0, layers: space.layers() }];
+    let plan = space.plan(&alone, &variant, layers, &machine)?;
+    let layers = held_by_layers(&plan, &machine).into_iter().map(ParameterCounts::of);
+    let before = layers.scan(ParameterCounts::default(), |sum, layer| {
+        *sum = sum.and(layer);
+        Some(*sum)
+    });
+    Some(std::iter::once(ParameterCounts::default()).chain(before).collect())
+}

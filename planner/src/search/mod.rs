@@ -1,0 +1,29 @@
+//! The search over every plan that could be built, for the best one by a stated aim.
+//!
+//! [`Space`] lists candidates and their variants; bounds on memory, time and input dismiss most of them; a [`Prepared`]
+//! space is searched with any number of [`Aim`]s; and [`choose`] prefers, of plans that cannot be told apart, the one that
+//! an engineer would launch.
+
+mod aim;
+mod bounds;
+mod complexity;
+mod evaluate;
+mod found;
+mod input_stalls;
+mod memory_bound;
+mod overheads;
+mod prepared;
+mod ranked;
+mod robust;
+mod searcher;
+mod space;
+mod totals;
+
+pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
+pub(crate) use found::Found;
+pub(crate) use prepared::Prepared;
+pub(crate) use robust::{choose, preferred};
+pub(crate) use searcher::search;
+pub(crate) use space::Space;
+pub use totals::Evaluated;
+pub(crate) use totals::{Totals, is_quick};

@@ -1,0 +1,69 @@
+//! The overheads of all candidates of a search.
+
+use super::space::Candidate;
+use crate::cost::{Overheads, RunConditions, Saved, ranks_of_state};
+use crate::problem::{Place, Problem};
+use std::collections::BTreeMap;
+use trainyard_plan::{Precision, checkpoint_bytes_of};
+use trainyard_sim::Machine;
+use trainyard_units::Bytes;
+
+/// Overheads by the ranks that hold a state and the number format: with the state whole on each replica, and sharded.
+type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
+
+/// The overheads of all candidates of a search on rented machines.
+#[derive(Default)]
+pub(crate) struct SearchOverheads {
+    /// By type and number of machines.
+    sites: Vec<BTreeMap<u32, Site>>,
+}
+
+impl SearchOverheads {
+    pub(crate) fn new(problem: &Problem, candidates: &[Candidate]) -> Self {
+        let Place::Rented(rental) = &problem.place else { return Self::default() };
+        let graph = problem.model.graph();
+        let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
+        let bytes: BTreeMap<Precision, Bytes> =
+            problem.precisions.iter().map(|precision| (*precision, bytes_of(*precision))).collect();
+        let mut machines: BTreeMap<(usize, u32), Machine> = BTreeMap::new();
+        let mut all = Self::default();
+        for candidate in candidates {
+            let Candidate { choice, instances, precision, .. } = *candidate;
+            let site = all.site(choice, instances);
+            let ranks = ranks_of_state(candidate.parallel);
+            if site.contains_key(&(ranks, precision)) {
+                continue;
+            }
+            let machine =
+                machines.entry((choice, instances)).or_insert_with(|| problem.place.machine(choice, instances, None));
+            let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
+            let overheads = |shared_out| {
+                Overheads::new(&RunConditions {
+                    machine,
+                    settings: &problem.settings,
+                    saved: Saved { bytes, ranks, shared_out },
+                    pricing: rental.pricing,
+                    region: problem.place.price(choice).map(|price| price.region.as_str()),
+                    input: None,
+                })
+            };
+            site.insert((ranks, precision), [false, true].map(overheads));
+        }
+        all
+    }
+
+    fn site(&mut self, choice: usize, instances: u32) -> &mut Site {
+        if self.sites.len() <= choice {
+            self.sites.resize_with(choice + 1, BTreeMap::new);
+        }
+        self.sites[choice].entry(instances).or_default()
+    }
+
+    /// Returns the overheads of a candidate's plans whose replicas shard their state, or do not; `None` on owned
+    /// machines.
+    pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
+        let site = self.sites.get(candidate.choice)?.get(&candidate.instances)?;
+        let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
+        Some(&both[usize::from(shared_out)])
+    }
+}

@@ -1,0 +1,144 @@
+//! The data that all searches of one space share.
+
+use super::aim::Aim;
+use super::bounds::Bounds;
+use super::complexity::{Complexity, Ordinary};
+use super::found::Found;
+use super::input_stalls::InputStalls;
+use super::memory_bound::MemoryBound;
+use super::overheads::SearchOverheads;
+use super::space::{Candidate, Space};
+use super::totals::{Evaluated, Totals};
+use crate::problem::Problem;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+use trainyard_plan::{Fixed, ParallelSpec, Precision};
+use trainyard_sim::Machine;
+use trainyard_units::{Bytes, Seconds};
+
+/// The data that all searches of one space share.
+pub(crate) struct Prepared<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) space: Space<'a>,
+    /// Number of plans of each type of machine.
+    pub(super) plans: BTreeMap<usize, u64>,
+    /// Those that may fit into memory.
+    pub(super) candidates: Vec<Candidate>,
+    /// Statistics of the candidates that were dropped because they cannot fit.
+    pub(super) dropped: Found,
+    pub(super) memory: MemoryBound,
+    pub(super) bounds: Bounds,
+    pub(super) input_stalls: InputStalls,
+    pub(super) overheads: SearchOverheads,
+    /// By choice.
+    pub(super) ordinary: Vec<Ordinary>,
+    pub(super) least: OnceLock<Vec<(u32, Totals)>>,
+}
+
+impl<'a> Prepared<'a> {
+    pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
+        let space = Space::new(problem, fixed);
+        let mut candidates = space.candidates();
+        let mut plans: BTreeMap<usize, u64> = BTreeMap::new();
+        for candidate in &candidates {
+            *plans.entry(problem.place.kind(candidate.choice)).or_default() += u64::from(candidate.plans);
+        }
+        let memory = MemoryBound::new(&space, &problem.place, &candidates);
+        let mut dropped = Found::default();
+        let shortfalls: Vec<Option<(Bytes, Bytes)>> =
+            candidates.par_iter().map(|candidate| memory.shortfall(candidate)).collect();
+        for (candidate, (needed, available)) in
+            candidates.iter().zip(&shortfalls).filter_map(|(candidate, shortfalls)| Some((candidate, (*shortfalls)?)))
+        {
+            dropped.note_too_large(problem.place.kind(candidate.choice), u64::from(candidate.plans), needed, available);
+        }
+        let mut shortfalls = shortfalls.iter();
+        candidates.retain(|_| shortfalls.next().is_some_and(Option::is_none));
+        let bounds = Bounds::new(problem, fixed, &space, &candidates);
+        let input_stalls = InputStalls::new(&space, &bounds, &candidates);
+        let overheads = SearchOverheads::new(problem, &candidates);
+        let choices = 0..problem.place.choices().len();
+        let ordinary = choices.map(|choice| ordinary(&problem.place.machine(choice, 1, None))).collect();
+        let least = OnceLock::new();
+        Self { problem, space, plans, candidates, dropped, memory, bounds, input_stalls, overheads, ordinary, least }
+    }
+
+    /// Returns lower bounds of the plans of each candidate that is fed and priced, by its number: the same for every
+    /// aim.
+    pub(super) fn least(&self) -> &[(u32, Totals)] {
+        self.least.get_or_init(|| {
+            let least = |(number, candidate): (usize, &Candidate)| {
+                let step_time_s = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
+                // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
+                // in each figure.
+                let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
+                Some((number as u32, whole.least(shared)))
+            };
+            self.candidates.par_iter().enumerate().filter_map(least).collect()
+        })
+    }
+
+    /// Returns the complexity of a plan.
+    pub(crate) fn complexity(&self, plan: &Evaluated) -> Complexity {
+        Complexity::of(&plan.plan, self.ordinary[plan.choice])
+    }
+
+    /// Lists the complexities of plans on an aim's stacks that may stay below its ceilings, the simplest first.
+    pub(crate) fn complexities(&self, aim: Aim) -> BTreeSet<Complexity> {
+        let stacks = self.problem.place.stacks().len();
+        let of_stack = |number: u32| {
+            let choice = self.candidates[number as usize].choice;
+            aim.stack.is_none_or(|wanted| choice % stacks == wanted)
+        };
+        let below = self.least().iter().filter(|(number, totals)| aim.ceilings.admit(*totals) && of_stack(*number));
+        let mut seen: BTreeSet<(usize, ParallelSpec, Precision, [bool; 2])> = BTreeSet::new();
+        let mut all = BTreeSet::new();
+        for candidate in below.map(|(number, _)| &self.candidates[*number as usize]) {
+            let Candidate { choice, parallel, precision, batch, .. } = *candidate;
+            // Of the batch only this decides which variants there are.
+            let micro_batches = [batch.accumulation == 1, batch.accumulation.is_multiple_of(parallel.pipeline.into())];
+            if seen.insert((choice, parallel, precision, micro_batches)) {
+                all.extend(self.complexities_of(candidate));
+            }
+        }
+        all
+    }
+
+    fn complexities_of(&self, candidate: &Candidate) -> impl Iterator<Item = Complexity> + use<'_, 'a> {
+        let (candidate, ordinary) = (*candidate, self.ordinary[candidate.choice]);
+        let variants = self.space.variants(candidate.choice, candidate.parallel, candidate.batch);
+        variants.into_iter().map(move |variant| Complexity::of_variant(&candidate, &variant, ordinary))
+    }
+
+    pub(super) fn may_be(&self, candidate: &Candidate, class: Complexity) -> bool {
+        self.complexities_of(candidate).any(|own| own == class)
+    }
+
+    /// Computes the totals of a candidate whose step takes `step_time_s`. `shared_out` says whether its replicas shard
+    /// their state.
+    pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let feed = self.input_stalls.of(candidate, step_time_s, steps);
+        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
+        let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
+        let overheads = self.overheads.of(candidate, shared_out);
+        let Some((overheads, price)) = overheads.zip(self.problem.place.price(candidate.choice)) else {
+            return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
+        };
+        let download = feed.map_or(Seconds(0.0), |feed| feed.download);
+        let spent = overheads.training_cost(steps, Seconds(time_s), download);
+        let input = self.input_stalls.input(candidate).map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&spent, price.hourly(), input).total());
+        Totals { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd }
+    }
+}
+
+/// Returns the ordinary settings on a machine: mixed precision if its GPUs have the units for it, bfloat16 before half
+/// precision; single precision on CPUs.
+pub(crate) fn ordinary(machine: &Machine) -> Ordinary {
+    let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
+    let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
+    let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
+    Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models }
+}

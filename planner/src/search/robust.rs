@@ -1,0 +1,186 @@
+//! Of plans that cannot be told apart the one that an engineer would launch: as cheap and much faster, or simpler.
+//!
+//! A search proves which plan is best by what is predicted, to the last digit. Predictions are not known to that digit:
+//! two plans within some percent of each other may come in either order. So the best plan only sets the bar, and what is
+//! recommended is chosen among those near it.
+
+use super::aim::{Aim, Ceilings, amount, other};
+use super::complexity::Complexity;
+use super::found::Found;
+use super::prepared::Prepared;
+use super::totals::{Evaluated, Totals};
+use crate::problem::Problem;
+use trainyard_hardware_profiles::Stack;
+use trainyard_plan::{Objective, Offload, Plan, StateSharding};
+
+/// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
+/// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
+/// two plans share cancel.
+pub(crate) const INDISTINCT: f64 = 0.05;
+
+/// The ratio of a quantity's median error to half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
+/// distribution.
+const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
+
+/// A plan is much faster or cheaper than another that takes this many times as much.
+const MUCH: f64 = 1.5;
+
+/// Returns the relative difference of the objective from which plans of two stacks can be told apart: errors of
+/// different stacks do not cancel.
+fn indistinct(one: &Stack, other: &Stack) -> f64 {
+    if one.name == other.name {
+        return INDISTINCT;
+    }
+    INDISTINCT.max(MEDIAN_OF_INTERVAL * one.uncertainty.value.hypot(other.uncertainty.value))
+}
+
+/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
+/// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
+/// these the simplest.
+///
+/// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
+/// [`Found::optimum`].
+pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
+    let proves = problem.enough.is_none() && aim.max_simulations.is_none();
+    let Some(best) = found.best.first().filter(|_| proves) else { return found };
+    let stacks = problem.place.stacks();
+    let own_stack = problem.place.software(best.choice);
+    let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
+    let one = Aim { top: 1, ..aim };
+    let other = other(aim.objective);
+    let mut chosen = best.clone();
+    let mut not_much_worse = Ceilings::NONE;
+    if best.cost_usd.is_some() {
+        let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
+        let Some(end) = ends.best.into_iter().next() else { return found };
+        not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
+        if !not_much_worse.admit(Totals::found(&chosen)) {
+            chosen = end;
+        }
+    }
+    let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
+    let own = prepared.complexity(&chosen);
+    if let Some((_, plan)) = simplest(prepared, within(own_stack), |class| class <= own) {
+        chosen = plan;
+    }
+    if aim.stack.is_none() {
+        let own = prepared.complexity(&chosen);
+        let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
+        let simpler = others.filter_map(|(number, stack)| {
+            simplest(prepared, Aim { stack: Some(number), ..within(stack) }, |class| class < own)
+        });
+        let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
+        let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
+        chosen = least.map_or(chosen, |(_, plan)| plan);
+    }
+    put_first(&mut found, chosen);
+    found
+}
+
+/// Returns the best plan of the simplest of these complexities that has one.
+fn simplest(
+    prepared: &Prepared<'_>,
+    aim: Aim,
+    of_class: impl Fn(Complexity) -> bool,
+) -> Option<(Complexity, Evaluated)> {
+    prepared.complexities(aim).into_iter().filter(|class| of_class(*class)).find_map(|class| {
+        let found = prepared.search(Aim { complexity: Some(class), ..aim });
+        Some((class, found.best.into_iter().next()?))
+    })
+}
+
+/// Moves a plan to the front, in place of the one on as many machines of its type.
+fn put_first(found: &mut Found, chosen: Evaluated) {
+    let best = found.best[0].clone();
+    if chosen.plan == best.plan {
+        return;
+    }
+    let site = |plan: &Evaluated| plan.plan.cluster().clone();
+    let length = found.best.len();
+    found.best.retain(|other| site(other) != site(&chosen));
+    found.best.insert(0, chosen);
+    found.best.truncate(length);
+    found.optimum = Some(Box::new(best));
+}
+
+/// Explains why a plan is recommended although another one has the lower objective.
+pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> String {
+    let [own, best] = [chosen, optimum].map(Totals::found);
+    let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
+    let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
+        _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
+    };
+    let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, _) if own.time_s < best.time_s / MUCH => format!("{:.1} times faster", best.time_s / own.time_s),
+        (false, Some((own, best))) if own < best / MUCH => format!("{:.1} times cheaper", best / own),
+        _ => simpler_by(chosen, optimum),
+    };
+    let cluster = optimum.plan.cluster();
+    let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
+    let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
+    format!(
+        "not the {what} plan ({} × {}{with}, {}) but one that is {gain} and {worse}, which predictions cannot tell apart",
+        cluster.instances,
+        cluster.instance,
+        degrees(&optimum.plan),
+    )
+}
+
+/// Names what one plan does without that another needs: `simpler (no interleaving)`.
+fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
+    let [own, other] = [chosen, optimum].map(|plan| needs(&plan.plan));
+    let without: Vec<String> =
+        other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}")).collect();
+    if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
+}
+
+/// Lists what a plan needs beyond data parallelism with an ordinary optimizer.
+fn needs(plan: &Plan) -> Vec<&'static str> {
+    let parallel = plan.mesh().parallel();
+    let all = [
+        (plan.offload() != Offload::NONE, "offload"),
+        (parallel.tensor > 1, "tensor parallelism"),
+        (parallel.pipeline > 1, "pipeline"),
+        (parallel.context > 1, "context parallelism"),
+        (parallel.expert > 1, "expert parallelism"),
+        (plan.schedule().is_interleaved(), "interleaving"),
+        (plan.state_sharding() >= StateSharding::Gradients, "sharded gradients or parameters"),
+        (plan.sharding_ranks().is_some(), "hybrid sharding"),
+    ];
+    all.into_iter().filter(|(needed, _)| *needed).map(|(_, part)| part).collect()
+}
+
+/// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.
+pub(crate) fn degrees(plan: &Plan) -> String {
+    let parallel = plan.mesh().parallel();
+    let all = [
+        ("data", parallel.data),
+        ("tensor", parallel.tensor),
+        ("pipeline", parallel.pipeline),
+        ("context", parallel.context),
+        ("expert", parallel.expert),
+    ];
+    let names: Vec<String> =
+        all.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
+    if names.is_empty() { "one GPU".into() } else { names.join(" × ") }
+}
+
+/// Formats the excess of a ratio over one: `1.8 %`.
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", 100.0 * (ratio - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
+        let stack = |name: &str| trainyard_hardware_profiles::catalog().stack(name).expect("in the catalog");
+        let [ddp, fsdp, megatron] = ["pytorch-ddp", "pytorch-fsdp", "megatron-core"].map(stack);
+        assert_eq!(indistinct(ddp, ddp).to_bits(), INDISTINCT.to_bits());
+        assert_eq!(indistinct(ddp, megatron).to_bits(), indistinct(megatron, ddp).to_bits());
+        assert!(indistinct(ddp, fsdp) > indistinct(ddp, megatron) && indistinct(ddp, megatron) > INDISTINCT);
+    }
+}

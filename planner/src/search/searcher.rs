@@ -1,0 +1,446 @@
+//! Exact search by bounds: candidates are tried in the order of what they could reach at best, until none that is
+//! left could still enter the list of the best.
+//!
+//! A coarse bound needs only the prices of a model's distinct layers: the fullest stage has at least its share of all
+//! layers, and computes them for every micro-batch. A candidate whose turn comes is looked at in
+//! all its variants: each gets its stages cut, its memory checked and a finer bound, and waits for its turn to be
+//! simulated. Both bounds are admissible, so what is never simulated is proved to be no better.
+//!
+//! The list of the best holds one plan for each type and number of machines. On the same machines a plan that takes
+//! longer also costs more, so a candidate must beat the best that is known on its own machines to matter at all.
+
+use super::aim::{Aim, amount};
+use super::complexity::Complexity;
+use super::evaluate::{Built, Looked, Simulated, look, simulated};
+use super::found::Found;
+use super::input_stalls::InputStalls;
+use super::prepared::Prepared;
+use super::ranked::Ranked;
+use super::space::Candidate;
+use super::totals::{Evaluated, Totals};
+use crate::cost::shares_out;
+use crate::problem::{Enough, Place, Problem};
+use rayon::prelude::*;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+use trainyard_plan::{Fixed, Plan};
+
+/// Number of candidates looked at in parallel, at first and at most, and of plans simulated in parallel. They are few,
+/// so that the result of one spares later ones; and fixed, so that the result does not depend on the thread count.
+const LOOKS: std::ops::RangeInclusive<usize> = 2..=32;
+
+const SIMULATIONS: usize = 2;
+
+impl Prepared<'_> {
+    /// Searches for the best plans by an aim.
+    pub(crate) fn search(&self, aim: Aim) -> Found {
+        let searcher = Searcher::new(self, aim);
+        let stacks = self.problem.place.stacks().len();
+        let wanted = |kind: usize| searcher.uses_wanted_gpu(kind * stacks);
+        let plans: BTreeMap<usize, u64> =
+            self.plans.iter().map(|(kind, plans)| (*kind, *plans)).filter(|(kind, _)| wanted(*kind)).collect();
+        let mut found = Found { candidates: plans.values().sum(), plans, ..Found::default() };
+        let searcher = searcher.run(&mut found);
+        found.count_dropped(&self.dropped);
+        searcher.finish(found)
+    }
+}
+
+/// Searches for the best plans that have the held fields.
+pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
+    Prepared::new(problem, fixed).search(aim)
+}
+
+/// An item that waits for its turn, ordered by its bound; among equals, the earliest is first.
+struct Waiting<T> {
+    bound: f64,
+    number: u64,
+    item: T,
+}
+
+impl<T> PartialEq for Waiting<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Waiting<T> {}
+
+impl<T> PartialOrd for Waiting<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Waiting<T> {
+    /// Orders by descending bound, since the heap gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.bound.total_cmp(&self.bound).then(other.number.cmp(&self.number))
+    }
+}
+
+/// Candidates to look at and plans to simulate next, in parallel.
+#[derive(Default)]
+struct Turn {
+    looks: Vec<(Candidate, f64)>,
+    simulations: Vec<(Candidate, Box<Built>)>,
+}
+
+impl Turn {
+    fn is_full(&self, looks: usize, simulations: usize) -> bool {
+        self.looks.len() >= looks || self.simulations.len() >= simulations
+    }
+}
+
+/// Work that is left: candidates in order of their coarse bounds, and plans that fit in order of their finer bounds.
+struct Untried {
+    coarse: std::iter::Peekable<Ranked>,
+    fitting: BinaryHeap<Waiting<(Candidate, Box<Built>)>>,
+    numbered: u64,
+}
+
+impl Untried {
+    /// Returns the lowest bound of all that is left.
+    fn bound(&mut self) -> Option<f64> {
+        let coarse = self.coarse.peek().map(|(bound, _)| *bound);
+        let fitting = self.fitting.peek().map(|waiting| waiting.bound);
+        [coarse, fitting].into_iter().flatten().min_by(f64::total_cmp)
+    }
+
+    fn is_fitting_next(&mut self) -> bool {
+        let fitting = self.fitting.peek().map_or(f64::INFINITY, |waiting| waiting.bound);
+        fitting <= self.coarse.peek().map_or(f64::INFINITY, |(bound, _)| *bound) && !self.fitting.is_empty()
+    }
+
+    fn push(&mut self, bound: f64, candidate: Candidate, built: Built) {
+        self.numbered += 1;
+        self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, Box::new(built)) });
+    }
+
+    /// Takes the next work in order of its bound, as long as it can still beat the best plan. With `fits_first`, plans
+    /// that fit are simulated before another candidate is looked at.
+    fn turn(&mut self, searcher: &Searcher<'_>, looks: usize, simulations: usize, fits_first: bool) -> Turn {
+        let mut turn = Turn::default();
+        let limit = searcher.limit();
+        while !turn.is_full(looks, simulations) && self.bound().is_some_and(|bound| bound < limit) {
+            if self.is_fitting_next() || (fits_first && !self.fitting.is_empty()) {
+                let Some(Waiting { bound, item: (candidate, built), .. }) = self.fitting.pop() else { break };
+                if bound < searcher.limit_of(&candidate) {
+                    turn.simulations.push((candidate, built));
+                }
+            } else {
+                let Some((bound, number)) = self.coarse.next() else { break };
+                let candidate = searcher.prepared.candidates[number as usize];
+                let limit = searcher.limit_of(&candidate);
+                if bound < limit {
+                    turn.looks.push((candidate, limit));
+                }
+            }
+        }
+        turn
+    }
+}
+
+struct Searcher<'a> {
+    prepared: &'a Prepared<'a>,
+    aim: Aim,
+    /// The best of each (type, number) of machines.
+    best: BTreeMap<(usize, u32), Evaluated>,
+    /// The fastest of each.
+    fastest: BTreeMap<(usize, u32), Evaluated>,
+}
+
+impl<'a> Searcher<'a> {
+    fn new(prepared: &'a Prepared<'a>, aim: Aim) -> Self {
+        Self { prepared, aim, best: BTreeMap::new(), fastest: BTreeMap::new() }
+    }
+
+    /// Searches until nothing that is left could beat the best plan.
+    fn run(mut self, found: &mut Found) -> Self {
+        let mut untried = Untried { coarse: self.bounded(found).peekable(), fitting: BinaryHeap::new(), numbered: 0 };
+        let (mut looks, mut looked) = (*LOOKS.start(), 0);
+        let simulations =
+            self.problem().enough.map_or(SIMULATIONS, |enough| SIMULATIONS.min(enough.simulations as usize));
+        while let Some(bound) = untried.bound() {
+            let left =
+                self.aim.max_simulations.map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
+            let done = bound >= self.limit() || self.is_enough(looked, found.simulated);
+            if left == 0 || done || self.problem().is_cancelled() {
+                found.gap = self.gap(bound);
+                break;
+            }
+            let fits_first = self.problem().enough.is_some_and(|enough| looked >= enough.looks);
+            let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
+            looks = (2 * looks).min(*LOOKS.end());
+            looked += self.take(turn, &mut untried, found);
+        }
+        self
+    }
+
+    /// Returns `true` if a plan was found and the search may stop without a proof that none is better.
+    fn is_enough(&self, looked: u64, simulated: u64) -> bool {
+        let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
+        !self.best.is_empty() && self.problem().enough.is_some_and(reached)
+    }
+
+    /// Does the next work in parallel. Counts the looks that found a plan that fits.
+    fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
+        let Prepared { space, bounds, memory, .. } = self.prepared;
+        let look_at = |(candidate, limit): &(Candidate, f64)| {
+            let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
+            let ordinary = self.prepared.ordinary[candidate.choice];
+            let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, ordinary) == class);
+            let matters =
+                |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
+            look(space, (bounds, memory), candidate, matters)
+        };
+        let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
+        let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
+            || turn.looks.par_iter().map(look_at).collect(),
+            || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
+        );
+        let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
+        for ((candidate, _), looked) in turn.looks.into_iter().zip(looked) {
+            if let Some((needed, available)) = looked.least_too_large {
+                let kind = self.problem().place.kind(candidate.choice);
+                found.note_too_large(kind, looked.too_large, needed, available);
+            }
+            for built in looked.fitting {
+                if let Some(bound) = self.assess(&candidate, shares_out(&built.plan), built.bound) {
+                    untried.push(bound, candidate, built);
+                }
+            }
+        }
+        for ((candidate, built), simulated) in turn.simulations.into_iter().zip(simulations) {
+            let Some(simulated) = simulated else { continue };
+            found.simulated += 1;
+            self.keep(&candidate, *built, simulated);
+        }
+        fitting
+    }
+
+    fn is_wanted(&self, choice: usize) -> bool {
+        let stacks = self.problem().place.stacks().len();
+        self.aim.stack.is_none_or(|wanted| choice % stacks == wanted) && self.uses_wanted_gpu(choice)
+    }
+
+    fn uses_wanted_gpu(&self, choice: usize) -> bool {
+        let Some(unwanted) = self.aim.without_gpu else { return true };
+        match &self.problem().place {
+            place @ Place::Rented(_) => place.offer(choice).is_none_or(|(instance, _)| instance.gpu != unwanted),
+            Place::Owned { machine, .. } => machine.cluster.first().device.gpu().is_none_or(|gpu| gpu.name != unwanted),
+        }
+    }
+
+    fn problem(&self) -> &Problem {
+        self.prepared.problem
+    }
+
+    fn input_stalls(&self) -> &InputStalls {
+        &self.prepared.input_stalls
+    }
+
+    /// Lists the candidates that could meet the goal, each with its bound, best first. Notes the lower bounds of each
+    /// type of machine.
+    fn bounded(&self, found: &mut Found) -> Ranked {
+        let candidates = &self.prepared.candidates;
+        let choice = |number: u32| candidates[number as usize].choice;
+        let mut values = Vec::new();
+        for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.is_wanted(choice(*number))) {
+            found.note_least(self.problem().place.kind(choice(*number)), *totals);
+            let candidate = &candidates[*number as usize];
+            if self.aim.complexity.is_some_and(|class| !self.prepared.may_be(candidate, class)) {
+                continue;
+            }
+            let value = self.value(*totals);
+            // A training that never ends, on machines that somebody described so, is no candidate.
+            if self.within_goal(*totals) && value.is_finite() {
+                values.push((value, *number));
+            }
+        }
+        Ranked::new(values)
+    }
+
+    /// Returns the objective of a candidate whose step takes this long; `None` if it cannot meet the goal. `shared_out`
+    /// says whether its replicas shard their state.
+    fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
+        let totals = self.prepared.totals(candidate, shared_out, step_time_s);
+        self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
+    }
+
+    /// Returns the objective's value of a training run; less is better.
+    fn value(&self, totals: Totals) -> f64 {
+        amount(self.aim.objective, totals)
+    }
+
+    fn within_goal(&self, totals: Totals) -> bool {
+        let (deadline, budget) = self.aim.within.of(self.problem().deadline, self.problem().budget);
+        self.aim.ceilings.admit(totals)
+            && deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
+            && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
+    }
+
+    /// Returns the value that a candidate must beat to matter, given also the best plan on its own machines.
+    fn limit_of(&self, candidate: &Candidate) -> f64 {
+        let own = self.best.get(&self.site(candidate));
+        own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
+    }
+
+    /// Returns the type and number of a candidate's machines, on which all stacks compete.
+    fn site(&self, candidate: &Candidate) -> (usize, u32) {
+        (self.problem().place.kind(candidate.choice), candidate.instances)
+    }
+
+    /// Returns the value that every candidate must beat to matter.
+    fn limit(&self) -> f64 {
+        let mut values: Vec<f64> = self.best.values().map(|kept| self.worth(kept)).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(self.aim.top.max(1) - 1).copied().unwrap_or(f64::INFINITY)
+    }
+
+    fn worth(&self, evaluated: &Evaluated) -> f64 {
+        self.value(Totals::found(evaluated))
+    }
+
+    fn keep(&mut self, candidate: &Candidate, built: Built, simulated: Simulated) {
+        let (choice, Built { plan, memory_peak, .. }) = (candidate.choice, built);
+        let Simulated { step_time_s, outcome } = simulated;
+        let plan = match self.input_stalls().input(candidate) {
+            Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
+            None => plan,
+        };
+        let totals = self.prepared.totals(candidate, shares_out(&plan), step_time_s);
+        let steps = self.problem().training.steps(candidate.batch.global);
+        let fed = self.input_stalls().of(candidate, step_time_s, steps);
+        let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
+        let download_s = fed.map_or(0.0, |feed| feed.download.0);
+        let evaluated =
+            Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak, outcome };
+        let key = self.site(candidate);
+        if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
+            self.fastest.insert(key, evaluated.clone());
+        }
+        if !self.within_goal(totals) {
+            return;
+        }
+        let worth = self.worth(&evaluated);
+        if self.best.get(&key).is_none_or(|kept| worth < self.worth(kept)) {
+            self.best.insert(key, evaluated);
+        }
+    }
+
+    /// Computes how much better than the best plan an unseen plan with this bound could be.
+    fn gap(&self, bound: f64) -> f64 {
+        let best = self.best.values().map(|kept| self.worth(kept)).fold(f64::INFINITY, f64::min);
+        if best.is_finite() { (1.0 - bound / best).max(0.0) } else { 1.0 }
+    }
+
+    fn finish(mut self, mut found: Found) -> Found {
+        let mut best: Vec<Evaluated> = std::mem::take(&mut self.best).into_values().collect();
+        best.sort_by(|a, b| self.worth(a).total_cmp(&self.worth(b)));
+        best.truncate(self.aim.top.max(1));
+        found.best = best;
+        found.fastest = std::mem::take(&mut self.fastest).into_values().collect();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Resources, problem};
+    use crate::search::Within;
+    use crate::search::space::Variant;
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective, StageId, Stages};
+    use trainyard_sim::{footprint, step_time, step_time_bound};
+
+    /// Samples are there, or are so large that some machines wait for them.
+    fn small(objective: Objective, bytes_per_sample: Option<f64>, stack: &str) -> Problem {
+        let mut job = JobSpec::default();
+        job.cluster.stack = Some(stack.into());
+        job.model.name = Some("gpt2-large".into());
+        job.data.samples = Some(10_000);
+        job.data.bytes_per_sample = bytes_per_sample;
+        job.training.global_batch = Some(GlobalBatch::Exactly(8));
+        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
+        job.cluster.max_instances = Some(2);
+        job.goal.objective = Some(objective);
+        problem(&job, Resources::default()).expect("a solvable job")
+    }
+
+    /// The oracle: build, check and simulate every variant of every candidate.
+    fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
+        let prepared = Prepared::new(problem, fixed);
+        let Prepared { space, bounds, .. } = &prepared;
+        let searcher = Searcher::new(&prepared, aim);
+        let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| -> Option<f64> {
+            let weights = bounds.weights(candidate).expect("a GPU prices everything");
+            let machine = space.machine(candidate);
+            let runs = candidate.parallel.pipeline * variant.virtual_stages;
+            let stages = Stages::balanced(weights, runs).expect("as many layers as runs");
+            let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
+            let needed = footprint(&plan, &machine);
+            let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
+            let shortfalls = prepared.memory.first_stage_shortfall(candidate, variant, &runs);
+            assert!(
+                shortfalls.is_none_or(|(shortfalls, _)| shortfalls <= needed.total(StageId(0))),
+                "{candidate:?} {variant:?}"
+            );
+            needed.fits().ok()?;
+            let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
+            let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
+            let value = searcher.value(prepared.totals(candidate, shares_out(&plan), simulated));
+            assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
+            assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
+            Some(value)
+        };
+        searcher
+            .bounded(&mut Found::default())
+            .collect::<Vec<_>>()
+            .into_par_iter()
+            .flat_map_iter(|(coarse, number)| {
+                let candidate = &prepared.candidates[number as usize];
+                let variants = space.variants(candidate.choice, candidate.parallel, candidate.batch);
+                variants
+                    .into_iter()
+                    .filter_map(move |variant| value_of(candidate, coarse, &variant))
+                    .collect::<Vec<_>>()
+            })
+            .min_by(f64::total_cmp)
+            .expect("something fits")
+    }
+
+    #[test]
+    fn the_search_finds_what_trying_everything_finds() {
+        for (fixed, bytes, stack) in [
+            (&["instances=1"][..], None, "auto"),
+            (&["instances=2", "parallel.pipeline=4"], None, "auto"),
+            (&["parallel.tensor=2", "parallel.context=2", "offload=none"], None, "pytorch"),
+            (&["instances=1", "parallel.pipeline=2"], Some(5e7), "auto"),
+        ] {
+            let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
+            for objective in [Objective::Cost, Objective::Time] {
+                let problem = small(objective, bytes, stack);
+                let aim = Aim { top: 3, within: Within::Goal, ..Aim::best(objective) };
+                let found = search(&problem, &fixed, aim);
+                let best = match objective {
+                    Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
+                    Objective::Time => found.best[0].time_s,
+                };
+                let ratio = best / exhaustive(&problem, &fixed, aim);
+                assert!((ratio - 1.0).abs() < 1e-9, "{fixed:?} {objective:?}: {ratio}");
+                let (simulated, candidates) = (found.simulated, found.candidates);
+                assert!(simulated < candidates / 2, "bounds prune: {simulated} of {candidates}");
+                assert!(found.gap.abs() < f64::EPSILON);
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
+        let problem = small(Objective::Cost, None, "auto");
+        let aim = Aim { top: 5, max_simulations: Some(1), within: Within::Goal, ..Aim::best(Objective::Cost) };
+        let cut = search(&problem, &Fixed::default(), aim);
+        assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
+    }
+}

@@ -1,0 +1,72 @@
+//! Constants that stand before the catalog reach every plan and prediction, and the plan document names them.
+
+use trainyard_hardware_profiles::{Constants, catalog};
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{DataSpec, GlobalBatch, JobSpec, ModelChoice, TrainingSpec};
+use trainyard_planner::{Fixed, Limits, MachineFiles, Problem, Resources, problem, recommend, resimulate};
+use trainyard_sim::Options;
+use trainyard_units::Seconds;
+
+fn job() -> JobSpec {
+    let mut job = JobSpec {
+        model: ModelChoice { name: Some("gpt2".into()), ..ModelChoice::default() },
+        data: DataSpec { tokens: Some(1e9), ..DataSpec::default() },
+        training: TrainingSpec { global_batch: Some(GlobalBatch::Exactly(64)), ..TrainingSpec::default() },
+        ..JobSpec::default()
+    };
+    job.cluster.instances = Some(vec!["p3.2xlarge".into()]);
+    job.cluster.max_instances = Some(2);
+    job.cluster.stack = Some("pytorch".into());
+    job
+}
+
+/// A stack of some name that takes four times as long as `pytorch` to launch a kernel.
+fn slow(name: &str) -> Constants {
+    let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+    (stack.name, stack.launch.value) = (name.into(), stack.launch.value * 4.0);
+    Constants::new("slow", Vec::new(), Vec::new(), vec![stack]).expect("in bounds")
+}
+
+fn asked(constants: Option<Constants>) -> Problem {
+    let constants_path = constants.as_ref().map(|_| "../slow.toml".to_owned());
+    problem(&job(), Resources { constants, constants_path, ..Resources::default() }).expect("a solvable job")
+}
+
+fn plan(problem: &Problem) -> PlanDocument {
+    recommend(problem, &Limits { top: 1, max_simulations: None, fixed: Fixed::default() }, &job()).expect("a plan")
+}
+
+#[test]
+fn a_plan_rests_on_the_constants_and_says_so() {
+    let (plain, slowed) = (plan(&asked(None)), plan(&asked(Some(slow("pytorch")))));
+    assert!(slowed.prediction.time_s > plain.prediction.time_s);
+    assert_eq!(slowed.plan.cluster.constants.as_deref(), Some("../slow.toml"));
+    assert_eq!(plain.plan.cluster.constants, None);
+    let files = MachineFiles { constants: Some(slow("pytorch")), ..MachineFiles::default() };
+    let (again, _) = resimulate(&slowed, files, Options::default()).expect("the constants are at hand");
+    assert_eq!(again, slowed);
+    let error = resimulate(&slowed, MachineFiles::default(), Options::default()).expect_err("they are not");
+    assert!(error.field() == "plan.cluster.constants" && error.hint().is_some());
+    assert!(error.to_string().contains("`../slow.toml`"), "{error}");
+}
+
+#[test]
+fn a_stack_that_only_the_constants_have_can_be_asked_for() {
+    let mut named = job();
+    named.cluster.stack = Some("mine".into());
+    let resources = Resources { constants: Some(slow("mine")), ..Resources::default() };
+    assert!(problem(&named, resources).is_ok());
+    let error = problem(&named, Resources::default()).expect_err("the catalog has no such stack");
+    assert_eq!(error.invalid().field(), "cluster.stack");
+    named.cluster.constants = Some("mine.toml".into());
+    let error = problem(&named, Resources::default()).expect_err("the file was not read");
+    assert!(error.to_string().starts_with("`cluster.constants` is missing"), "{error}");
+}
+
+#[test]
+fn other_constants_may_be_tried_on_a_plan_of_the_catalog() {
+    let document = plan(&asked(None));
+    let files = MachineFiles { constants: Some(slow("pytorch")), ..MachineFiles::default() };
+    let (other, outcome) = resimulate(&document, files, Options::default()).expect("a plan of the catalog");
+    assert!(outcome.step_time > Seconds(document.prediction.step_time_s) && other.plan == document.plan);
+}

@@ -1,0 +1,13 @@
+//! What the planner recommends, prices and explains, through its public functions.
+
+mod advice;
+mod campaigns;
+mod constants;
+mod evidence;
+mod explain;
+mod free_search;
+mod input;
+mod money;
+mod recommendations;
+mod scenarios;
+mod what_if;

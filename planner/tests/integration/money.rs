@@ -1,0 +1,247 @@
+//! What trainings cost: all of it, on every term, within quotas, at prices of one's own.
+
+use std::collections::BTreeMap;
+use trainyard_hardware_profiles::PriceTable;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{CampaignSpec, GlobalBatch, JobSpec, Pricing, StartKind, StorageMode};
+use trainyard_planner::{
+    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_by_choice, missed_goal, point, problem, recommend,
+    resimulate,
+};
+use trainyard_sim::Options;
+
+fn job() -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some("gpt2".into());
+    job.data.tokens = Some(1e9);
+    job.training.global_batch = Some(GlobalBatch::Exactly(64));
+    job.cluster.instances = Some(vec!["g4dn.12xlarge".into(), "p3dn.24xlarge".into(), "p4d.24xlarge".into()]);
+    job.cluster.max_instances = Some(2);
+    job
+}
+
+fn plan_with(job: &JobSpec, resources: Resources) -> Result<PlanDocument, NoPlan> {
+    let problem = problem(job, resources).expect("a solvable job");
+    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed: Fixed::default() }, job)
+}
+
+fn plan(job: &JobSpec) -> PlanDocument {
+    plan_with(job, Resources::default()).expect("a plan")
+}
+
+fn refused(job: &JobSpec) -> JobError {
+    problem(job, Resources::default()).expect_err("the job is wrong")
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs()
+}
+
+#[test]
+fn a_cost_is_the_sum_of_its_parts_and_lies_in_its_interval() {
+    let prediction = plan(&job()).prediction;
+    let (cost, parts) = (prediction.cost_usd.expect("rented"), prediction.cost_parts.expect("rented"));
+    let [low, high] = prediction.cost_interval_usd.expect("rented");
+    assert!(near(parts.total(), cost) && low < cost && cost < high, "{low} {cost} {high}");
+    let each = [parts.instances_usd, parts.start_up_usd, parts.storage_usd, parts.checkpoints_usd];
+    assert!(each.iter().all(|part| *part > 0.0), "{each:?}");
+    assert!(parts.interruptions_usd.abs() < f64::EPSILON && prediction.interruptions.is_none(), "nobody reclaims");
+    let price = prediction.price.as_ref().expect("rented");
+    // 90 s of downloading the image and 40 s of starting the framework are paid for, 150 s of waiting are not.
+    let instances = parts.instances_usd / (price.usd_per_hour * prediction.time_s / 3600.0);
+    assert!(near(parts.start_up_usd, instances * price.usd_per_hour * 130.0 / 3600.0), "{parts:?}");
+    assert_eq!(prediction.start_up_s, Some(280.0));
+    let checkpoints = prediction.checkpoints_s.expect("rented");
+    assert!(near(parts.checkpoints_usd, instances * price.usd_per_hour * checkpoints / 3600.0));
+    assert!(near(prediction.elapsed_s(), prediction.time_s + 280.0 + checkpoints));
+}
+
+#[test]
+fn the_search_ranks_by_the_cost_that_is_predicted() {
+    let document = plan(&job());
+    let costs: Vec<f64> = document.alternatives.iter().filter_map(|other| other.cost_usd).collect();
+    let own = document.prediction.cost_usd.expect("rented");
+    assert!(!costs.is_empty() && costs.is_sorted() && own <= costs[0], "{own} {costs:?}");
+    let cheapest = document.optimum.as_ref().and_then(|optimum| optimum.cost_usd).unwrap_or(own);
+    let terms = document.plan.pricing;
+    let on_front =
+        document.pareto.iter().filter(|point| point.plan.pricing == terms).filter_map(|point| point.cost_usd);
+    let least = on_front.min_by(f64::total_cmp).expect("the cheapest is on the front");
+    assert!(near(least, cheapest) && cheapest <= own, "{least} {cheapest} {own}");
+}
+
+#[test]
+fn a_short_training_is_not_spread_over_machines_that_start_for_longer_than_they_train() {
+    let mut job = job();
+    job.data.tokens = Some(2e6);
+    let document = plan(&job);
+    let parts = document.prediction.cost_parts.expect("rented");
+    assert!(parts.start_up_usd > parts.instances_usd, "{parts:?}");
+    assert_eq!(document.plan.cluster.instances, 1);
+}
+
+#[test]
+fn a_deadline_includes_start_up_and_checkpoints() {
+    let mut job = job();
+    let relaxed = plan(&job);
+    let just_the_steps = format!("{} s", relaxed.prediction.time_s + 1.0);
+    job.goal.deadline = Some(just_the_steps);
+    let document = plan(&job);
+    let missed = missed_goal(&document);
+    let deadline = relaxed.prediction.time_s + 1.0;
+    assert!(missed.is_some() || document.prediction.elapsed_s() <= deadline);
+    assert_ne!(document.plan.cluster, relaxed.plan.cluster);
+    job.goal.deadline = Some("1 min".into());
+    let message = missed_goal(&plan(&job)).expect("machines do not start within a minute");
+    assert!(message.contains("with start-up and checkpoints"), "{message}");
+}
+
+#[test]
+fn what_a_job_says_of_start_and_checkpoints_changes_its_cost() {
+    let plain = plan(&job()).prediction;
+    let with = |change: fn(&mut CampaignSpec)| {
+        let mut job = job();
+        let mut campaign = CampaignSpec::default();
+        change(&mut campaign);
+        job.campaign = Some(campaign);
+        job.cluster.service = Some("sagemaker".into());
+        plan(&job).prediction
+    };
+    let warm = with(|campaign| campaign.start = Some(StartKind::WarmPool));
+    assert_eq!((warm.start_up_s, plain.start_up_s), (Some(40.0), Some(280.0)));
+    let often = with(|campaign| campaign.checkpoint_interval = Some("5 min".into()));
+    assert!(often.checkpoints_s > plain.checkpoints_s);
+}
+
+#[test]
+fn volumes_that_keep_the_data_set_are_in_the_cost() {
+    let mut job = job();
+    (job.data.tokens, job.data.samples, job.data.bytes_per_sample) = (None, Some(1_000_000), Some(2e5));
+    job.cluster.instances = Some(vec!["p3.8xlarge".into()]);
+    let storage = |mode| {
+        let mut job = job.clone();
+        job.data.storage = Some(mode);
+        let document = plan(&job);
+        (document.prediction.cost_parts.expect("rented").storage_usd, document.warnings)
+    };
+    let (streamed, _) = storage(StorageMode::S3FastFile);
+    let (volumes, _) = storage(StorageMode::S3File);
+    assert!(volumes > 2.0 * streamed, "{volumes} {streamed}");
+    let (_, warnings) = storage(StorageMode::FsxLustre);
+    assert!(warnings.iter().any(|warning| warning.contains("file system of")), "{warnings:?}");
+}
+
+#[test]
+fn a_front_has_the_best_of_each_of_the_terms() {
+    let document = plan(&job());
+    let mut terms: BTreeMap<Pricing, Vec<(f64, f64)>> = BTreeMap::new();
+    for point in &document.pareto {
+        let price = point.price.as_ref().expect("rented");
+        assert_eq!(price.pricing, Some(point.plan.pricing));
+        terms.entry(point.plan.pricing).or_default().push((point.time_s, point.cost_usd.expect("rented")));
+    }
+    assert_eq!(terms.keys().copied().collect::<Vec<_>>(), Pricing::ALL);
+    assert_eq!(document.pareto[0].plan.pricing, Pricing::OnDemand);
+    for points in terms.values() {
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 > pair[1].1), "{points:?}");
+    }
+    let cheapest = |pricing| terms[&pricing].last().expect("a point").1;
+    assert!(cheapest(Pricing::Spot) < cheapest(Pricing::OnDemand));
+    assert!(cheapest(Pricing::ReservedThreeYears) < cheapest(Pricing::Reserved));
+}
+
+#[test]
+fn every_point_of_a_front_can_be_had_as_a_plan() {
+    let job = job();
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let document = plan(&job);
+    for (index, chosen) in document.pareto.iter().enumerate() {
+        let own = point(&problem, &document, index + 1).expect("a point");
+        assert_eq!((&own.plan, own.job.cluster.pricing), (&chosen.plan, Some(chosen.plan.pricing)));
+        assert!(near(own.prediction.cost_usd.expect("rented"), chosen.cost_usd.expect("rented")), "{index}");
+        let interrupted = own.prediction.interruptions.map_or(0.0, |added| added.total_s());
+        assert!(near(own.prediction.time_s + interrupted, chosen.time_s));
+        assert!(own.reasons[0].starts_with(&format!("point {} of", index + 1)), "{:?}", own.reasons);
+        let (again, _) = resimulate(&own, MachineFiles::default(), Options::default()).expect("a plan of the catalog");
+        assert_eq!(again, own);
+        let is_reserved = matches!(own.plan.pricing, Pricing::Reserved | Pricing::ReservedThreeYears);
+        assert_eq!(own.warnings.iter().any(|warning| warning.contains("used or not")), is_reserved);
+    }
+    let points = document.pareto.len();
+    for beyond in [0, points + 1] {
+        let error = point(&problem, &document, beyond).expect_err("no such point").to_string();
+        assert_eq!(error, format!("`--point` is {beyond}, but the front of time against cost has {points}"));
+    }
+}
+
+#[test]
+fn a_point_that_misses_the_goal_says_so() {
+    let mut job = job();
+    job.goal.budget = Some(plan(&job).prediction.cost_usd.expect("rented") * 1.001);
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let document = plan(&job);
+    let fastest = point(&problem, &document, 1).expect("a point");
+    let message = missed_by_choice(&fastest).expect("the fastest costs more than the cheapest");
+    assert!(message.starts_with("the chosen plan costs"), "{message}");
+    assert_eq!(missed_by_choice(&document), None);
+}
+
+#[test]
+fn prices_of_ones_own_stand_before_the_catalogs_and_stay_with_the_plan() {
+    let rows = "instance,region,service,purchase,usd_per_hour,date,source\n\
+                p3dn.24xlarge,us-east-1,ec2,on-demand,0.01,2026-11-20,contract\n";
+    let prices = PriceTable::from_csv(rows, "prices.csv").expect("a table");
+    let mut job = job();
+    job.cluster.prices = Some("prices.csv".into());
+    assert!(refused(&job).to_string().starts_with("`cluster.prices` is missing"));
+    let resources = Resources { prices: Some(prices), ..Resources::default() };
+    let document = plan_with(&job, resources).expect("a plan");
+    let price = document.prediction.price.as_ref().expect("rented");
+    assert_eq!((document.plan.cluster.instance.as_str(), price.usd_per_hour), ("p3dn.24xlarge", 0.01));
+    assert_eq!((price.date.as_str(), price.source.as_str()), ("2026-11-20", "contract"));
+    let (again, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan");
+    assert_eq!(again, document);
+}
+
+#[test]
+fn quotas_limit_how_many_are_rented_and_which() {
+    let mut job = job();
+    let quotas =
+        |entries: &[(&str, u64)]| Some(entries.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect());
+    job.goal.objective = Some(trainyard_plan::Objective::Time);
+    job.cluster.max_instances = Some(4);
+    // One p4d.24xlarge, and of p3dn, of the same class, one as well; no g4dn.12xlarge, which has 48 vCPUs.
+    job.cluster.quotas = quotas(&[("P", 191), ("g4dn", 47)]);
+    let document = plan(&job);
+    assert_eq!(document.plan.cluster.instances, 1);
+    let why = document.rejected.iter().find(|rejected| rejected.what == "g4dn.12xlarge").map(|own| own.why.as_str());
+    assert_eq!(why, Some("needs 48 vCPUs, but the quota of `g4dn` is 47: 1 too few"));
+    assert!(document.alternatives.iter().all(|other| other.plan.cluster.instances == 1));
+    // Four of them held: 384 vCPUs.
+    let held = Fixed::parse(&["instance=p4d.24xlarge".into(), "instances=4".into()]).expect("fields of a plan");
+    let wanted = problem(&job, Resources::default()).expect("a solvable job");
+    let limits = Limits { top: 1, max_simulations: None, fixed: held };
+    let document = recommend(&wanted, &limits, &job).expect("a plan");
+    let warned = |text: &str| document.warnings.iter().any(|warning| warning.contains(text));
+    assert_eq!(document.plan.cluster.instances, 4);
+    assert!(warned("needs 384 vCPUs, but the quota of `P` is 191: 193 too few"), "{:?}", document.warnings);
+    job.cluster.quotas = quotas(&[("P", 0), ("G and VT", 0)]);
+    let error = refused(&job);
+    assert!(matches!(error, JobError::OverQuota(_)) && error.to_string().contains("96 too few"), "{error}");
+}
+
+#[test]
+fn prices_that_are_not_there_are_told_with_those_that_are() {
+    let on = |service: &str, pricing, region: &str| {
+        let mut job = job();
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        (job.cluster.service, job.cluster.pricing) = (Some(service.into()), Some(pricing));
+        job.cluster.region = Some(region.into());
+        refused(&job)
+    };
+    let reserved = on("sagemaker", Pricing::Reserved, "us-east-1");
+    assert_eq!(reserved.invalid().field(), "cluster.pricing", "{reserved}");
+    let region = on("ec2", Pricing::OnDemand, "us-esat-1");
+    assert_eq!(region.hint().as_deref(), Some("did you mean `us-east-1`?"));
+    assert!(region.to_string().starts_with("in `cluster.region`"), "{region}");
+}

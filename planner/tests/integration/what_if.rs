@@ -1,0 +1,340 @@
+//! What-if: a key at its present value changes nothing, better hardware is never slower, and what must follow follows.
+
+use trainyard_models::AttentionKernel;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
+use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
+use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_sim::Options;
+
+fn job() -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some("gpt2-xl".into());
+    job.data.tokens = Some(1e9);
+    job.training.global_batch = Some(GlobalBatch::Exactly(256));
+    job.cluster.instances = Some(vec!["p3.16xlarge".into(), "p4d.24xlarge".into()]);
+    job.cluster.max_instances = Some(2);
+    job
+}
+
+fn limits(fixed: &[&str]) -> Limits {
+    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
+    Limits { top: 1, max_simulations: None, fixed }
+}
+
+fn plan(fixed: &[&str]) -> PlanDocument {
+    let problem = problem(&job(), Resources::default()).expect("a solvable job");
+    recommend(&problem, &limits(fixed), &job()).expect("a plan")
+}
+
+fn held(document: &PlanDocument) -> Subject {
+    Subject::Plan(Box::new(HeldPlan { document: document.clone(), files: MachineFiles::default() }))
+}
+
+fn sought(job: JobSpec, fixed: &[&str]) -> Subject {
+    Subject::Job(Box::new(SoughtJob { spec: job, resources: Resources::default(), limits: limits(fixed) }))
+}
+
+fn ask(subject: &Subject, vary: &[&str]) -> WhatIfDocument {
+    let axes = axes(&vary.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("keys and values");
+    what_if(subject, &axes, &|| ()).expect("an answer")
+}
+
+fn figures(document: &WhatIfDocument) -> Vec<&WhatIfFigures> {
+    document.cases.iter().map(|case| case.figures.as_ref().unwrap_or_else(|| panic!("{:?}", case.reason))).collect()
+}
+
+fn reason(document: &WhatIfDocument, case: usize) -> &str {
+    document.cases[case].reason.as_deref().unwrap_or_else(|| panic!("{:?}", document.cases[case].figures))
+}
+
+/// On two p4d: replicas and stages, so that every link is used.
+fn wide() -> PlanDocument {
+    plan(&["instances=2", "instance=p4d.24xlarge", "parallel.pipeline=4", "parallel.data=4"])
+}
+
+#[test]
+fn a_held_plan_with_a_key_at_its_present_value_is_simulated_as_ever() {
+    let document = wide();
+    let batch = document.plan.batch;
+    let (simulated, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a simulation");
+    let own = format!("batch.micro={}", batch.micro);
+    let accumulation = format!("batch.accumulation={}", batch.accumulation);
+    let precision = format!("precision={}", document.plan.precision);
+    for present in [
+        "instances=2",
+        "instances=x1",
+        "instance=p4d.24xlarge",
+        "parallel.data=4",
+        "parallel.pipeline=4",
+        "parallel.tensor=1",
+        "batch.global=256",
+        &own,
+        &accumulation,
+        &precision,
+        "pricing=on-demand",
+        "region=us-east-1",
+        "price.instance=x1",
+        "cluster.encrypted=false",
+        "cluster.network=400Gbps",
+        "cluster.latency=×1",
+        "link.bandwidth=×1",
+        "gpu.memory_bandwidth=×1",
+        "gpu.peak=×1",
+        "stack.launch=x1",
+        "cluster.stack=megatron-core",
+        "stack=megatron-core",
+        "model.layers=48",
+        "model.seq_len=1024",
+        "model.hidden=1600",
+        "data.tokens=1e9",
+        "training.optimizer=adamw",
+    ] {
+        let answer = ask(&held(&document), &[present]);
+        let case = figures(&answer)[0];
+        assert_eq!(case.plan, document.plan, "{present}");
+        let prediction = &simulated.prediction;
+        let expected = (prediction.step_time_s.to_bits(), prediction.time_s.to_bits(), prediction.steps);
+        assert_eq!((case.step_time_s.to_bits(), case.time_s.to_bits(), case.steps), expected, "{present}");
+        assert_eq!((case.cost_usd, case.interval_s), (prediction.cost_usd, prediction.interval_s), "{present}");
+        assert_eq!((answer.cases[0].time_change, answer.cases[0].cost_change), (Some(0.0), Some(0.0)), "{present}");
+    }
+}
+
+#[test]
+fn a_job_with_a_key_at_its_present_value_is_planned_as_ever() {
+    let document = plan(&[]);
+    for present in
+        ["training.global_batch=256", "region=us-east-1", "gpu.memory=×1", "model.layers=48", "data.tokens=1e9"]
+    {
+        let answer = ask(&sought(job(), &[]), &[present]);
+        let case = figures(&answer)[0];
+        assert_eq!(case.plan, document.plan, "{present}");
+        assert_eq!(case.time_s.to_bits(), document.prediction.time_s.to_bits(), "{present}");
+        assert_eq!(case.cost_usd, document.prediction.cost_usd, "{present}");
+    }
+}
+
+#[test]
+fn better_machines_are_never_slower() {
+    let plans = [
+        wide(),
+        plan(&["instances=2", "instance=p3.16xlarge"]),
+        plan(&["instances=2", "instance=p4d.24xlarge", "state_sharding=parameters"]),
+    ];
+    let rates = ["cluster.network", "gpu.memory_bandwidth", "gpu.peak", "link.bandwidth", "gpu.host_bandwidth"];
+    let delays = ["cluster.latency", "link.latency", "stack.launch"];
+    for document in &plans {
+        for (key, sign) in rates.iter().map(|key| (key, 1.0)).chain(delays.iter().map(|key| (key, -1.0))) {
+            let answer = ask(&held(document), &[&format!("{key}=×0.25,×0.5,×1,×2,×4")]);
+            let times: Vec<f64> = figures(&answer).iter().map(|own| own.step_time_s).collect();
+            for pair in times.windows(2) {
+                assert!((pair[0] - pair[1]) * sign >= -1e-12, "{key}: {times:?}");
+            }
+        }
+    }
+    // And they do matter where they are used.
+    let slower = |key: &str| {
+        let answer = ask(&held(&plans[0]), &[&format!("{key}=×1,×8")]);
+        figures(&answer)[1].step_time_s / figures(&answer)[0].step_time_s
+    };
+    assert!(slower("cluster.latency") > 1.0 && slower("stack.launch") > 1.01 && slower("gpu.peak") < 0.99);
+}
+
+#[test]
+fn prices_scale_costs_but_for_storage() {
+    let document = wide();
+    let storage = document.prediction.cost_parts.expect("rented").storage_usd;
+    let answer = ask(&held(&document), &["price.instance=×0.5,×1,×2,10 USD/h"]);
+    let costs: Vec<f64> = figures(&answer).iter().filter_map(|own| own.cost_usd).map(|cost| cost - storage).collect();
+    assert!(storage > 0.0 && (costs[0] * 2.0 - costs[1]).abs() < 1e-9 && (costs[2] - costs[1] * 2.0).abs() < 1e-9);
+    let prediction = &document.prediction;
+    // All but the 150 s until the machines are there.
+    let paid = prediction.elapsed_s() - 150.0;
+    assert!((costs[3] - 20.0 * paid / 3600.0).abs() < 1e-9);
+    let best = ask(&sought(job(), &[]), &["price.instance=×1,×2"]);
+    let costs: Vec<f64> = figures(&best).iter().filter_map(|own| own.cost_usd).collect();
+    assert!((costs[1] / costs[0] - 2.0).abs() < 0.01 && costs[1] < 2.0 * costs[0]);
+}
+
+#[test]
+fn replicas_fill_the_machines_and_the_batch_stays() {
+    let answer = ask(&held(&wide()), &["instances=1..64"]);
+    let layout = |own: &WhatIfFigures| (own.plan.cluster.instances, own.plan.parallel.data, own.devices);
+    let all: Vec<_> = figures(&answer).into_iter().map(layout).collect();
+    assert_eq!(all, [(1, 2, 8), (2, 4, 16), (4, 8, 32), (8, 16, 64), (16, 32, 128), (32, 64, 256), (64, 128, 512)]);
+    for own in figures(&answer) {
+        let batch = own.plan.batch;
+        assert_eq!(batch.global, 256);
+        assert_eq!(batch.micro * batch.accumulation * u64::from(own.plan.parallel.data), 256);
+    }
+    let efficiency: Vec<f64> = answer.cases.iter().filter_map(|case| case.scaling_efficiency).collect();
+    assert_eq!((efficiency.len(), efficiency[0]), (7, 1.0));
+    assert!(efficiency.windows(2).all(|pair| pair[1] <= pair[0] * 1.001), "{efficiency:?}");
+    let odd = ask(&held(&wide()), &["instances=3"]);
+    assert!(reason(&odd, 0).contains("does not divide evenly among 6 replicas"), "{odd:?}");
+}
+
+#[test]
+fn degrees_share_devices_and_layers_are_cut_anew() {
+    let document = wide();
+    let answer = ask(&held(&document), &["parallel.pipeline=1,2,8,5"]);
+    let layout = |case: usize| {
+        let plan = &answer.cases[case].figures.as_ref().expect("a plan").plan;
+        (plan.parallel.pipeline, plan.parallel.data, plan.stages.len(), plan.schedule != ScheduleName::None)
+    };
+    assert_eq!((layout(1), layout(2)), ((2, 8, 2, true), (8, 2, 8, true)));
+    assert!(reason(&answer, 3).contains("no multiple"), "{answer:?}");
+    // One stage has no schedule, whether it fits or not.
+    assert!(answer.cases[0].figures.as_ref().is_none_or(|own| own.plan.schedule == ScheduleName::None));
+    let more = ask(&held(&document), &["parallel.data=8"]);
+    assert_eq!(figures(&more)[0].plan.cluster.instances, 4);
+    let deeper = ask(&held(&document), &["model.layers=24,96"]);
+    let layers = |own: &WhatIfFigures| own.plan.stages.iter().map(|stage| stage.layers).sum::<usize>();
+    let cut: Vec<usize> = deeper.cases.iter().filter_map(|case| case.figures.as_ref()).map(layers).collect();
+    assert_eq!(cut[0], 26, "{deeper:?}");
+    let batch = ask(&held(&document), &["batch.micro=1,3"]);
+    assert_eq!(figures_of(&batch, 0).plan.batch.accumulation, 64);
+    assert!(reason(&batch, 1).contains("micro-batch 3 does not divide the 64 samples"), "{batch:?}");
+}
+
+#[test]
+fn models_beyond_counting_are_refused_before_their_layers_are_priced() {
+    let long = ask(&held(&wide()), &["model.layers=24", "model.seq_len=4194304"]);
+    assert!(reason(&long, 0).contains("beyond counting"), "{long:?}");
+}
+
+fn figures_of(document: &WhatIfDocument, case: usize) -> &WhatIfFigures {
+    document.cases[case].figures.as_ref().expect("a plan")
+}
+
+#[test]
+fn what_is_not_possible_is_a_case_with_its_reason() {
+    let document = wide();
+    let told = |vary: &str| reason(&ask(&held(&document), &[vary]), 0).to_owned();
+    for (vary, part) in [
+        ("gpu.memory=x0.1", "does not fit into memory"),
+        ("region=mars-1", "no price of any instance is known"),
+        ("instance=p3.17xlarge", "p3.16xlarge"),
+        ("parallel.tensor=7", "no multiple"),
+        ("parallel.tensor=4", "must divide the 25 attention heads"),
+        ("parallel.context=3", "no multiple"),
+        ("input.workers=4", "does not say how its samples are brought in"),
+        ("cluster.stack=tensorflow9", "tensorflow"),
+        ("cluster.stack=auto", "name that"),
+        ("cluster.stack=pytorch-ddp", "but pytorch-ddp runs none"),
+        ("model.heads=x0.5", "12.5"),
+        ("schedule=none", "a pipeline needs"),
+    ] {
+        let why = told(vary);
+        assert!(why.contains(part), "{vary}: {why}");
+    }
+    let best = ask(&sought(job(), &[]), &["instance=p3.17xlarge,p4d.*"]);
+    assert!(reason(&best, 0).contains("p3.17xlarge") && best.cases[1].figures.is_some());
+}
+
+#[test]
+fn a_plan_goes_to_another_stack_and_other_gpus_with_the_attention_that_they_have() {
+    let document =
+        plan(&["instances=1", "instance=p4d.24xlarge", "parallel.data=8", "recompute=full", "stack=pytorch-ddp"]);
+    assert_eq!(document.plan.model.attention, Some(AttentionKernel::Flash));
+    let answer = ask(&held(&document), &["stack=pytorch-ddp,pytorch-ddp-compiled,pytorch"]);
+    let times: Vec<f64> = figures(&answer).iter().map(|own| own.step_time_s).collect();
+    assert!(times[0].to_bits() == document.prediction.step_time_s.to_bits() && times[1] < times[0], "{times:?}");
+    let stacks: Vec<_> = figures(&answer).iter().map(|own| own.plan.stack.clone().expect("a stack")).collect();
+    assert_eq!(stacks, ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch"]);
+    // Other GPUs have another kernel, unless the job says which.
+    let fixed = ["instances=1", "instance=p4d.24xlarge", "precision=fp16-mixed", "recompute=full"];
+    let mut asked = job();
+    asked.cluster.stack = Some("deepspeed".into());
+    for (stated, expected) in
+        [(None, AttentionKernel::MemoryEfficient), (Some(AttentionKernel::Flash), AttentionKernel::Flash)]
+    {
+        asked.model.attention = stated;
+        let problem = problem(&asked, Resources::default()).expect("a solvable job");
+        let document = recommend(&problem, &limits(&fixed), &asked).expect("a plan");
+        let moved = ask(&held(&document), &["instance=p3dn.24xlarge"]);
+        assert_eq!(document.plan.model.attention, Some(AttentionKernel::Flash));
+        assert_eq!(figures(&moved)[0].plan.model.attention, Some(expected));
+    }
+    // A job's stack goes before the one that is held.
+    let best = ask(&sought(job(), &["stack=pytorch-ddp", "instances=1"]), &["stack=megatron-core,deepspeed"]);
+    let stacks: Vec<_> = figures(&best).iter().map(|own| own.plan.stack.clone().expect("a stack")).collect();
+    assert_eq!(stacks, ["megatron-core", "deepspeed"]);
+}
+
+#[test]
+fn a_goal_that_is_missed_is_told_beside_the_plan() {
+    let answer = ask(&held(&wide()), &["goal.deadline=1 h,90 d"]);
+    let told = |case: usize| answer.cases[case].missed_goal.as_deref();
+    assert!(told(0).is_some_and(|why| why.ends_with("times the deadline")) && told(1).is_none());
+    let dear = ask(&held(&wide()), &["goal.budget=1,1000000"]);
+    assert!(dear.cases[0].missed_goal.as_deref().is_some_and(|why| why.ends_with("times the budget")));
+    assert!(dear.cases[1].missed_goal.is_none());
+    assert!(answer.cases.iter().all(|case| case.figures.is_some()));
+}
+
+#[test]
+fn two_keys_make_every_combination_the_last_fastest() {
+    let answer = ask(&held(&wide()), &["cluster.network=100Gbps,400Gbps", "price.instance=x1,x2"]);
+    let values: Vec<String> = answer.cases.iter().map(|case| case.values.join(" ")).collect();
+    assert_eq!(values, ["100Gbps x1", "100Gbps x2", "400Gbps x1", "400Gbps x2"]);
+    assert_eq!(answer.axes[1].unit.as_deref(), Some("×"));
+}
+
+#[test]
+fn larger_models_take_longer_and_other_terms_cost_otherwise() {
+    let answer = ask(&sought(job(), &[]), &["model.layers=12,24,48"]);
+    let times: Vec<f64> = figures(&answer).iter().map(|own| own.cost_usd.expect("a price")).collect();
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    let terms = ask(&held(&wide()), &["pricing=on-demand,spot"]);
+    assert!(figures(&terms)[1].cost_usd < figures(&terms)[0].cost_usd);
+    assert_eq!(figures(&terms)[1].time_s.to_bits(), figures(&terms)[0].time_s.to_bits());
+    let precision = ask(&sought(job(), &["precision=fp32"]), &["precision=fp32,fp16-mixed"]);
+    assert!(figures(&precision)[1].time_s < figures(&precision)[0].time_s);
+}
+
+#[test]
+fn what_nobody_can_solve_is_an_error() {
+    let mut nonsense = job();
+    nonsense.model.name = Some("gpt2-xxl".into());
+    let axes = axes(&["instances=1,2".into()]).expect("a key");
+    assert!(matches!(what_if(&sought(nonsense, &[]), &axes, &|| ()), Err(WhatIfError::Job(_))));
+    let only = trainyard_planner::what_if::axes(&["cluster.max_instances=1,2".into()]).expect("a key");
+    let error = what_if(&held(&wide()), &only, &|| ()).expect_err("a key of a search");
+    assert!(error.to_string().contains("decides which plan is sought"), "{error}");
+    let mut broken = wide();
+    broken.plan.batch.micro = 7;
+    assert!(matches!(what_if(&held(&broken), &axes, &|| ()), Err(WhatIfError::Plan(_))));
+}
+
+#[test]
+fn assumptions_are_sorted_by_what_they_do() {
+    let document = wide();
+    let plan = HeldPlan { document: document.clone(), files: MachineFiles::default() };
+    let all = tornado(&plan).expect("an answer").sensitivities;
+    let span = |[low, high]: [f64; 2]| (high - low).abs();
+    let effects: Vec<f64> =
+        all.iter().map(|own| span(own.time_change).max(own.cost_change.map_or(0.0, span))).collect();
+    assert!(effects.windows(2).all(|pair| pair[0] >= pair[1]), "{effects:?}");
+    let price = all.iter().find(|own| own.key == "price.instance").expect("a price");
+    assert!(price.time_change.iter().all(|change| *change == 0.0));
+    // Storage costs what it costs.
+    assert!(price.cost_change.is_some_and(|[low, high]| (low + 0.2).abs() < 1e-3 && (high - 0.2).abs() < 1e-3));
+    let faster = all.iter().find(|own| own.key == "cluster.network").expect("a network");
+    assert!(faster.time_change[0] > 0.0 && faster.time_change[1] <= 0.0, "{faster:?}");
+    assert!(all.iter().any(|own| own.key == "campaign.node_mtbf"));
+    let one = HeldPlan { document: self::plan(&["instances=1"]), files: MachineFiles::default() };
+    let one = tornado(&one).expect("an answer").sensitivities;
+    assert!(one.iter().all(|own| own.key != "cluster.network"));
+}
+
+#[test]
+fn the_answer_is_the_same_on_any_number_of_threads() {
+    let subject = sought(job(), &[]);
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| serde_json::to_string(&ask(&subject, &["instances=1,2", "model.layers=24,48"])).expect("JSON"))
+    };
+    assert_eq!(on(1), on(4));
+}

@@ -1,0 +1,129 @@
+//! How a fleet is planned, as it is printed. Durations are seconds, money USD; the suffix of a field says so. Times are
+//! those since the start of the fleet.
+
+use super::FleetSpec;
+use crate::queue::{InstanceSeconds, QueueCost, QueueDocument, Waiting};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trainyard_plan::PlanSpec;
+
+/// The schema of fleet documents that this version writes.
+pub const FLEET_SCHEMA: &str = "trainyard.fleet/1";
+
+/// A fleet with a plan for each kind of jobs and a schedule for all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetDocument {
+    /// `trainyard.fleet/1`.
+    pub schema: String,
+    /// What was asked for.
+    pub fleet: FleetSpec,
+    /// What is predicted.
+    pub prediction: FleetPrediction,
+    /// The plan of each kind of jobs, in the order of the file.
+    pub plans: Vec<FleetPlan>,
+    /// The schedule: a queue for each type of instances that is used, with every job's start, end and instances.
+    pub pools: Vec<QueueDocument>,
+    /// Why these plans.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// What to be careful about.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// How the search went.
+    pub search: FleetSearch,
+}
+
+/// What is predicted of a fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetPrediction {
+    /// From the first submission to the end of the last job.
+    pub makespan_s: f64,
+    /// What no schedule of these plans can beat.
+    pub bound_s: f64,
+    /// How much longer than this bound it takes, as a fraction of the bound.
+    pub gap: f64,
+    /// From submission until a job gets its instances.
+    pub waiting_s: Waiting,
+    /// Jobs that started on new instances.
+    pub cold_starts: u32,
+    /// Jobs that started on instances that had been kept.
+    pub warm_starts: u32,
+    /// Instances times seconds.
+    pub instance_seconds: InstanceSeconds,
+    /// Training over everything that is held.
+    pub utilisation_of_held: f64,
+    /// What it costs, by the second.
+    pub cost: QueueCost,
+    /// The same jobs with the same plans in the same order, had no instance been kept warm; absent without warm pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_warm_pool: Option<ColdFleet>,
+}
+
+/// What a fleet would take without warm pools.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColdFleet {
+    /// From the first submission to the end of the last job.
+    pub makespan_s: f64,
+    /// What it would cost.
+    pub cost_usd: f64,
+}
+
+/// How each job of a kind runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetPlan {
+    /// What the kind is called.
+    pub name: String,
+    /// How many jobs of the kind there are.
+    pub count: u32,
+    /// The plan.
+    pub plan: PlanSpec,
+    /// Seconds of one optimizer step.
+    pub step_time_s: f64,
+    /// Optimizer steps of each job.
+    pub steps: u64,
+    /// What each job trains, a download of its data included; start-up comes on top.
+    pub time_s: f64,
+    /// What the dearest job of the kind costs, its start-up included; instances kept warm after it are in the whole.
+    pub cost_usd: f64,
+    /// When the first job of the kind gets its instances.
+    pub start_s: f64,
+    /// When the last job of the kind ends.
+    pub end_s: f64,
+    /// The longest from the submission of a job of the kind to its end.
+    pub longest_stay_s: f64,
+    /// What each job of the kind may take from its submission to its end, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_s: Option<f64>,
+    /// What each job of the kind may cost, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
+    /// Types and numbers of instances that it could have had.
+    pub options: u32,
+}
+
+/// How the search for a fleet's plans went.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetSearch {
+    /// Plans in the spaces of all kinds.
+    pub candidates: u64,
+    /// Plans that were simulated.
+    pub simulated: u64,
+    /// Choices of a plan for each kind.
+    pub choices: f64,
+    /// Schedules that were simulated.
+    pub schedules: u64,
+    /// Whether every choice was scheduled or proved no better.
+    pub complete: bool,
+    /// Whether it is proved that no choice of plans and no schedule meets the goal.
+    pub impossible: bool,
+    /// No choice of plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
+    /// seconds.
+    pub bound: f64,
+    /// How much more than that is reached, as a fraction of it.
+    pub gap: f64,
+}

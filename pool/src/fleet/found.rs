@@ -1,0 +1,254 @@
+//! From the best choice and its schedule to the document of a fleet.
+
+use super::choose::{Judge, Solution};
+use super::schedule::{Effort, Placed, Pools};
+use super::valid::ValidFleet;
+use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
+use crate::queue::{
+    InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueSpec, StartSpec, predict_queue, waiting,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_planner::{OnEach, usd};
+use trainyard_units::{Invalid, Seconds, Span, human_duration};
+
+/// The result of planning a fleet.
+pub(super) struct Found<'f, 'a> {
+    pub(super) spec: &'f FleetSpec,
+    pub(super) fleet: &'f ValidFleet,
+    /// The plans of each kind.
+    pub(super) plans: &'f [OnEach],
+    pub(super) pools: &'f mut Pools<'a>,
+    pub(super) judge: Judge,
+    pub(super) solution: &'f Solution,
+}
+
+/// The document of a fleet.
+pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
+    let predict = |spec: &QueueSpec| predict_queue(spec, &BTreeMap::new(), 0);
+    let specs: Vec<&QueueSpec> = found.solution.best.schedule.parts.iter().map(|part| &part.queue).collect();
+    let pools: Vec<QueueDocument> = specs.iter().map(|spec| predict(spec)).collect::<Result<_, _>>()?;
+    let cold: Vec<QueueDocument> = if found.spec.pool.warm_pool {
+        specs.iter().map(|spec| predict(&without_warm_pool(spec))).collect::<Result<_, _>>()?
+    } else {
+        Vec::new()
+    };
+    let kinds = 0..found.solution.best.choice.len();
+    let plans = kinds.map(|kind| found.plan(kind, &pools)).collect();
+    Ok(FleetDocument {
+        schema: FLEET_SCHEMA.into(),
+        fleet: found.spec.clone(),
+        prediction: found.prediction(&pools, &cold),
+        plans,
+        reasons: found.reasons(),
+        warnings: warnings(found.fleet, &pools),
+        search: found.search(),
+        pools,
+    })
+}
+
+/// Returns the same queue without a warm pool.
+fn without_warm_pool(spec: &QueueSpec) -> QueueSpec {
+    let pool = PoolSpec {
+        warm_pool: false,
+        keep_alive: None,
+        max_warm_instances: None,
+        start: StartSpec { warm: None, ..spec.pool.start.clone() },
+        ..spec.pool.clone()
+    };
+    QueueSpec { pool, ..spec.clone() }
+}
+
+fn last_end(pools: &[QueueDocument]) -> f64 {
+    pools.iter().flat_map(|pool| &pool.jobs).map(|run| run.end_s).fold(0.0, f64::max)
+}
+
+fn total_cost(pools: &[QueueDocument]) -> QueueCost {
+    let costs = pools.iter().filter_map(|pool| pool.prediction.cost);
+    costs.fold(QueueCost { jobs_usd: 0.0, warm_usd: 0.0, total_usd: 0.0 }, |sum, own| QueueCost {
+        jobs_usd: sum.jobs_usd + own.jobs_usd,
+        warm_usd: sum.warm_usd + own.warm_usd,
+        total_usd: sum.total_usd + own.total_usd,
+    })
+}
+
+/// Returns the cost of the dearest job of a kind, in USD.
+fn dearest(name: &str, pools: &[QueueDocument]) -> f64 {
+    let jobs = pools.iter().flat_map(|pool| pool.jobs.iter().map(move |run| (pool, run)));
+    let costs = jobs.filter(|(_, run)| run.name == name).map(|(pool, run)| {
+        let price = pool.prediction.price.as_ref().map_or(0.0, |price| price.usd_per_hour);
+        // Times of a document are whole nanoseconds, to the rounding of a sum.
+        let billed = (run.end_s - run.start_s - 1e-6).ceil();
+        price / 3600.0 * run.instances.len() as f64 * billed
+    });
+    costs.fold(0.0, f64::max)
+}
+
+impl Found<'_, '_> {
+    fn prediction(&self, pools: &[QueueDocument], cold: &[QueueDocument]) -> FleetPrediction {
+        let first = self.judge.first;
+        let makespan_s = last_end(pools) - first;
+        // A bound counts from the first submission of its own pool.
+        let bound_s = pools.iter().map(|pool| {
+            let submit = pool.jobs.iter().map(|run| run.submit_s).fold(f64::INFINITY, f64::min);
+            submit - first + pool.prediction.bound.largest_s()
+        });
+        let bound_s = bound_s.fold(0.0, f64::max);
+        let spent = pools.iter().map(|pool| pool.prediction.instance_seconds);
+        let none = InstanceSeconds { busy: 0.0, startup: 0.0, idle: 0.0, held: 0.0 };
+        let instance_seconds = spent.fold(none, |sum, own| InstanceSeconds {
+            busy: sum.busy + own.busy,
+            startup: sum.startup + own.startup,
+            idle: sum.idle + own.idle,
+            held: sum.held + own.held,
+        });
+        let waits = pools.iter().flat_map(|pool| &pool.jobs);
+        let waits = waits.map(|run| Span::from_seconds(Seconds((run.start_s - run.submit_s).max(0.0))));
+        FleetPrediction {
+            makespan_s,
+            bound_s,
+            gap: makespan_s / bound_s - 1.0,
+            waiting_s: waiting(waits.collect()),
+            cold_starts: pools.iter().map(|pool| pool.prediction.cold_starts).sum(),
+            warm_starts: pools.iter().map(|pool| pool.prediction.warm_starts).sum(),
+            instance_seconds,
+            utilisation_of_held: instance_seconds.busy / instance_seconds.held,
+            cost: total_cost(pools),
+            without_warm_pool: (!cold.is_empty())
+                .then(|| ColdFleet { makespan_s: last_end(cold) - first, cost_usd: total_cost(cold).total_usd }),
+        }
+    }
+
+    fn plan(&self, index: usize, pools: &[QueueDocument]) -> FleetPlan {
+        let kind = &self.pools.kinds[index];
+        let option = self.pools.option(self.solution.best.choice[index]);
+        let evaluated = &self.plans[index].best[option.plan];
+        let runs: Vec<&JobRun> = pools.iter().flat_map(|pool| &pool.jobs).filter(|run| run.name == kind.name).collect();
+        let most = |value: fn(&JobRun) -> f64| runs.iter().map(|run| value(run)).fold(0.0, f64::max);
+        FleetPlan {
+            name: kind.name.clone(),
+            count: kind.count,
+            plan: evaluated.plan.spec().clone(),
+            step_time_s: evaluated.step_time_s,
+            steps: self.fleet.kinds[index].problem.training.steps(evaluated.plan.batch().global),
+            time_s: option.time.0,
+            cost_usd: dearest(&kind.name, pools),
+            start_s: runs.iter().map(|run| run.start_s).fold(f64::INFINITY, f64::min),
+            end_s: most(|run| run.end_s),
+            longest_stay_s: most(|run| run.end_s - run.submit_s),
+            deadline_s: kind.deadline.map(|deadline| deadline.0),
+            budget_usd: kind.budget,
+            options: kind.options.len() as u32,
+        }
+    }
+
+    fn search(&self) -> FleetSearch {
+        let solution = self.solution;
+        let value = solution.best.worth.value;
+        FleetSearch {
+            candidates: self.plans.iter().map(|plans| plans.candidates).sum(),
+            simulated: self.plans.iter().map(|plans| plans.simulated).sum(),
+            choices: self.pools.kinds.iter().map(|kind| kind.options.len() as f64).product(),
+            schedules: self.pools.schedules,
+            complete: solution.complete,
+            impossible: solution.impossible,
+            bound: solution.bound,
+            gap: value / solution.bound - 1.0,
+        }
+    }
+
+    /// Explains why each kind has its instances: the fleet's time and cost if it had those on which it is cheapest.
+    fn reasons(&mut self) -> Vec<String> {
+        (0..self.solution.best.choice.len()).map(|kind| self.reason(kind)).collect()
+    }
+
+    fn reason(&mut self, index: usize) -> String {
+        let choice = &self.solution.best.choice;
+        let options = &self.pools.kinds[index].options;
+        let name = |placed: Placed| {
+            let option = &options[placed.option];
+            format!("{} × {}", option.instances, option.instance)
+        };
+        let cost = |placed: &Placed| self.pools.alone(*placed).cost;
+        let all = (0..options.len()).map(|option| Placed { kind: index, option });
+        let cheapest = all.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("every kind has an option");
+        let (kind, own) = (&self.pools.kinds[index].name, name(choice[index]));
+        if cost(&cheapest) >= cost(&choice[index]) {
+            return match options.len() {
+                1 => format!("{kind}: {own} is its only choice"),
+                all => format!("{kind}: {own} is the cheapest of its {all} choices"),
+            };
+        }
+        let mut other = choice.clone();
+        other[index] = cheapest;
+        let then = self.pools.schedules_of(&other, Effort::Quick).into_iter().map(|schedule| schedule.figures);
+        let then = then.min_by(|a, b| a.end.total_cmp(&b.end));
+        let Some(then) = then else {
+            return format!("{kind}: its cheapest choice takes more time than can be simulated");
+        };
+        let misses = self.judge.worth(&then).excess > self.solution.best.worth.excess;
+        format!(
+            "{kind}: with its cheapest choice, {}, all would take {} and cost {}{}",
+            name(cheapest),
+            human_duration(Seconds(then.end - self.judge.first)),
+            usd(then.cost),
+            if misses { ", which misses a deadline or budget" } else { "" }
+        )
+    }
+}
+
+/// Collects the pools' warnings, each once, and the settings that change nothing.
+fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
+    let mut said = BTreeSet::new();
+    let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
+    let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
+    warnings.push(
+        "availability of instances is not known; evaluation, checkpoints and failures are not in times and costs"
+            .into(),
+    );
+    warnings
+}
+
+/// Explains why a fleet misses its deadlines and budgets; `None` if it meets them.
+pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
+    let goal = &document.fleet.goal;
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let (makespan, cost) = (document.prediction.makespan_s, document.prediction.cost.total_usd);
+    let nothing = if document.search.impossible { "no plans and no schedule" } else { "no schedule that was found" };
+    let times = |value: f64, limit: f64| format!("{:.2} times as", value / limit);
+    if let Some(deadline) = deadline.filter(|deadline| makespan > deadline.0) {
+        return Some(format!(
+            "{nothing} can end all jobs within {}: the nearest takes {}, {} long",
+            human_duration(deadline),
+            human_duration(Seconds(makespan)),
+            times(makespan, deadline.0)
+        ));
+    }
+    if let Some(budget) = goal.budget.filter(|budget| cost > *budget) {
+        return Some(format!(
+            "{nothing} can train all jobs for at most {}: the nearest costs {}, {} much",
+            usd(budget),
+            usd(cost),
+            times(cost, budget)
+        ));
+    }
+    document.plans.iter().find_map(|plan| {
+        let (stay, cost) = (plan.longest_stay_s, plan.cost_usd);
+        if let Some(deadline) = plan.deadline_s.filter(|deadline| stay > *deadline) {
+            return Some(format!(
+                "{nothing} can end every job of {} within {} of its submission: the nearest takes {}, {} long",
+                plan.name,
+                human_duration(Seconds(deadline)),
+                human_duration(Seconds(stay)),
+                times(stay, deadline)
+            ));
+        }
+        plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
+            format!(
+                "{nothing} can train each job of {} for at most {}: the nearest costs {}",
+                plan.name,
+                usd(budget),
+                usd(cost)
+            )
+        })
+    })
+}

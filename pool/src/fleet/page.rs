@@ -1,0 +1,132 @@
+//! A planned fleet as a page.
+
+use super::{FleetDocument, FleetPlan};
+use crate::queue::{of_it_warm, runs, time, use_of_pool};
+use trainyard_plan::Objective;
+use trainyard_planner::usd;
+use trainyard_reports::format::{bullets, facts, percent, table};
+use trainyard_reports::{Width, cluster, strategy};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
+
+/// Formats a fleet for a reader: time and cost, the plan of each kind of jobs, and the pools. `each` lists the jobs one
+/// by one.
+pub fn page(document: &FleetDocument, width: Width, each: bool) -> String {
+    let mut text = format!("{}\n\n", title(document));
+    text += &facts(&headline(document));
+    text.push('\n');
+    text += &plans(document, width);
+    text.push('\n');
+    text += &pools(document, width);
+    if each {
+        for pool in &document.pools {
+            text += "\non ";
+            text += &pool.queue.pool.instance;
+            text.push('\n');
+            text += &runs(pool, width);
+        }
+    }
+    text += &bullets(width, "Why", &document.reasons);
+    text += &bullets(width, "Mind", &document.warnings);
+    text + &bullets(width, "Search", &search(document))
+}
+
+fn title(document: &FleetDocument) -> String {
+    let jobs: u64 = document.plans.iter().map(|plan| u64::from(plan.count)).sum();
+    let kinds = document.plans.len() as u64;
+    let types = document.pools.iter().map(|pool| pool.queue.pool.instance.as_str()).collect::<Vec<_>>().join(", ");
+    let quota = document.fleet.pool.max_instances;
+    format!("{} of {} on up to {quota} × {types}", counted(jobs, "job"), counted(kinds, "kind"))
+}
+
+fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
+    let (prediction, goal) = (&document.prediction, &document.fleet.goal);
+    let cost = prediction.cost;
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = deadline.map_or_else(String::new, |deadline| format!(" (deadline {})", human_duration(deadline)));
+    let budget = goal.budget.map_or_else(String::new, |budget| format!(" (budget {})", usd(budget)));
+    let mut rows = vec![
+        ("makespan", format!("{}{deadline}", time(prediction.makespan_s))),
+        (
+            "no schedule beats",
+            format!("{} with these plans; gap {}", time(prediction.bound_s), percent(prediction.gap)),
+        ),
+        ("cost", format!("{}{budget}{}", usd(cost.total_usd), of_it_warm(cost))),
+    ];
+    let starts = (prediction.cold_starts, prediction.warm_starts);
+    rows.extend(use_of_pool(prediction.waiting_s, starts, prediction.instance_seconds));
+    if let Some(cold) = prediction.without_warm_pool {
+        let later = cold.makespan_s - prediction.makespan_s;
+        let dearer = cold.cost_usd - cost.total_usd;
+        let took = if later >= 0.0 { "longer" } else { "less" };
+        let cost = if dearer >= 0.0 { "more" } else { "less" };
+        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(dearer.abs()));
+        rows.push(("without warm pool", text));
+    } else {
+        rows.pop();
+    }
+    rows
+}
+
+fn plans(document: &FleetDocument, width: Width) -> String {
+    let rows = document.plans.iter().map(|plan: &FleetPlan| {
+        [
+            plan.name.clone(),
+            plan.count.to_string(),
+            cluster(&plan.plan),
+            strategy(&plan.plan),
+            time(plan.time_s),
+            usd(plan.cost_usd),
+            time(plan.start_s),
+            time(plan.end_s),
+        ]
+    });
+    let header = ["job", ">count", "on", "split", ">training", ">cost each", ">first start", ">last end"];
+    table(width, header, rows)
+}
+
+fn pools(document: &FleetDocument, width: Width) -> String {
+    let rows = document.pools.iter().map(|pool| {
+        let prediction = &pool.prediction;
+        // Utilisation is relative to the time that the whole fleet takes.
+        let quota = f64::from(pool.queue.pool.max_instances) * document.prediction.makespan_s;
+        let price = prediction.price.as_ref();
+        [
+            pool.queue.pool.instance.clone(),
+            pool.jobs.len().to_string(),
+            pool.queue.pool.max_instances.to_string(),
+            percent(prediction.instance_seconds.busy / quota),
+            prediction.cost.map_or_else(|| "–".into(), |cost| usd(cost.total_usd)),
+            price.map_or_else(|| "–".into(), |price| format!("{:.2} USD/h", price.usd_per_hour)),
+            price.map_or_else(String::new, |price| format!("{} in {}, {}", price.service, price.region, price.date)),
+        ]
+    });
+    table(width, ["pool", ">jobs", ">quota", ">training", ">cost", ">price each", "terms"], rows)
+}
+
+fn search(document: &FleetDocument) -> Vec<String> {
+    let search = document.search;
+    let plans = format!(
+        "{} plans considered, {} simulated: the best on each type and number of instances",
+        human_count(search.candidates),
+        human_count(search.simulated)
+    );
+    let choices = if search.choices < 1e15 { human_count(search.choices as u64) } else { "over 10^15".into() };
+    let bound = match document.fleet.goal.objective.unwrap_or_default() {
+        Objective::Cost => format!("costs less than {}", usd(search.bound)),
+        Objective::Time => format!("takes less than {}", time(search.bound)),
+    };
+    let all = if search.complete { "the rest is proved no better in any of these orders" } else { "stopped early" };
+    let proof = if search.impossible {
+        "it is proved that none meets the goal".into()
+    } else {
+        format!("no choice and no schedule {bound}; gap {}", percent(search.gap))
+    };
+    vec![
+        plans,
+        format!(
+            "{choices} choices of a plan for each kind, {} simulated; {all}",
+            counted(search.schedules, "schedule")
+        ),
+        proof,
+    ]
+}

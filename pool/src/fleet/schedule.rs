@@ -1,0 +1,351 @@
+//! Schedules of jobs whose instances are chosen: each type of instances is a queue of its own.
+//!
+//! A schedule is what the simulator of queues does with an order of the kinds, with or without backfilling. Few kinds
+//! are tried in every order, many in some customary ones.
+
+use super::FleetSpec;
+use super::option::{JobOption, Kind};
+use crate::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
+use crate::simulation::{QueueOutcome, simulate_queue};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_units::{Invalid, Span, UsdPerHour};
+
+/// Up to this many kinds on a type of instances are tried in every order: six orders.
+const KINDS_IN_EVERY_ORDER: usize = 3;
+
+/// A kind of jobs on one of its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Placed {
+    pub(super) kind: usize,
+    pub(super) option: usize,
+}
+
+/// The figures of a schedule, or lower bounds of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    /// End of the last job, in seconds since the start of the fleet.
+    pub(super) end: f64,
+    /// USD of all of them.
+    pub(super) cost: f64,
+    /// The largest miss of a job's own deadline or budget, as a fraction of it.
+    pub(super) late: f64,
+}
+
+impl Figures {
+    fn and(self, other: Self) -> Self {
+        Self { end: self.end.max(other.end), cost: self.cost + other.cost, late: self.late.max(other.late) }
+    }
+
+    fn no_worse(&self, other: &Self) -> bool {
+        self.end <= other.end && self.cost <= other.cost && self.late <= other.late
+    }
+}
+
+/// A schedule of the jobs on one type of instances.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Part {
+    pub(super) queue: QueueSpec,
+    pub(super) figures: Figures,
+}
+
+/// A schedule of all jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Schedule {
+    pub(super) parts: Vec<Part>,
+    pub(super) figures: Figures,
+}
+
+/// Number of orders of the jobs that are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Effort {
+    /// One.
+    Quick,
+    /// All that there are.
+    Thorough,
+}
+
+/// The price and start-up of an instance type, whatever runs on it.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    price: UsdPerHour,
+    /// The shortest start-up that the rules of the pool allow.
+    start: Span,
+    /// That of new instances.
+    cold: Span,
+}
+
+/// The pool and all that was scheduled on it.
+pub(super) struct Pools<'a> {
+    fleet: &'a FleetSpec,
+    pub(super) kinds: &'a [Kind],
+    terms: BTreeMap<String, Terms>,
+    known: BTreeMap<(Effort, Vec<Placed>), Vec<Part>>,
+    /// Number of schedules that were simulated.
+    pub(super) schedules: u64,
+    /// Jobs in all of them.
+    pub(super) runs: u64,
+}
+
+impl<'a> Pools<'a> {
+    pub(super) fn new(fleet: &'a FleetSpec, kinds: &'a [Kind]) -> Result<Self, Invalid> {
+        let mut terms = BTreeMap::new();
+        for instance in kinds.iter().flat_map(|kind| &kind.options).map(|option| &option.instance) {
+            if !terms.contains_key(instance) {
+                terms.insert(instance.clone(), terms_of(fleet, instance)?);
+            }
+        }
+        Ok(Self { fleet, kinds, terms, known: BTreeMap::new(), schedules: 0, runs: 0 })
+    }
+
+    pub(super) fn option(&self, placed: Placed) -> &'a JobOption {
+        &self.kinds[placed.kind].options[placed.option]
+    }
+
+    /// Returns the cost of one job on an option, in USD, with the shortest start-up.
+    fn least_each(&self, option: &JobOption) -> f64 {
+        let terms = &self.terms[&option.instance];
+        billed(terms.price, option.instances, terms.start + Span::from_seconds(option.time))
+    }
+
+    /// Returns the seconds from the job's instances being allotted to its end, with the shortest start-up.
+    fn least_time(&self, option: &JobOption) -> f64 {
+        (self.terms[&option.instance].start + Span::from_seconds(option.time)).seconds().0
+    }
+
+    /// Returns lower bounds of a kind: its figures if none of its jobs ever waits.
+    pub(super) fn alone(&self, placed: Placed) -> Figures {
+        let (kind, option) = (&self.kinds[placed.kind], self.option(placed));
+        let (time, each) = (self.least_time(option), self.least_each(option));
+        let late = kind.deadline.map_or(0.0, |deadline| excess(time, deadline.0));
+        let dear = kind.budget.map_or(0.0, |budget| excess(each, budget));
+        Figures { end: kind.submit.0 + time, cost: f64::from(kind.count) * each, late: late.max(dear) }
+    }
+
+    /// Computes lower bounds of every schedule of these jobs, whatever their order: on each type, the bounds of its
+    /// queue and two more. Jobs of a kind run in rounds of as many as the quota holds. Nothing is warm at first:
+    /// neither the first instances of a type, nor the first of their number.
+    pub(super) fn bound(&self, placed: &[Placed]) -> Figures {
+        let mut all = placed.iter().fold(Figures::default(), |sum, placed| sum.and(self.alone(*placed)));
+        let quota = self.fleet.pool.max_instances;
+        for own in self.by_type(placed).values_mut() {
+            own.sort_by(|a, b| self.kinds[b.kind].submit.0.total_cmp(&self.kinds[a.kind].submit.0));
+            let first = own.iter().map(|placed| self.kinds[placed.kind].submit.0).fold(f64::INFINITY, f64::min);
+            let (mut work, mut exclusive) = (0.0, 0.0);
+            for placed in own.iter() {
+                let (kind, option) = (&self.kinds[placed.kind], self.option(*placed));
+                let (each, submit) = (self.least_time(option), kind.submit.0);
+                let time = f64::from(kind.count) * each;
+                work += time * f64::from(option.instances) / f64::from(quota);
+                if u64::from(quota) < 2 * u64::from(option.instances) {
+                    exclusive += time;
+                }
+                let rounds = f64::from(kind.count.div_ceil(quota / option.instances)) * each;
+                let cold = if submit <= first { self.colder(option) } else { 0.0 };
+                all.end = all.end.max(submit + f64::max(work, exclusive).max(rounds + cold));
+            }
+            all.cost += self.first_cold(own);
+        }
+        all
+    }
+
+    /// Returns the seconds by which a cold start takes longer than the shortest that the rules of the pool allow.
+    fn colder(&self, option: &JobOption) -> f64 {
+        let terms = &self.terms[&option.instance];
+        terms.cold.seconds().0 - terms.start.seconds().0
+    }
+
+    /// Returns the cost of the cold starts that cannot be avoided, in USD. Warm instances only serve jobs on the same
+    /// number of instances, so at least one job for each number starts cold.
+    fn first_cold(&self, of_type: &[Placed]) -> f64 {
+        let numbers: BTreeSet<u32> = of_type.iter().map(|placed| self.option(*placed).instances).collect();
+        let option = self.option(of_type[0]);
+        // Whole seconds are billed, and which job it is does not matter to those that are whole.
+        let each = self.terms[&option.instance].price.0 / 3600.0 * self.colder(option).floor();
+        numbers.into_iter().map(|instances| each * f64::from(instances)).sum()
+    }
+
+    fn by_type(&self, placed: &[Placed]) -> BTreeMap<&'a str, Vec<Placed>> {
+        let mut types: BTreeMap<&str, Vec<Placed>> = BTreeMap::new();
+        for one in placed {
+            types.entry(self.option(*one).instance.as_str()).or_default().push(*one);
+        }
+        types
+    }
+
+    /// Returns the Pareto front of schedules of all jobs; empty if none would end within the simulation's clock.
+    pub(super) fn schedules_of(&mut self, placed: &[Placed], effort: Effort) -> Vec<Schedule> {
+        let mut all = vec![Schedule { parts: Vec::new(), figures: Figures::default() }];
+        for own in self.by_type(placed).into_values() {
+            let parts = self.parts(own, effort);
+            let joined = all.iter().flat_map(|schedule| {
+                parts.iter().map(|part| Schedule {
+                    parts: [schedule.parts.as_slice(), std::slice::from_ref(part)].concat(),
+                    figures: schedule.figures.and(part.figures),
+                })
+            });
+            all = front(joined.collect(), |schedule| schedule.figures);
+        }
+        all
+    }
+
+    fn parts(&mut self, placed: Vec<Placed>, effort: Effort) -> Vec<Part> {
+        let key = (effort, placed);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let least = self.bound(&key.1);
+        let mut parts = Vec::new();
+        for queue in self.queues(&key.1, effort) {
+            let Some(figures) = self.simulate(&queue, &key.1) else { break };
+            parts.push(Part { queue, figures });
+            // Nothing beats what reaches every bound.
+            if figures.no_worse(&least) {
+                break;
+            }
+        }
+        let parts = front(parts, |part| part.figures);
+        self.known.insert(key, parts.clone());
+        parts
+    }
+
+    /// Builds queues of the same jobs in different orders.
+    fn queues(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
+        if let Some(policy) = self.fleet.policy {
+            return vec![self.queue(placed, policy, |kind| self.kinds[kind].priority)];
+        }
+        let one_kind = placed.len() == 1;
+        let mut orders = if one_kind { vec![placed.to_vec()] } else { self.orders(placed) };
+        let mut backfilling = vec![!one_kind, false];
+        backfilling.dedup();
+        if effort == Effort::Quick {
+            orders.truncate(1);
+            backfilling.truncate(1);
+        }
+        let order = if one_kind { QueueOrder::Fifo } else { QueueOrder::Priority };
+        let each = |ranks: &Vec<Placed>, backfill| {
+            let rank = |kind| ranks.iter().rev().position(|placed| placed.kind == kind).unwrap_or(0);
+            let priority = |kind| if one_kind { 0 } else { i32::try_from(rank(kind)).unwrap_or(i32::MAX) };
+            self.queue(placed, PolicySpec { order, backfill }, priority)
+        };
+        orders.iter().flat_map(|ranks| backfilling.iter().map(move |backfill| each(ranks, *backfill))).collect()
+    }
+
+    /// Lists orders of several kinds, that by duration first. Jobs of a higher priority always come first.
+    fn orders(&self, placed: &[Placed]) -> Vec<Vec<Placed>> {
+        let time = |placed: &Placed| Span::from_seconds(self.option(*placed).time);
+        let wide = |placed: &Placed| self.option(*placed).instances;
+        let mut longest = placed.to_vec();
+        longest.sort_by_key(|placed| Reverse(time(placed)));
+        let mut all = if placed.len() <= KINDS_IN_EVERY_ORDER {
+            permutations(&longest)
+        } else {
+            let mut widest = longest.clone();
+            widest.sort_by_key(|placed| Reverse(wide(placed)));
+            let shortest = longest.iter().rev().copied().collect();
+            vec![longest, widest, shortest, placed.to_vec()]
+        };
+        for order in &mut all {
+            order.sort_by_key(|placed| Reverse(self.kinds[placed.kind].priority));
+        }
+        let mut seen = Vec::new();
+        all.retain(|order| {
+            let new = !seen.contains(order);
+            seen.push(order.clone());
+            new
+        });
+        all
+    }
+
+    /// Builds the queue of the jobs on one type of instances, in the order of the file.
+    fn queue(&self, placed: &[Placed], policy: PolicySpec, priority: impl Fn(usize) -> i32) -> QueueSpec {
+        let job = |placed: &Placed| {
+            let (kind, option) = (&self.kinds[placed.kind], self.option(*placed));
+            QueuedJobSpec {
+                name: kind.name.clone(),
+                duration: Some(format!("{} s", option.time.0)),
+                instances: Some(option.instances),
+                count: kind.count,
+                submit: (kind.submit.0 > 0.0).then(|| format!("{} s", kind.submit.0)),
+                priority: priority(placed.kind),
+                ..QueuedJobSpec::default()
+            }
+        };
+        let instance = &self.option(placed[0]).instance;
+        QueueSpec { pool: self.fleet.pool.of_type(instance), policy, jobs: placed.iter().map(job).collect() }
+    }
+
+    /// Simulates a queue and returns its figures; `None` if it would outlast the simulation's clock.
+    fn simulate(&mut self, queue: &QueueSpec, placed: &[Placed]) -> Option<Figures> {
+        let checked = valid::valid(queue, &BTreeMap::new(), 0).ok()?;
+        let outcome = simulate_queue(&checked.queue);
+        self.schedules += 1;
+        self.runs += checked.queue.jobs.len() as u64;
+        let price = self.terms[&queue.pool.instance].price;
+        let end = outcome.runs.iter().map(|run| run.end).max()?.seconds().0;
+        let cost = (price * (outcome.billed_jobs() + outcome.billed_warm())).0;
+        Some(Figures { end, cost, late: self.lateness(&outcome, placed, price) })
+    }
+
+    fn lateness(&self, outcome: &QueueOutcome, placed: &[Placed], price: UsdPerHour) -> f64 {
+        let mut runs = outcome.runs.iter();
+        let mut late = 0.0_f64;
+        for placed in placed {
+            let kind = &self.kinds[placed.kind];
+            for run in runs.by_ref().take(kind.count as usize) {
+                let stay = run.end.seconds().0 - kind.submit.0;
+                let cost = billed(price, self.option(*placed).instances, run.end.since(run.start));
+                late = late.max(kind.deadline.map_or(0.0, |deadline| excess(stay, deadline.0)));
+                late = late.max(kind.budget.map_or(0.0, |budget| excess(cost, budget)));
+            }
+        }
+        late
+    }
+}
+
+/// Returns the excess of a value over a limit, as a fraction of the limit; zero if it is below.
+pub(super) fn excess(value: f64, limit: f64) -> f64 {
+    (value / limit - 1.0).max(0.0)
+}
+
+/// Computes the price of instances for a time, billed by the second, rounded up.
+fn billed(price: UsdPerHour, instances: u32, time: Span) -> f64 {
+    price.0 / 3600.0 * f64::from(instances) * time.seconds().0.ceil()
+}
+
+fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, Invalid> {
+    let job = QueuedJobSpec { name: "any".into(), duration: Some("1 s".into()), count: 1, ..QueuedJobSpec::default() };
+    let queue = QueueSpec { pool: fleet.pool.of_type(instance), policy: PolicySpec::default(), jobs: vec![job] };
+    let checked = valid::valid(&queue, &BTreeMap::new(), 0)?;
+    let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
+    let price = checked.price.expect("types without a price are left out of a pool").hourly();
+    Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold }, cold })
+}
+
+/// Returns the Pareto front: those that no other beats in one figure without being worse in any; the first of equals.
+fn front<T>(all: Vec<T>, figures: impl Fn(&T) -> Figures) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for one in all {
+        let own = figures(&one);
+        if kept.iter().any(|other| figures(other).no_worse(&own)) {
+            continue;
+        }
+        kept.retain(|other| !own.no_worse(&figures(other)));
+        kept.push(one);
+    }
+    kept
+}
+
+/// Lists all orders, the given one first.
+fn permutations(items: &[Placed]) -> Vec<Vec<Placed>> {
+    let Some((first, rest)) = items.split_first() else { return vec![Vec::new()] };
+    let mut all: Vec<Vec<Placed>> = Vec::new();
+    for at in 0..items.len() {
+        for tail in permutations(rest) {
+            let mut order = tail;
+            order.insert(at, *first);
+            all.push(order);
+        }
+    }
+    all
+}

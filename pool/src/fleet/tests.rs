@@ -1,0 +1,366 @@
+use super::choose::{Judge, Worth, choose};
+use super::option::{JobOption, Kind};
+use super::schedule::{Effort, Placed, Pools};
+use super::valid::Goal;
+use super::*;
+use crate::queue::valid::valid;
+use crate::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec, predict_queue};
+use crate::simulation::{makespan_bound, simulate_queue};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use trainyard_plan::Objective;
+use trainyard_units::Seconds;
+
+const TYPES: [&str; 2] = ["g4dn.xlarge", "p3.2xlarge"];
+
+/// A pool of both types; kept warm or not.
+fn fleet(quota: u32, warm_pool: bool) -> FleetSpec {
+    let pool = FleetPoolSpec {
+        instances: TYPES.map(Into::into).into(),
+        max_instances: quota,
+        service: Some("sagemaker".into()),
+        warm_pool,
+        keep_alive: warm_pool.then(|| "10 min".into()),
+        ..FleetPoolSpec::default()
+    };
+    FleetSpec { pool, goal: trainyard_plan::GoalSpec::default(), policy: None, jobs: Vec::new() }
+}
+
+fn kinds(quota: u32, most: usize) -> impl Strategy<Value = Vec<Kind>> {
+    let option = (0..TYPES.len(), 1..=quota, 1u32..80).prop_map(|(of, instances, minutes)| JobOption {
+        instance: TYPES[of].into(),
+        instances,
+        time: Seconds(f64::from(minutes) * 60.0),
+        plan: 0,
+    });
+    let options = prop::collection::vec(option, 1..4);
+    let goals = (prop::option::of(10u32..200), prop::option::of(1u32..20));
+    let kind =
+        (1u32..5, 0u32..40, -1i32..2, options, goals).prop_map(|(count, submit, priority, options, goals)| Kind {
+            name: String::new(),
+            count,
+            submit: Seconds(f64::from(submit) * 60.0),
+            priority,
+            deadline: goals.0.map(|minutes| Seconds(f64::from(minutes) * 60.0)),
+            budget: goals.1.map(f64::from),
+            options,
+        });
+    prop::collection::vec(kind, 1..=most).prop_map(|mut kinds| {
+        for (index, kind) in kinds.iter_mut().enumerate() {
+            kind.name = format!("kind {index}");
+        }
+        kinds
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Small {
+    fleet: FleetSpec,
+    kinds: Vec<Kind>,
+    goal: Goal,
+}
+
+/// Fleets of up to so many kinds, with up to three options each.
+fn small(most: usize) -> impl Strategy<Value = Small> {
+    let goal = (any::<bool>(), prop::option::of(30u32..300), prop::option::of(1u32..60));
+    (1u32..5, any::<bool>(), goal).prop_flat_map(move |(quota, warm, (time, deadline, budget))| {
+        let goal = Goal {
+            objective: if time { Objective::Time } else { Objective::Cost },
+            deadline: deadline.map(|minutes| Seconds(f64::from(minutes) * 60.0)),
+            budget: budget.map(f64::from),
+        };
+        kinds(quota, most).prop_map(move |kinds| Small { fleet: fleet(quota, warm), kinds, goal })
+    })
+}
+
+fn judge(small: &Small) -> Judge {
+    Judge { goal: small.goal, first: small.kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min) }
+}
+
+fn choices(kinds: &[Kind]) -> Vec<Vec<Placed>> {
+    kinds.iter().enumerate().fold(vec![Vec::new()], |all, (kind, own)| {
+        let with = |choice: &Vec<Placed>, option| [choice.as_slice(), &[Placed { kind, option }]].concat();
+        all.iter().flat_map(|choice| (0..own.options.len()).map(move |option| with(choice, option))).collect()
+    })
+}
+
+fn solved(small: &Small) -> (Worth, f64) {
+    let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+    let solution = choose(&mut pools, judge(small)).expect("short jobs");
+    assert!(solution.complete);
+    (solution.best.worth, solution.bound)
+}
+
+/// The oracle: of every choice, on each type, every order of its kinds, with and without backfilling, and every
+/// combination of these.
+fn exhaustive(small: &Small) -> Worth {
+    let judge = judge(small);
+    let worth = |choice: &Vec<Placed>| {
+        let parts = TYPES.iter().map(|of| every_queue(small, choice, of)).filter(|queues| !queues.is_empty());
+        let combined = parts.fold(vec![(0.0_f64, 0.0, 0.0_f64)], |all, queues| {
+            let join = |(end, cost, late): &(f64, f64, f64), own: &(f64, f64, f64)| {
+                (end.max(own.0), cost + own.1, late.max(own.2))
+            };
+            all.iter().flat_map(|one| queues.iter().map(move |own| join(one, own))).collect()
+        });
+        let figures = combined.into_iter().map(|(end, cost, late)| super::schedule::Figures { end, cost, late });
+        figures.map(|figures| judge.worth(&figures)).collect::<Vec<_>>()
+    };
+    let all = choices(&small.kinds).iter().flat_map(worth).collect::<Vec<_>>();
+    all.into_iter().reduce(|best, other| if other.beats(&best) { other } else { best }).expect("a choice")
+}
+
+/// End, cost and lateness of every queue of what a choice puts on a type.
+fn every_queue(small: &Small, choice: &[Placed], of: &str) -> Vec<(f64, f64, f64)> {
+    let own: Vec<&Placed> =
+        choice.iter().filter(|placed| small.kinds[placed.kind].options[placed.option].instance == of).collect();
+    let mut all = Vec::new();
+    let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 0..own.len() {
+        let longer = |order: &Vec<usize>| {
+            let left = (0..own.len()).filter(|next| !order.contains(next));
+            left.map(|next| [order.as_slice(), &[next]].concat()).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    // Higher priorities of the file stand before lower ones.
+    let priority = |at: &usize| small.kinds[own[*at].kind].priority;
+    orders.retain(|order| order.is_sorted_by_key(|at| std::cmp::Reverse(priority(at))));
+    for order in orders.iter().filter(|order| !order.is_empty()) {
+        for backfill in [false, true] {
+            all.push(one_queue(small, &own, order, backfill, of));
+        }
+    }
+    all
+}
+
+fn one_queue(small: &Small, own: &[&Placed], order: &[usize], backfill: bool, of: &str) -> (f64, f64, f64) {
+    let job = |(at, placed): (usize, &&Placed)| {
+        let kind = &small.kinds[placed.kind];
+        let option = &kind.options[placed.option];
+        let rank = order.iter().position(|other| *other == at).expect("all are in the order");
+        QueuedJobSpec {
+            name: kind.name.clone(),
+            duration: Some(format!("{} s", option.time.0)),
+            instances: Some(option.instances),
+            count: kind.count,
+            submit: Some(format!("{} s", kind.submit.0)),
+            priority: -i32::try_from(rank).expect("few kinds"),
+            ..QueuedJobSpec::default()
+        }
+    };
+    let spec = QueueSpec {
+        pool: small.fleet.pool.of_type(of),
+        policy: PolicySpec { order: QueueOrder::Priority, backfill },
+        jobs: own.iter().enumerate().map(job).collect(),
+    };
+    let document = predict_queue(&spec, &BTreeMap::new(), 0).expect("a queue without mistakes");
+    let price = document.prediction.price.as_ref().expect("rented").usd_per_hour / 3600.0;
+    let late = document.jobs.iter().map(|run| {
+        let kind = small.kinds.iter().find(|kind| kind.name == run.name).expect("its kind");
+        let (stay, seconds) = (run.end_s - run.submit_s, (run.end_s - run.start_s).ceil());
+        let cost = price * run.instances.len() as f64 * seconds;
+        let over = |value: f64, limit: Option<f64>| limit.map_or(0.0, |limit| (value / limit - 1.0).max(0.0));
+        over(stay, kind.deadline.map(|own| own.0)).max(over(cost, kind.budget))
+    });
+    let end = document.jobs.iter().map(|run| run.end_s).fold(0.0, f64::max);
+    (end, document.prediction.cost.expect("rented").total_usd, late.fold(0.0, f64::max))
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * (1.0 + a.abs().max(b.abs()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_small_fleet_gets_what_trying_everything_finds(small in small(3)) {
+        let (found, bound) = solved(&small);
+        let best = exhaustive(&small);
+        prop_assert!(close(found.excess, best.excess), "{found:?} {best:?}");
+        prop_assert!(close(found.value, best.value), "{found:?} {best:?}");
+        prop_assert!(bound <= best.value * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn bounds_are_no_less_than_those_of_the_queues_and_no_schedule_beats_them(small in small(4)) {
+        let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+        for choice in choices(&small.kinds) {
+            let least = pools.bound(&choice);
+            let mut end = 0.0_f64;
+            for schedule in pools.schedules_of(&choice, Effort::Thorough) {
+                let figures = schedule.figures;
+                prop_assert!(figures.end >= least.end - 1e-6 && figures.late >= least.late - 1e-9);
+                prop_assert!(figures.cost >= least.cost * (1.0 - 1e-12));
+                for part in &schedule.parts {
+                    let queue = valid(&part.queue, &BTreeMap::new(), 0).expect("valid before").queue;
+                    let first = queue.jobs.iter().map(|job| job.submit).min().expect("jobs");
+                    end = end.max(first.seconds().0 + makespan_bound(&queue).largest_s());
+                }
+            }
+            prop_assert!(least.end >= end - 1e-6, "{end} {least:?}");
+        }
+    }
+
+    #[test]
+    fn schedules_stay_within_the_quota_and_costs_add_up(small in small(4)) {
+        let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+        let best = choose(&mut pools, judge(&small)).expect("short jobs").best;
+        let (mut cost, mut jobs) = (0.0, 0);
+        for part in &best.schedule.parts {
+            let checked = valid(&part.queue, &BTreeMap::new(), 0).expect("valid before");
+            let outcome = simulate_queue(&checked.queue);
+            let held = outcome.states.iter().map(|state| state.starting + state.busy + state.idle);
+            prop_assert!(held.max() <= Some(small.fleet.pool.max_instances));
+            let price = checked.price.expect("rented").hourly();
+            cost += (price * (outcome.billed_jobs() + outcome.billed_warm())).0;
+            jobs += checked.queue.jobs.len();
+        }
+        prop_assert!(close(cost, best.schedule.figures.cost));
+        prop_assert_eq!(jobs, small.kinds.iter().map(|kind| kind.count as usize).sum::<usize>());
+    }
+
+    #[test]
+    fn a_tighter_deadline_never_costs_less(small in small(3), later in 1.0f64..4.0) {
+        let at = |deadline: Seconds| {
+            let goal = Goal { objective: Objective::Cost, deadline: Some(deadline), budget: None };
+            solved(&Small { goal, ..small.clone() }).0
+        };
+        let tight = Seconds(small.goal.deadline.map_or(6000.0, |deadline| deadline.0));
+        let (tight, loose) = (at(tight), at(Seconds(tight.0 * later)));
+        prop_assert!(loose.excess <= tight.excess + 1e-12);
+        prop_assert!(tight.excess > 0.0 || loose.value <= tight.value * (1.0 + 1e-12), "{tight:?} {loose:?}");
+    }
+}
+
+const POOL: &str = "[pool]\ninstances = [\"g4dn.xlarge\", \"p3.2xlarge\"]\nmax_instances = 4\n";
+const JOB: &str = "[[job]]\nname = \"trial\"\ncount = 5\nmodel = { name = \"resnet50\" }\n\
+                   data = { samples = 100_000 }\ntraining = { global_batch = 64 }\n";
+
+fn planned(text: &str) -> Result<PlannedFleet, FleetError> {
+    let spec: FleetSpec = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let job = |entry: &FleetJobSpec| FleetJob { spec: entry.in_place(), resources: Resources::default() };
+    let jobs = spec.jobs.iter().map(job).collect();
+    plan_fleet(&spec, jobs, &Limits::default(), &|| ())
+}
+
+fn refused(text: &str) -> FleetError {
+    planned(text).expect_err("a fleet with a mistake")
+}
+
+#[test]
+fn a_fleet_has_the_plan_that_its_job_has_on_the_same_instances() {
+    let fleet = planned(&format!("{POOL}{JOB}")).expect("a fleet without mistakes");
+    let plans = fleet.plan_documents().expect("plans");
+    let (own, (name, document)) = (&fleet.document.plans[0], &plans[0]);
+    assert_eq!((name.as_str(), &document.plan), ("trial", &own.plan));
+    let download_s = document.prediction.input.map_or(0.0, |input| input.download_s);
+    assert!(close(document.prediction.time_s + download_s, own.time_s));
+    assert_eq!(missed_fleet_goal(&fleet.document), None);
+    let runs = fleet.document.pools.iter().flat_map(|pool| &pool.jobs);
+    assert_eq!(runs.count(), 5);
+}
+
+#[test]
+fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
+    let at = |goal: &str| planned(&format!("{POOL}[goal]\n{goal}\n{JOB}")).expect("a fleet").document;
+    let cheap = at("");
+    let makespan = cheap.prediction.makespan_s;
+    let fast = at(&format!("deadline = \"{} s\"", (makespan / 1.5).round()));
+    assert!(fast.prediction.makespan_s < makespan && fast.prediction.cost.total_usd > cheap.prediction.cost.total_usd);
+    let late = at("deadline = \"1 s\"");
+    assert!(late.search.impossible);
+    let why = missed_fleet_goal(&late).expect("nothing is that fast");
+    assert!(why.starts_with("no plans and no schedule can end all jobs within 1"), "{why}");
+    let dear = missed_fleet_goal(&at("budget = 0.01")).expect("nothing is that cheap");
+    assert!(dear.contains("at most 0.0100 USD"), "{dear}");
+    let shortest = at("objective = \"time\"");
+    assert!(shortest.prediction.makespan_s <= fast.prediction.makespan_s);
+}
+
+/// Steps of a plan may take longer than a clock of nanoseconds can tell.
+#[test]
+fn jobs_of_millennia_are_told() {
+    let job = JOB.replace("samples = 100_000", "samples = 1_000_000_000_000_000_000");
+    let told = refused(&format!("{POOL}{job}")).to_string();
+    assert!(told.contains("longer than a clock can tell"), "{told}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let wrong = |pool: &str, rest: &str| refused(&format!("{POOL}{pool}\n{rest}")).to_string();
+    assert_eq!(
+        wrong("", ""),
+        "`job` is missing: write at least one [[job]] with a file, or with a model, data and training"
+    );
+    assert_eq!(wrong("", &JOB.replace("= 5", "= 0")), "`job[0].count` is 0, but it must be at least 1");
+    assert_eq!(
+        wrong("", &format!("{JOB}file = \"a.toml\"\n")),
+        "`job[0].file` and `job[0].model` exclude each other: a job is in a file of its own or in place"
+    );
+    assert_eq!(
+        wrong("", &JOB.replace("= 64", "= 0")),
+        "`job[0].training.global_batch` is 0, but it must be from 1 to 4294967296"
+    );
+    assert_eq!(
+        wrong("", &format!("{JOB}goal = {{ deadline = \"0 s\" }}")),
+        "`job[0].goal.deadline` is `0 s`, but it must be a duration such as 3d: it is zero"
+    );
+    assert_eq!(
+        wrong("", &format!("{JOB}cluster = {{ region = \"eu-west-1\" }}")),
+        "`job[0].cluster.region` is eu-west-1, but `pool.region` is us-east-1: jobs of a fleet run in its pool"
+    );
+    assert_eq!(
+        wrong("", &format!("{JOB}cluster = {{ instances = [\"p4d.*\"] }}")),
+        "`job[0].cluster.instances` is p4d.*, but `pool.instances` is g4dn.xlarge, p3.2xlarge: jobs of a fleet run in \
+         its pool"
+    );
+    assert!(wrong("warm_pool = true", JOB).starts_with("`pool.service` is ec2, but it must be sagemaker"));
+    assert!(wrong("keep_alive = \"5 min\"", JOB).starts_with("`pool.keep_alive` and `pool.warm_pool = false` exclude"));
+    let none = refused(&format!("{}{JOB}", POOL.replace("[\"g4dn.xlarge\", \"p3.2xlarge\"]", "[]"))).to_string();
+    assert_eq!(none, "`pool.instances` is [], but it must be a list with at least one instance type");
+    let unknown = refused(&format!("{}{JOB}", POOL.replace("p3.2xlarge", "p3.3xlarge")));
+    assert!(unknown.hint().expect("a name that is near").contains("p3.8xlarge"), "{unknown}");
+    let spec: FleetSpec = toml::from_str(&format!("{POOL}{JOB}")).expect("a fleet");
+    let held = Limits { fixed: Fixed { instances: Some(5), ..Fixed::default() }, ..Limits::default() };
+    let job = FleetJob { spec: spec.jobs[0].in_place(), resources: Resources::default() };
+    let wide = plan_fleet(&spec, vec![job], &held, &|| ()).expect_err("five of four").to_string();
+    assert!(wide.starts_with("`--fix instances` is 5 instances, but `pool.max_instances` is 4"), "{wide}");
+    let huge = JOB.replace("resnet50", "gpt3-175b").replace("count = 5", "count = 1");
+    assert!(matches!(refused(&format!("{POOL}{huge}")), FleetError::NoPlan { index: 0, .. }));
+}
+
+#[test]
+fn every_field_of_an_entry_and_of_the_pool_changes_something() {
+    let plain = planned(&format!("{POOL}{JOB}")).expect("a fleet").document;
+    for (pool, job) in [
+        ("region = \"eu-west-1\"", ""),
+        ("pricing = \"spot\"", ""),
+        ("service = \"sagemaker\"", ""),
+        ("start = { cold = \"1 min\" }", ""),
+        ("service = \"sagemaker\"\nwarm_pool = true", ""),
+        ("", "submit = \"1 h\""),
+        ("", "priority = 1"),
+        ("", "cluster = { instances = [\"p3.2xlarge\"] }"),
+        ("", "goal = { deadline = \"1 h\" }"),
+        ("", "goal = { budget = 0.1 }"),
+    ] {
+        // A second kind before it, which competes with it.
+        let other = JOB.replace("trial", "other").replace("100_000", "300_000");
+        let of = |pool: &str, job: &str| {
+            planned(&format!("{POOL}{pool}\n[goal]\ndeadline = \"2 h\"\n{other}{JOB}{job}\n"))
+                .expect("a fleet")
+                .document
+        };
+        let (with, without) = (of(pool, job), of("", ""));
+        assert!(with.prediction != without.prediction || with.plans != without.plans, "{pool}{job}");
+    }
+    let wide = JOB.replace("= 64", "= 4096");
+    let options = |own: &str| planned(&format!("{POOL}{wide}{own}")).expect("a fleet").document.plans[0].options;
+    assert!(options("") > options("cluster = { max_instances = 1 }"));
+    let held = planned(&format!("{POOL}[policy]\norder = \"shortest-first\"\n{JOB}")).expect("a fleet").document;
+    assert_eq!(held.pools[0].queue.policy.order, QueueOrder::ShortestFirst);
+    assert_ne!(held.pools[0].queue.policy, PolicySpec { order: QueueOrder::Priority, backfill: true });
+    assert_eq!(plain.schema, "trainyard.fleet/1");
+}

@@ -1,0 +1,152 @@
+//! Queues as written: many independent jobs that share one pool of instances. [`super::valid`] checks them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trainyard_plan::{Pricing, named};
+use trainyard_units::{written, written_option};
+
+/// A queue of jobs as a TOML file describes it. Durations are texts with a unit, `30 min`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// The instances that the jobs share.
+    pub pool: PoolSpec,
+    /// Who goes first.
+    #[serde(default)]
+    pub policy: PolicySpec,
+    /// The jobs, each perhaps many times.
+    #[serde(default, rename = "job")]
+    pub jobs: Vec<QueuedJobSpec>,
+}
+
+/// The instances that the jobs share: one type, up to a quota.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// Instance type of the catalog.
+    pub instance: String,
+    /// The quota: the most instances that are held at once, in use or kept warm.
+    #[serde(deserialize_with = "written")]
+    pub max_instances: u32,
+    /// AWS region; us-east-1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Terms; on-demand if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
+    /// ec2 or sagemaker; ec2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// From taking instances to the first step.
+    #[serde(default)]
+    pub start: StartSpec,
+    /// Whether instances are kept for the next job that matches.
+    #[serde(default)]
+    pub warm_pool: bool,
+    /// For how long after a job; 30 min if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<String>,
+    /// The quota of instances that are kept without a job; `max_instances` if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub max_warm_instances: Option<u32>,
+}
+
+/// From taking instances to the first step of training.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartSpec {
+    /// Of new instances: they are launched, load the container and start the framework; 280 s if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold: Option<String>,
+    /// Of instances that were kept: they start the framework; 40 s if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm: Option<String>,
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// The order of the jobs that wait.
+    #[serde(default)]
+    pub order: QueueOrder,
+    /// Whether later jobs may go before the first one as long as they do not delay it (EASY; Mu'alem and Feitelson,
+    /// "Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
+    /// Backfilling", 2001, doi:10.1109/71.932708).
+    #[serde(default)]
+    pub backfill: bool,
+}
+
+named! {
+    /// The order of jobs that wait; equals go in the order of submission, then of the file.
+    #[derive(Default)]
+    QueueOrder {
+        /// As submitted.
+        #[default]
+        Fifo = "fifo",
+        /// The shortest expected duration first.
+        ShortestFirst = "shortest-first",
+        /// The longest expected duration first (LPT; Graham, "Bounds on Multiprocessing Timing Anomalies", 1969,
+        /// doi:10.1137/0117039).
+        LongestFirst = "longest-first",
+        /// The highest priority first.
+        Priority = "priority",
+    }
+}
+
+/// A job: a plan, or a duration on a number of instances. All its instances start together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueuedJobSpec {
+    /// What it is called.
+    pub name: String,
+    /// A plan document, relative to this file: its instances for its predicted time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// How long it trains, instead of `plan`; start-up comes on top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// Instances, beside `duration`; 1 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub instances: Option<u32>,
+    /// How many jobs of this kind there are, such as trials of a search for hyper-parameters.
+    #[serde(default = "one", deserialize_with = "written")]
+    pub count: u32,
+    /// When they enter the queue, after its start; at once if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submit: Option<String>,
+    /// Goes first where the order is by priority; higher is sooner.
+    #[serde(default)]
+    pub priority: i32,
+    /// Standard deviation of the duration as a fraction of its mean; durations are log-normal.
+    #[serde(default)]
+    pub spread: f64,
+    /// Execution role, which a warm pool must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Storage of each instance, `100 GB`, which a warm pool must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Subnets and security groups in words, which a warm pool must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vpc: Option<String>,
+    /// Whether traffic between instances is encrypted, which a warm pool must match; as in `plan` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<bool>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_written_as_they_read() {
+        let names: Vec<&str> = QueueOrder::ALL.iter().map(|order| order.name()).collect();
+        assert_eq!(names, ["fifo", "shortest-first", "longest-first", "priority"]);
+        assert_eq!("longest-first".parse(), Ok(QueueOrder::LongestFirst));
+    }
+}

@@ -1,0 +1,134 @@
+//! Many independent jobs on one pool of instances: who runs when, on which instances, started cold or warm.
+//!
+//! Jobs are gangs: all instances of a job are taken at once, start together and are given back together. Whenever a job
+//! comes or ends, the first jobs of the order get their instances as long as there are enough; with backfilling, later
+//! ones may go before the first that does not fit, if by what is expected they do not delay it. Instances that are kept
+//! warm take part of the quota, but never keep a job waiting: where one that does not match needs their place, they are
+//! released, as whoever runs the queue can do at any time.
+
+mod bound;
+mod instances;
+mod outcome;
+mod scheduler;
+
+pub use bound::makespan_bound;
+pub use outcome::{Kept, QueueOutcome, Run, State, Usage};
+pub use scheduler::simulate_queue;
+
+use crate::queue::QueueOrder;
+use rand::SeedableRng;
+use rand::distr::{Distribution, Uniform};
+use rand_pcg::Pcg64;
+use statrs::distribution::{ContinuousCDF, Normal};
+use trainyard_units::{Instant, Seconds, Span};
+
+/// The most by which a duration that is drawn differs from its mean, as a factor up or down.
+pub const MOST_DEVIATION: f64 = 10.0;
+
+/// Jobs, the instances that they share, and the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// The most instances that are held at once.
+    pub quota: u32,
+    /// From taking new instances to the first step.
+    pub cold_start: Span,
+    /// From taking instances that were kept to the first step.
+    pub warm_start: Span,
+    /// The pools of instances that are kept, if any.
+    pub warm_pools: Option<WarmPools>,
+    /// The rule that decides which waiting job is the first.
+    pub order: QueueOrder,
+    /// Set if later jobs may go before the first one where they do not delay it.
+    pub backfill: bool,
+    /// The jobs. Each needs at least one instance and at most the quota.
+    pub jobs: Vec<Job>,
+}
+
+/// Instances that are kept for the next job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmPools {
+    /// For how long after a job.
+    pub keep_alive: Span,
+    /// Time after their cold start in which they may still be handed on.
+    pub lifetime: Span,
+    /// The most instances that are kept without a job.
+    pub quota: u32,
+}
+
+/// A job of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// When it comes.
+    pub submit: Instant,
+    /// Instances that it needs.
+    pub instances: u32,
+    /// Expected time of training: the one that the scheduler knows.
+    pub expected: Span,
+    /// Time of training.
+    pub actual: Span,
+    /// Higher goes first where the order is by priority.
+    pub priority: i32,
+    /// The environment that must match for instances to be handed on: equal numbers match.
+    pub environment: u32,
+}
+
+/// Factors of log-normal durations, one for each spread: of mean one, the spread being the standard deviation. Within
+/// [`MOST_DEVIATION`] of one. Every job has a draw, so that the spread of one does not change another.
+///
+/// # Panics
+///
+/// When a spread is negative or not a number: it is checked where it is read.
+pub fn duration_factors(spreads: impl IntoIterator<Item = f64>, seed: u64) -> Vec<f64> {
+    let normal = Normal::standard();
+    let uniform = Uniform::new(0.0, 1.0).expect("zero is less than one");
+    let mut random = Pcg64::seed_from_u64(seed);
+    let factor = |spread: f64| {
+        let quantile = normal.inverse_cdf(uniform.sample(&mut random));
+        assert!(spread >= 0.0, "a spread is not negative: {spread}");
+        if spread == 0.0 {
+            return 1.0;
+        }
+        let variance = spread.powi(2).ln_1p();
+        (variance.sqrt() * quantile - variance / 2.0).exp().clamp(1.0 / MOST_DEVIATION, MOST_DEVIATION)
+    };
+    spreads.into_iter().map(factor).collect()
+}
+
+impl Queue {
+    /// The shortest start of any job.
+    fn shortest_start(&self) -> Span {
+        if self.warm_pools.is_some() { self.warm_start.min(self.cold_start) } else { self.cold_start }
+    }
+}
+
+/// Instances times time, in instance-nanoseconds: sums of these do not depend on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstanceTime(u128);
+
+impl InstanceTime {
+    /// `instances` for `span`.
+    pub fn of(instances: u32, span: Span) -> Self {
+        Self(u128::from(instances) * u128::from(span.nanoseconds()))
+    }
+
+    /// Instances times seconds.
+    pub fn seconds(self) -> Seconds {
+        Seconds(self.0 as f64 / 1e9)
+    }
+}
+
+impl std::ops::Add for InstanceTime {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl std::iter::Sum for InstanceTime {
+    fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+        items.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests;

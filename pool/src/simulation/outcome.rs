@@ -1,0 +1,121 @@
+//! The outcome of a queue, and its sums.
+
+use super::{InstanceTime, Queue};
+use crate::queue::WarmEnd;
+use trainyard_units::{Instant, Seconds, Span};
+
+/// The outcome of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOutcome {
+    /// Each job, in the order of the queue.
+    pub runs: Vec<Run>,
+    /// Stretches in which instances were kept without a job, in the order in which they began.
+    pub kept: Vec<Kept>,
+    /// The states of the pool, in the order of time.
+    pub states: Vec<State>,
+}
+
+/// The outcome of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// When it got its instances.
+    pub start: Instant,
+    /// When it began to train.
+    pub ready: Instant,
+    /// When it ended.
+    pub end: Instant,
+    /// Set if another job had its instances before.
+    pub warm: bool,
+    /// Places of the quota that it held.
+    pub places: Vec<u32>,
+}
+
+/// A stretch in which instances were kept without a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Places of the quota.
+    pub places: Vec<u32>,
+    /// From here.
+    pub since: Instant,
+    /// To here.
+    pub until: Instant,
+    /// The reason for its end.
+    pub ended: WarmEnd,
+}
+
+/// The state of the pool from an instant on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The instant.
+    pub at: Instant,
+    /// Jobs that wait.
+    pub waiting: u32,
+    /// Instances that start.
+    pub starting: u32,
+    /// Instances that train.
+    pub busy: u32,
+    /// Instances that are kept without a job.
+    pub idle: u32,
+}
+
+/// Time of instances, by its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// They started.
+    pub startup: InstanceTime,
+    /// They trained.
+    pub busy: InstanceTime,
+    /// They were kept without a job.
+    pub idle: InstanceTime,
+}
+
+impl Usage {
+    /// All of it.
+    pub fn held(&self) -> InstanceTime {
+        self.startup + self.busy + self.idle
+    }
+}
+
+impl QueueOutcome {
+    /// From the first submission to the end of the last job; no time for no jobs.
+    pub fn makespan(&self, queue: &Queue) -> Span {
+        let first = queue.jobs.iter().map(|job| job.submit).min().unwrap_or_default();
+        self.runs.iter().map(|run| run.end).max().unwrap_or_default().since(first)
+    }
+
+    /// The time that each job waited for its instances, in the order of the queue.
+    pub fn waiting(&self, queue: &Queue) -> Vec<Span> {
+        queue.jobs.iter().zip(&self.runs).map(|(job, run)| run.start.since(job.submit)).collect()
+    }
+
+    /// Time of instances, by its use.
+    pub fn usage(&self) -> Usage {
+        let time = |run: &Run, span| InstanceTime::of(run.places.len() as u32, span);
+        Usage {
+            startup: self.runs.iter().map(|run| time(run, run.ready.since(run.start))).sum(),
+            busy: self.runs.iter().map(|run| time(run, run.end.since(run.ready))).sum(),
+            idle: self.kept.iter().map(Kept::time).sum(),
+        }
+    }
+
+    /// Instances times seconds of all jobs as they are billed: the time of each in whole seconds, begun ones in full.
+    pub fn billed_jobs(&self) -> Seconds {
+        self.runs.iter().map(|run| billed(run.places.len(), run.end.since(run.start))).sum()
+    }
+
+    /// The same of all instances that were kept.
+    pub fn billed_warm(&self) -> Seconds {
+        self.kept.iter().map(|kept| billed(kept.places.len(), kept.until.since(kept.since))).sum()
+    }
+}
+
+impl Kept {
+    fn time(&self) -> InstanceTime {
+        InstanceTime::of(self.places.len() as u32, self.until.since(self.since))
+    }
+}
+
+/// Sums of whole numbers in floats are exact in any order.
+fn billed(instances: usize, span: Span) -> Seconds {
+    Seconds(span.seconds().0.ceil() * instances as f64)
+}
