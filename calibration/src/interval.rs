@@ -182,8 +182,8 @@ pub fn collective_interval(cluster: &Cluster, time: Seconds, waiting: f64, bytes
     let shared = cluster.first().devices_per_instance > 1;
     let mut terms = match network.transport {
         Transport::Efa | Transport::EfaGpudirect => vec![EFA_STEPS, EFA_RATE.of_share(bytes)],
-        Transport::Tcp if shared => vec![SHARED_SOCKETS],
-        Transport::Tcp => vec![INSIDE],
+        Transport::Tcp | Transport::TcpPods if shared => vec![SHARED_SOCKETS],
+        Transport::Tcp | Transport::TcpPods => vec![INSIDE],
         Transport::Infiniband | Transport::Roce | Transport::OmniPath => vec![INFINIBAND],
     };
     terms.extend([REPEAT, WAITING.of_share(waiting)]);
@@ -239,7 +239,7 @@ fn constants(gpu: &Gpu) -> Term {
 fn network(cluster: &Cluster) -> Option<Term> {
     let Fabric::Wired { network, .. } = &cluster.first().fabric else { return None };
     Some(match network.transport {
-        Transport::Tcp => SOCKETS,
+        Transport::Tcp | Transport::TcpPods => SOCKETS,
         Transport::Efa | Transport::EfaGpudirect => EFA,
         Transport::Infiniband | Transport::Roce | Transport::OmniPath => INFINIBAND,
     })

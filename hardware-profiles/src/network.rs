@@ -9,8 +9,10 @@ use trainyard_units::{BytesPerSecond, Seconds};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Sockets over the Elastic Network Adapter.
+    /// Sockets over the machines' own network devices.
     Tcp,
+    /// Sockets over the virtual network of Kubernetes pods, behind which the library does not recognise the network.
+    TcpPods,
     /// Elastic Fabric Adapter, staged through host memory.
     Efa,
     /// Elastic Fabric Adapter, straight from GPU memory.
@@ -25,7 +27,8 @@ pub enum Transport {
 
 impl Transport {
     /// Every transport.
-    pub const ALL: &[Self] = &[Self::Tcp, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
+    pub const ALL: &[Self] =
+        &[Self::Tcp, Self::TcpPods, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
 }
 
 /// The network of an instance.
@@ -75,6 +78,9 @@ pub struct Messaging {
     pub chunk_trips: Sourced<f64>,
     /// Latencies inside a machine, relative to those that the library's own tuner assumes.
     pub inside: Sourced<f64>,
+    /// Number of connections that the library opens to one peer, each of which a network may limit; none without sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Sourced<u32>>,
 }
 
 /// The links and the network of a machine type, as learnt from a sweep of collectives.
@@ -116,6 +122,9 @@ pub(crate) struct TransportDefault {
     /// The names of the release in publications; none for current software.
     #[serde(default)]
     pub(crate) published_as: Vec<String>,
+    /// Rate of one connection, where no network states another.
+    #[serde(default)]
+    pub(crate) flow_limit: Option<Sourced<BytesPerSecond>>,
     pub(crate) messaging: Messaging,
 }
 

@@ -219,6 +219,7 @@ fn interconnect(interconnect: &Interconnect) -> &'static str {
 fn transport(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "TCP",
+        Transport::TcpPods => "TCP in pods",
         Transport::Efa => "EFA",
         Transport::EfaGpudirect => "EFA, GPUDirect",
         Transport::Infiniband => "InfiniBand",

@@ -4,9 +4,7 @@
 //! switch by switch, so that a number follows from a position by arithmetic.
 
 use crate::network::LinkId;
-use trainyard_hardware_profiles::{
-    Cluster, DevicePosition, Fabric, Host, Interconnect, Network, PcieTree, Pool, Transport,
-};
+use trainyard_hardware_profiles::{Cluster, DevicePosition, Fabric, Host, Interconnect, Network, PcieTree, Pool};
 use trainyard_units::BytesPerSecond;
 
 /// Links of a device: out of its port and into it.
@@ -21,10 +19,6 @@ const LINKS_PER_HOST: u32 = 4;
 /// Of an uplink to a processor that no description of the machine states: 90 Gbit/s from pinned memory on p3dn.24xlarge
 /// (NVIDIA/nccl issue 398), PCIe 3.0 x16.
 const PCIE_UPLINK: BytesPerSecond = BytesPerSecond(11.25e9);
-
-/// TCP connections that the library opens to one peer on EC2: two threads with eight sockets each (NVIDIA/nccl,
-/// `src/transport/net_socket.cc`; NCCL user guide, `NCCL_SOCKET_NTHREADS` and `NCCL_NSOCKS_PERTHREAD`).
-const CONNECTIONS_PER_PEER: f64 = 16.0;
 
 /// The part that is left of a network between machines that encrypt their traffic. A stated default: nobody has
 /// published a measurement of training with IPsec between instances. Headers of ESP (RFC 4303) take 1 % of jumbo
@@ -283,8 +277,8 @@ impl<'a> Wiring<'a> {
     /// it.
     pub(crate) fn connection_limit(&self, machine: u32) -> f64 {
         let network = self.network(machine);
-        match &network.flow_limit {
-            Some(limit) if network.transport == Transport::Tcp => limit.value.0 * CONNECTIONS_PER_PEER,
+        match (&network.flow_limit, &network.messaging.connections) {
+            (Some(limit), Some(connections)) => limit.value.0 * f64::from(connections.value),
             _ => f64::INFINITY,
         }
     }
@@ -351,7 +345,7 @@ fn port(interconnect: &Interconnect, slot: u32) -> f64 {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use trainyard_hardware_profiles::{Sourced, SwitchLevel, catalog};
+    use trainyard_hardware_profiles::{Sourced, SwitchLevel, Transport, catalog};
     use trainyard_units::Bytes;
 
     fn cluster(instance: &str, instances: u32) -> Cluster {
@@ -449,5 +443,13 @@ mod tests {
             network.flow_limit = Some(Sourced::new(BytesPerSecond(1e6), "a limit that can be felt"));
         }
         agree(Wiring::new(&cluster).path(at(0, 0), at(1, 0)).limit, 16e6);
+    }
+
+    #[test]
+    fn pods_have_one_connection_to_a_peer() {
+        let mut cluster = cluster("g4dn.12xlarge", 2);
+        let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { panic!("wired") };
+        *network = catalog().network_over(network, Transport::TcpPods);
+        agree(Wiring::new(&cluster).path(at(0, 0), at(1, 0)).limit, 0.625e9);
     }
 }

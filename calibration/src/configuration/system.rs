@@ -72,6 +72,9 @@ fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
         network.baseline = stated_rate(stated);
         network.burst = stated_rate(stated);
     }
+    if let (true, Fabric::Wired { network, .. }) = (row.pods, &mut pool.fabric) {
+        *network = catalog.network_over(network, Transport::TcpPods);
+    }
     Ok(cluster)
 }
 

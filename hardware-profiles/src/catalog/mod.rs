@@ -9,10 +9,11 @@ use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::interconnect::Link;
-use crate::network::{Messaging, Transport, TransportDefault};
+use crate::network::{Messaging, Network, Transport, TransportDefault};
 use crate::operations::{Operations, SpotAdvisor};
 use crate::pattern::matches;
 use crate::processor::{Loader, Processor};
+use crate::sourced::Sourced;
 use crate::stack::{Publication, Stack};
 use crate::storage::Storage;
 use price_table::price_instances;
@@ -20,7 +21,7 @@ use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
 use toml::{Table, Value};
-use trainyard_units::CatalogError;
+use trainyard_units::{BytesPerSecond, CatalogError};
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -206,6 +207,20 @@ impl Catalog {
     /// Returns the parameters of the collectives library on a kind of network.
     pub fn messaging(&self, transport: Transport) -> &Messaging {
         &current(&self.transports, transport).expect("the catalog has a file for each transport").messaging
+    }
+
+    /// Returns the rate of one connection of a transport where no network states another, if it has a limit.
+    pub fn flow_limit(&self, transport: Transport) -> Option<&Sourced<BytesPerSecond>> {
+        current(&self.transports, transport)?.flow_limit.as_ref()
+    }
+
+    /// Returns a network as it is used over another transport.
+    pub fn network_over(&self, network: &Network, transport: Transport) -> Network {
+        if network.transport == transport {
+            return network.clone();
+        }
+        let (messaging, flow_limit) = (self.messaging(transport).clone(), self.flow_limit(transport).cloned());
+        Network { transport, messaging, flow_limit, ..network.clone() }
     }
 
     /// Returns the same parameters for the software release that `text` names by its published label, if it names one.

@@ -337,7 +337,8 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         burst,
         transport,
         interfaces: cards,
-        flow_limit: flow.or_else(|| own_kind.and_then(|own| own.flow_limit.clone())),
+        flow_limit: flow
+            .or_else(|| own_kind.map_or(catalog().flow_limit(transport), |own| own.flow_limit.as_ref()).cloned()),
         messaging: own_kind.map_or_else(|| catalog().messaging(transport), |own| &own.messaging).clone(),
     })
 }
