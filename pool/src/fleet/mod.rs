@@ -17,8 +17,7 @@ pub use found::missed_fleet_goal;
 pub use page::page;
 pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 
-pub use crate::queue::plot::fleet_gantt as gantt;
-
+use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
 use choose::{Judge, choose};
 use found::{Found, document};
@@ -28,6 +27,15 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
 use trainyard_planner::{Limits, OnEach, Resources, recommend};
 use valid::{ValidKind, valid_fleet};
+
+/// Draws the schedule of a fleet: the queues of its pools, one below the other.
+///
+/// # Errors
+///
+/// Returns a sentence if it cannot be drawn.
+pub fn gantt(document: &FleetDocument) -> Result<trainyard_reports::Picture, String> {
+    gantts(&document.pools)
+}
 
 /// A job of a fleet, written in place or read from its file, with the files that the job names.
 #[derive(Clone, Debug, Default)]

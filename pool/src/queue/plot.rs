@@ -1,9 +1,7 @@
-//! A simulated queue as a Gantt chart: a lane for each instance of the pool, and below it how many jobs wait. A fleet is drawn as its
-//! queues, one below the other.
+//! A simulated queue as a Gantt chart: a lane for each instance of the pool, and below it how many jobs wait.
 
 use super::page::{time, title};
 use super::{JobRun, QueueDocument, QueuedJobSpec};
-use crate::fleet::FleetDocument;
 use trainyard_planner::usd;
 use trainyard_reports::chart::{
     Colour, HEAD, KINDS, Legend, Letters, MARGIN, Picture, Sample, Side, calendar, count, measure, shortened,
@@ -101,22 +99,21 @@ pub fn gantt(document: &QueueDocument) -> Result<Picture, String> {
     drawn(document, Among { span: span(document), first: 0 })
 }
 
-/// Draws the schedule of a fleet: its queues one below the other, over the same time, each kind of jobs in a colour of
-/// its own.
+/// Draws queues one below the other, over the same time, each kind of jobs in a colour of its own.
 ///
 /// # Errors
 ///
 /// Returns a sentence if a queue cannot be drawn: it has no job.
-pub fn fleet_gantt(document: &FleetDocument) -> Result<Picture, String> {
-    let span = document.pools.iter().map(span).fold(f64::MIN_POSITIVE, f64::max);
+pub(crate) fn gantts(documents: &[QueueDocument]) -> Result<Picture, String> {
+    let span = documents.iter().map(span).fold(f64::MIN_POSITIVE, f64::max);
     let (mut first, mut all) = (0, None::<Picture>);
-    for pool in &document.pools {
-        let picture = drawn(pool, Among { span, first })?;
+    for document in documents {
+        let picture = drawn(document, Among { span, first })?;
         all = Some(match all {
             None => picture,
             Some(above) => above.above(picture),
         });
-        first += pool.queue.jobs.len();
+        first += document.queue.jobs.len();
     }
     all.ok_or_else(|| "there is no queue to draw".into())
 }
