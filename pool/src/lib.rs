@@ -16,4 +16,3 @@
 
 pub mod fleet;
 pub mod queue;
-pub mod simulation;

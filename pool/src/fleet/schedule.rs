@@ -5,8 +5,8 @@
 
 use super::FleetSpec;
 use super::option::{JobOption, Kind};
+use crate::queue::simulation::{QueueOutcome, simulate_queue};
 use crate::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
-use crate::simulation::{QueueOutcome, simulate_queue};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_units::{Invalid, Span, UsdPerHour};

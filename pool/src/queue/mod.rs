@@ -3,6 +3,7 @@
 mod document;
 mod page;
 pub(crate) mod plot;
+pub mod simulation;
 mod spec;
 pub(crate) mod valid;
 
@@ -15,7 +16,7 @@ pub(crate) use page::{of_it_warm, runs, time, use_of_pool};
 pub use plot::gantt;
 pub use spec::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, StartSpec};
 
-use crate::simulation::{Kept, QueueOutcome, State, makespan_bound, simulate_queue};
+use simulation::{Kept, QueueOutcome, State, makespan_bound, simulate_queue};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::PlanDocument;

@@ -235,7 +235,7 @@ fn plans_for_other_machines_or_more_of_them_are_refused() {
 
 #[test]
 fn the_most_work_at_its_longest_fits_the_clock() {
-    let longest = valid::MOST_WORK * (crate::simulation::MOST_DEVIATION + 1.0);
+    let longest = valid::MOST_WORK * (crate::queue::simulation::MOST_DEVIATION + 1.0);
     assert!(longest < Instant::NEVER.seconds());
 }
 

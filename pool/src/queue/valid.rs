@@ -1,7 +1,7 @@
 //! A queue as written becomes one that can be simulated.
 
 use super::{PoolSpec, QueueSpec, QueuedJobSpec};
-use crate::simulation::{Job, Queue, WarmPools, duration_factors};
+use crate::queue::simulation::{Job, Queue, WarmPools, duration_factors};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;

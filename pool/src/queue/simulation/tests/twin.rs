@@ -1,8 +1,8 @@
 //! The oracle: the same rules, looked at every second, with lists that are searched from end to end.
 
 use super::seconds;
+use crate::queue::simulation::{Job, Kept, Queue, Run};
 use crate::queue::{QueueOrder, WarmEnd};
-use crate::simulation::{Job, Kept, Queue, Run};
 use trainyard_units::{Instant, Span};
 
 pub(super) struct Twin {
