@@ -29,7 +29,6 @@ pub struct RunMeasurement {
     pub file: String,
     /// The processor that it ran on.
     pub processor: String,
-    /// Its threads.
     pub threads: u32,
     /// The plan that ran.
     pub plan: Plan,

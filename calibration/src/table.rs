@@ -50,7 +50,6 @@ pub const MEASUREMENT_COLUMNS: [&str; 32] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{file}` line {line}: {invalid}")]
 pub struct TableError {
-    /// The file.
     pub file: String,
     /// Counted from 1, the header being line 1.
     pub line: u64,
@@ -368,7 +367,6 @@ pub struct Row {
     pub recompute: Option<&'static str>,
     /// The states that are kept in main memory.
     pub offload: String,
-    /// The optimizer.
     pub optimizer: String,
     /// The measured value: seconds of an optimizer step.
     pub step_time_s: f64,
@@ -436,7 +434,6 @@ impl Row {
 /// A row that was understood, or what is known of one that was not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A row.
     Row(Box<Row>),
     /// A row with a bad cell; id and suite as far as they can be read.
     Malformed {

@@ -48,7 +48,6 @@ pub enum CheckpointError {
     /// Something could not be written. The last whole checkpoint is still there.
     #[error("cannot write checkpoint `{}`; the last whole one is kept", path.display())]
     Write {
-        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -56,41 +55,29 @@ pub enum CheckpointError {
     /// Nothing can be written where checkpoints are to be.
     #[error("cannot write checkpoints to `{}`", path.display())]
     Place {
-        /// The folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// Another training writes there.
     #[error("another run writes checkpoints to `{}`", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// There are checkpoints already, and the run is not to go on from them.
     #[error("`{}` holds checkpoints already", path.display())]
-    Occupied {
-        /// The folder.
-        path: PathBuf,
-    },
+    Occupied { path: PathBuf },
     /// Something could not be read.
     #[error("cannot read checkpoint `{}`", path.display())]
     Read {
-        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// There is nothing to resume from.
     #[error("`{}` holds no checkpoint to resume from", path.display())]
-    Missing {
-        /// The folder.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// A file is not what was written.
     #[error("checkpoint file `{}` is damaged: {problem}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The defect.
         problem: String,
@@ -118,17 +105,14 @@ pub enum CheckpointError {
     Foreign {
         /// The manifest.
         path: PathBuf,
-        /// Its schema.
         schema: String,
     },
     /// The checkpoint belongs to another training.
     #[error("checkpoint `{}` was written with {field} {found}, but this run has {expected}", path.display())]
     Mismatch {
-        /// The checkpoint.
         path: PathBuf,
         /// The field that differs.
         field: &'static str,
-        /// In the checkpoint.
         found: String,
         /// In this run.
         expected: String,

@@ -108,7 +108,6 @@ pub struct LossScalerState {
 pub struct DataEntry {
     /// Its size.
     pub bytes: u64,
-    /// Its checksum.
     pub checksum: String,
 }
 

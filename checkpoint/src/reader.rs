@@ -59,7 +59,6 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

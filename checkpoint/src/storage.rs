@@ -16,7 +16,6 @@ const WRITE_BACK: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
-    /// Its name.
     pub name: String,
     /// Its size.
     pub bytes: u64,

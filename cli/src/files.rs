@@ -308,7 +308,6 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 /// The kind of output to write to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// A file.
     File,
     /// A folder of files.
     Folder,

@@ -5,25 +5,20 @@
 pub enum Inputs {
     /// Token ids, (samples, sequence), flat.
     Tokens {
-        /// The ids.
         ids: Vec<i32>,
         /// Tokens of a sample.
         sequence: usize,
     },
     /// Normalised images, (samples, channels, height, width), flat.
     Images {
-        /// The values.
         pixels: Vec<f32>,
         /// Channels of an image.
         channels: usize,
-        /// Its height.
         height: usize,
-        /// Its width.
         width: usize,
     },
     /// Vectors, (samples, width), flat.
     Vectors {
-        /// The values.
         values: Vec<f32>,
         /// Values of a sample.
         width: usize,
@@ -33,7 +28,6 @@ pub enum Inputs {
 /// Samples with their targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MicroBatch {
-    /// Number of samples.
     pub samples: usize,
     /// The values that the network reads.
     pub inputs: Inputs,

@@ -12,21 +12,16 @@ pub enum DataError {
     /// A file or folder could not be read.
     #[error("cannot read `{}`", path.display())]
     Unreadable {
-        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// The named file is not text.
     #[error("`{}` is not UTF-8 text", path.display())]
-    NotText {
-        /// The file.
-        path: PathBuf,
-    },
+    NotText { path: PathBuf },
     /// A folder without text.
     #[error("`{}` holds no text files ({skipped} other files were skipped)", path.display())]
     NoText {
-        /// The folder.
         path: PathBuf,
         /// Binary files in it.
         skipped: usize,
@@ -83,7 +78,6 @@ pub enum DataError {
     /// Nothing tells what a file or folder is.
     #[error("`{}` is of no known kind; {wanted} are read from {allowed}", path.display())]
     UnknownKind {
-        /// The file or folder.
         path: PathBuf,
         /// The kind of data that the model reads.
         wanted: String,
@@ -93,7 +87,6 @@ pub enum DataError {
     /// Data of a kind that the model does not read.
     #[error("`{}` is {kind}, but the model reads {wanted}", path.display())]
     Foreign {
-        /// The file or folder.
         path: PathBuf,
         /// The kind of data found.
         kind: &'static str,
@@ -103,7 +96,6 @@ pub enum DataError {
     /// Samples of another size than the model's.
     #[error("`{}` holds {found}, but the model reads {wanted}", path.display())]
     Sides {
-        /// The file or folder.
         path: PathBuf,
         /// The samples found there.
         found: String,
@@ -113,7 +105,6 @@ pub enum DataError {
     /// A file that breaks off or contradicts itself.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The defect.
         problem: String,
@@ -121,9 +112,7 @@ pub enum DataError {
     /// An array that a file or folder should hold.
     #[error("`{}` holds no array `{array}`; it must hold {allowed}", path.display())]
     NoArray {
-        /// The file or folder.
         path: PathBuf,
-        /// Its name.
         array: String,
         /// The array that it must hold.
         allowed: &'static str,
@@ -131,9 +120,7 @@ pub enum DataError {
     /// An array of another type or shape.
     #[error("array `{array}` of `{}` has {field} {found}, but it must be {allowed}", path.display())]
     Array {
-        /// The file.
         path: PathBuf,
-        /// The array.
         array: String,
         /// `dtype` or `shape`.
         field: &'static str,
@@ -145,11 +132,9 @@ pub enum DataError {
     /// A class that the model does not have.
     #[error("sample {sample} of `{}` has label {label}, but the model has {classes} classes, 0 to {}", path.display(), classes - 1)]
     Label {
-        /// The file.
         path: PathBuf,
         /// Index of the sample, from 0.
         sample: usize,
-        /// Its label.
         label: i64,
         /// Classes of the model.
         classes: u64,
@@ -157,7 +142,6 @@ pub enum DataError {
     /// More classes than the model has.
     #[error("`{}` has {found} classes, but the model has {classes}", path.display())]
     Classes {
-        /// The folder.
         path: PathBuf,
         /// Classes there.
         found: usize,
@@ -166,20 +150,13 @@ pub enum DataError {
     },
     /// A folder of images without classes.
     #[error("`{}` has no folder for any class; images are read from CLASS/NAME.jpg and CLASS/NAME.png", path.display())]
-    NoClasses {
-        /// The folder.
-        path: PathBuf,
-    },
+    NoClasses { path: PathBuf },
     /// A class without images.
     #[error("`{}` is the folder of a class, but holds no JPEG or PNG files", path.display())]
-    EmptyClass {
-        /// Its folder.
-        path: PathBuf,
-    },
+    EmptyClass { path: PathBuf },
     /// Not one image that can be decoded.
     #[error("none of the {images} images of `{}` can be decoded", path.display())]
     AllCorrupt {
-        /// The folder.
         path: PathBuf,
         /// Images tried.
         images: usize,
@@ -187,7 +164,6 @@ pub enum DataError {
     /// A tokenizer that cannot be used.
     #[error("cannot use the tokenizer `{}`: {problem}", path.display())]
     Tokenizer {
-        /// The file.
         path: PathBuf,
         /// The defect.
         problem: String,
@@ -195,7 +171,6 @@ pub enum DataError {
     /// A tokenizer without a token that masked training needs.
     #[error("the tokenizer `{}` has none of the tokens {tokens}, but a masked language model needs one", path.display())]
     NoMask {
-        /// The file.
         path: PathBuf,
         /// The tokens looked for.
         tokens: &'static str,
@@ -205,7 +180,6 @@ pub enum DataError {
     TokenizerUnused {
         /// The tokenizer.
         path: PathBuf,
-        /// The kind of the data.
         kind: &'static str,
     },
     /// More tokens than the model has entries.
@@ -213,7 +187,6 @@ pub enum DataError {
     Vocabulary {
         /// The tokenizer, or the bytes.
         what: String,
-        /// Its entries.
         entries: u64,
         /// Entries of the model's token table.
         vocabulary: u64,
@@ -221,11 +194,9 @@ pub enum DataError {
     /// A token id that the model does not have.
     #[error("token {position} of `{}` is {id}, but `model.vocab` is {vocabulary}", path.display())]
     TokenId {
-        /// The file.
         path: PathBuf,
         /// Index of the token, from 0.
         position: usize,
-        /// Its id.
         id: i64,
         /// Entries of the model's token table.
         vocabulary: u64,

@@ -36,7 +36,6 @@ pub(crate) struct ImageFolder {
     pub test: usize,
     /// Files that are not named as images are.
     pub skipped: usize,
-    /// Bytes of all images.
     pub bytes: u64,
     /// Of the paths and sizes of all images, since to read them all would take as long as an epoch: XXH3, 64 bits,
     /// hexadecimal.

@@ -44,7 +44,6 @@ pub(crate) struct Labelled {
     pub test: usize,
     /// Files read.
     pub files: usize,
-    /// Their bytes.
     pub bytes: u64,
     checksum: Xxh3Text,
 }

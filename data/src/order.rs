@@ -41,7 +41,6 @@ pub struct Slice {
     pub micro: u64,
     /// Micro-batches of the replica in a step.
     pub accumulation: u64,
-    /// The number of the replica.
     pub replica: u64,
 }
 

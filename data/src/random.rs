@@ -8,17 +8,9 @@ use rand_pcg::Pcg64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// First values of a parameter.
-    Parameter {
-        /// Its layer.
-        layer: u32,
-        /// Its slot.
-        slot: u32,
-    },
+    Parameter { layer: u32, slot: u32 },
     /// The order of samples in an epoch.
-    Order {
-        /// The number of the epoch.
-        epoch: u64,
-    },
+    Order { epoch: u64 },
     /// The hidden tokens of a training sample.
     Mask {
         /// The sample's place in the order of training.

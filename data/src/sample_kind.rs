@@ -34,7 +34,6 @@ pub enum SampleKind {
     },
     /// A vector with a class.
     Vector {
-        /// Values of a sample.
         width: usize,
         /// Classes that the model tells apart.
         classes: u64,

@@ -77,7 +77,6 @@ impl DeviceError {
 pub struct Gpus {
     /// The name of the first one.
     pub name: String,
-    /// Number of GPUs.
     pub count: usize,
     /// Memory of each; the least, where they differ.
     pub memory: Bytes,

@@ -25,7 +25,6 @@ pub struct HyperParameters {
     pub betas: (f32, f32),
     /// Term added to the root of the mean square.
     pub epsilon: f32,
-    /// Weight decay.
     pub weight_decay: f32,
     /// Decay rate of the velocity.
     pub momentum: f64,
@@ -63,7 +62,6 @@ pub(crate) struct OptimizerState {
 
 /// A piece of a parameter that is to be updated.
 pub(crate) struct Update {
-    /// The parameter.
     pub(crate) key: ParameterKey,
     /// `true` for matrices and tensors of more dimensions: rates from norms apply to these only, as in the papers'
     /// experiments.

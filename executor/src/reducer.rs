@@ -53,7 +53,6 @@ impl GradientGroups {
 pub(crate) enum Reducer {
     /// Through main memory.
     Host(HostReducer),
-    /// On the GPUs.
     Gpus(GpuReducer),
 }
 

@@ -32,9 +32,7 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// The rank.
     pub rank: u32,
-    /// Its stage.
     pub stage: u32,
     /// The micro-batch, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,11 +156,8 @@ pub struct StepReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankReport {
-    /// The rank.
     pub rank: u32,
-    /// Its stage.
     pub stage: u32,
-    /// Its replica.
     pub replica: u32,
     /// Breakdown of its step time.
     pub phases: StepPhases,
@@ -282,7 +277,6 @@ pub struct RunReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowRank {
-    /// The number of the rank.
     pub rank: u32,
     /// Its pipeline stage, whose other ranks it is compared with.
     pub stage: u32,

@@ -148,7 +148,6 @@ pub enum RunError {
     EndedEarly {
         /// The newest whole checkpoint.
         checkpoint: PathBuf,
-        /// Its steps.
         step: u64,
         /// The cause.
         source: Box<RunError>,

@@ -32,21 +32,16 @@ pub enum WeightError {
     /// A file or folder could not be read.
     #[error("cannot read the weights `{}`", path.display())]
     Unreadable {
-        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// A folder without weights in the safetensors format.
     #[error("`{}` holds neither {SINGLE} nor {INDEX}", path.display())]
-    NoWeights {
-        /// The file or folder.
-        path: PathBuf,
-    },
+    NoWeights { path: PathBuf },
     /// A file is not what its name says.
     #[error("`{}` is not in the {expected} format: {problem}", path.display())]
     Malformed {
-        /// The file or folder.
         path: PathBuf,
         /// The expected content.
         expected: &'static str,
@@ -57,7 +52,6 @@ pub enum WeightError {
     #[error("`{}`: the tensor `{name}` has elements of type {found}, but weights are read from F32, F16 or BF16",
         path.display())]
     Format {
-        /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
@@ -67,7 +61,6 @@ pub enum WeightError {
     /// The files are those of another model.
     #[error("the weights `{}` do not fit the model: {differences}", path.display())]
     OtherModel {
-        /// The file or folder.
         path: PathBuf,
         /// In what they differ.
         differences: Differences,
@@ -77,9 +70,7 @@ pub enum WeightError {
     OtherComputation {
         /// The configuration.
         path: PathBuf,
-        /// The field.
         field: &'static str,
-        /// The value found.
         found: String,
         /// The value that the model has.
         expected: String,

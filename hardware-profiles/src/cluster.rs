@@ -149,7 +149,6 @@ pub struct Pool {
     pub instances: u32,
     /// Number of devices per machine; at least one.
     pub devices_per_instance: u32,
-    /// The device.
     pub device: Device,
     /// The connection between devices.
     pub fabric: Fabric,

@@ -40,13 +40,11 @@ pub struct MachineSpec {
     /// Catalog id of a machine type, `p3dn.24xlarge`, which provides the values that are not stated here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// Number of machines.
     #[serde(deserialize_with = "written")]
     pub count: u32,
     /// Number of GPUs per machine.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// The GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuChoice>,
     /// Links between the GPUs of one machine; if neither this nor `like` states them, GPUs use the host's PCIe.
@@ -148,7 +146,6 @@ pub struct NetworkSpec {
     /// Sustained rate of each card, one direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<BytesPerSecond>,
-    /// The transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     /// Rate of one TCP connection, where the network limits connections.

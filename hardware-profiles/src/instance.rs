@@ -17,7 +17,6 @@ pub struct Instance {
     pub name: String,
     /// Catalog id of its GPU.
     pub gpu: String,
-    /// Number of GPUs.
     pub gpus: u32,
     /// Number of virtual processors.
     pub vcpus: u32,

@@ -117,7 +117,6 @@ impl NumberFormat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorSample {
-    /// The operator.
     pub operator: OperatorClass,
     /// The number format; single precision if left out.
     #[serde(default, skip_serializing_if = "NumberFormat::is_single")]
@@ -154,7 +153,6 @@ pub enum CollectiveOperation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectiveSample {
-    /// The operation.
     pub operation: CollectiveOperation,
     /// Number of ranks that took part.
     pub ranks: u32,
@@ -223,7 +221,6 @@ impl CorrectedPhase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
-    /// The phase.
     pub phase: CorrectedPhase,
     /// Time in a step over the sum of the operators' times.
     pub factor: f64,

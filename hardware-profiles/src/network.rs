@@ -21,7 +21,6 @@ pub enum Transport {
     Infiniband,
     /// Remote memory access over Ethernet, with GPUDirect.
     Roce,
-    /// Omni-Path.
     OmniPath,
 }
 
@@ -39,7 +38,6 @@ pub struct Network {
     pub baseline: Sourced<BytesPerSecond>,
     /// Burst rate: what "up to" promises for minutes.
     pub burst: Sourced<BytesPerSecond>,
-    /// The transport.
     pub transport: Transport,
     /// Number of network cards, which share the rates equally.
     #[serde(default = "one")]

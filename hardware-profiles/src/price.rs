@@ -97,7 +97,6 @@ pub struct Price {
     pub expected: Option<UsdPerHour>,
     /// Date of the observation, `2026-07-20`.
     pub date: String,
-    /// The source of the price.
     pub source: String,
 }
 

@@ -8,7 +8,6 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced<T> {
-    /// The value.
     pub value: T,
     /// The document, measurement or fit that it comes from.
     pub source: String,

@@ -13,7 +13,6 @@ pub enum HistoryError {
     /// The file is not a history.
     #[error("`{}` is no history: {what}", path.display())]
     Foreign {
-        /// The file.
         path: PathBuf,
         /// The kind of file that it is instead.
         what: &'static str,
@@ -21,7 +20,6 @@ pub enum HistoryError {
     /// A later version of the program wrote the file.
     #[error("the history `{}` is of version {found}, but this program reads up to version {known}", path.display())]
     Newer {
-        /// The file.
         path: PathBuf,
         /// The version of the file.
         found: u32,
@@ -31,7 +29,6 @@ pub enum HistoryError {
     /// The file is a history, but its content is inconsistent.
     #[error("the history `{}` is damaged: {cause}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The inconsistency.
         cause: String,
@@ -39,7 +36,6 @@ pub enum HistoryError {
     /// Other processes wrote for longer than the time limit.
     #[error("the history `{}` was locked by another process for {seconds} s", path.display())]
     Busy {
-        /// The file.
         path: PathBuf,
         /// Seconds that this process waited.
         seconds: u64,
@@ -47,7 +43,6 @@ pub enum HistoryError {
     /// The system does not allow the file to be read or written.
     #[error("the history `{}` cannot be used: {cause}", path.display())]
     Unavailable {
-        /// The file.
         path: PathBuf,
         /// The system's message.
         cause: String,
@@ -70,18 +65,13 @@ pub enum HistoryError {
     },
     /// A word that cannot be a tag.
     #[error("`{}` is no tag, which is one word of at most 64 letters, digits and -_.:/+", word.escape_debug())]
-    NotATag {
-        /// The word.
-        word: String,
-    },
+    NotATag { word: String },
     /// A tag that an entry does not have.
     #[error("entry {id} has no tag `{word}`")]
     NoSuchTag {
         /// The entry.
         id: String,
-        /// The word.
         word: String,
-        /// The tags that it has.
         tags: Vec<String>,
     },
 }

@@ -23,7 +23,6 @@ pub struct Filter {
 /// The entries that were found, the newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {
-    /// The entries.
     pub entries: Vec<Entry>,
     /// Number of further entries, beyond the limit.
     pub left_out: u64,

@@ -18,7 +18,6 @@ pub struct UtcTime(Timestamp);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is neither a date as 2026-11-22 nor a time as 2026-11-22T10:30:00Z")]
 pub struct TimeError {
-    /// The text.
     pub text: String,
 }
 

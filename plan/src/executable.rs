@@ -53,11 +53,9 @@ pub struct Executable {
     pub gradient_reduction: Cow<'static, [GradientReduction]>,
     /// The least sharding with which gradients are summed after each micro-batch, whatever the plan says.
     pub reduces_micro_batches_from: Option<StateSharding>,
-    /// Gradient compression.
     pub gradient_compression: Cow<'static, [GradientCompression]>,
     /// Algorithms and libraries that sum gradients over replicas.
     pub collectives: Cow<'static, [Collectives]>,
-    /// Optimizers.
     pub optimizers: Cow<'static, [Optimizer]>,
     /// States that may be kept off the devices.
     pub offloads: Offloads,

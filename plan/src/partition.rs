@@ -10,7 +10,6 @@ use trainyard_units::Invalid;
 pub struct Stages {
     /// For each chunk, the index after its last layer.
     ends: Vec<usize>,
-    /// Number of stages.
     count: u32,
     /// `true` if the second half of the chunks goes back from the last stage to the first (a V), not round again.
     folded: bool,

@@ -4,7 +4,6 @@
 /// needs (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
-    /// The device.
     pub device: String,
     /// Peak FLOP/s of the arithmetic units in the plan's number format.
     pub peak_flops_per_s: f64,
@@ -17,9 +16,7 @@ pub struct Roofline {
 /// A pass of an operator over one micro-batch on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorRate {
-    /// The layer of the operator.
     pub layer: String,
-    /// The name of the operator.
     pub operator: String,
     /// `true` for the backward pass.
     pub backward: bool,
@@ -52,7 +49,6 @@ pub struct CollectiveCurve {
     pub operation: String,
     /// Number of devices that take part.
     pub devices: u32,
-    /// Number of machines that they are on.
     pub machines: u32,
     /// Message sizes in bytes and times in seconds, the smallest first.
     pub points: Vec<(u64, f64)>,

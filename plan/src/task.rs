@@ -133,7 +133,6 @@ pub enum Work {
     Copy {
         /// The stage whose ranks copy.
         stage: StageId,
-        /// The direction of the copy.
         way: CopyDirection,
         /// The store that is copied from or to.
         store: Store,
@@ -162,43 +161,25 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
     /// The forward pass of a micro-batch.
-    Forward {
-        /// The stage.
-        stage: StageId,
-        /// The micro-batch.
-        micro_batch: u32,
-    },
+    Forward { stage: StageId, micro_batch: u32 },
     /// The backward pass of a micro-batch, or only its gradients of inputs where those of weights are computed apart.
-    Backward {
-        /// The stage.
-        stage: StageId,
-        /// The micro-batch.
-        micro_batch: u32,
-    },
+    Backward { stage: StageId, micro_batch: u32 },
     /// The gradients of weights of a micro-batch, where they are computed apart.
-    BackwardWeights {
-        /// The stage.
-        stage: StageId,
-        /// The micro-batch.
-        micro_batch: u32,
-    },
+    BackwardWeights { stage: StageId, micro_batch: u32 },
     /// A send of activations to the next stage.
     SendActivations {
         /// The sending stage.
         stage: StageId,
-        /// The micro-batch.
         micro_batch: u32,
     },
     /// A send of gradients to the previous stage.
     SendGradients {
         /// The sending stage.
         stage: StageId,
-        /// The micro-batch.
         micro_batch: u32,
     },
     /// A sum of gradients over replicas.
     ReduceGradients {
-        /// The stage.
         stage: StageId,
         /// The number of the gradient bucket.
         bucket: u32,
@@ -207,33 +188,18 @@ pub enum Activity {
     ReduceShared,
     /// An all-gather of weights, before they are used or after they were updated.
     GatherWeights {
-        /// The stage.
         stage: StageId,
         /// The first of the layers whose weights are gathered.
         layer: u32,
     },
     /// A copy between device and machine.
-    Copy {
-        /// The stage.
-        stage: StageId,
-        /// The direction of the copy.
-        way: CopyDirection,
-    },
+    Copy { stage: StageId, way: CopyDirection },
     /// The optimizer's update.
-    Update {
-        /// The stage.
-        stage: StageId,
-    },
+    Update { stage: StageId },
     /// A measured rank sends or receives a micro-batch's activations or gradients.
-    Message {
-        /// The stage.
-        stage: StageId,
-        /// The micro-batch.
-        micro_batch: u32,
-    },
+    Message { stage: StageId, micro_batch: u32 },
     /// A measured rank waits for data, or for other ranks.
     Wait {
-        /// The stage.
         stage: StageId,
         /// The micro-batch that the rank waits for, if it is a single one.
         micro_batch: Option<u32>,

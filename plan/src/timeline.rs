@@ -7,9 +7,7 @@ use trainyard_units::{Instant, Seconds, Span};
 /// An activity on a stream, with its start and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// The activity.
     pub activity: Activity,
-    /// The stream.
     pub stream: StreamKind,
     /// The start time.
     pub start: Instant,
@@ -30,7 +28,6 @@ pub struct Timeline {
 /// The use of a stage's compute stream during a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageUse {
-    /// The stage.
     pub stage: StageId,
     /// Seconds in kernels.
     pub busy: Seconds,

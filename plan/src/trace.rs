@@ -49,7 +49,6 @@ impl std::fmt::Display for TraceDetail {
 /// The tasks of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankTrace {
-    /// The rank.
     pub rank: Rank,
     /// The pipeline stage of the rank.
     pub stage: StageId,
@@ -64,7 +63,6 @@ pub struct RankTrace {
 /// The place of a device in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// The name of the device.
     pub device: String,
     /// Device memory; zero where it is not known.
     pub memory: Bytes,
@@ -77,7 +75,6 @@ pub struct Seat {
 /// A task on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedTask {
-    /// The activity.
     pub activity: Activity,
     /// The stream of the task, on the sender or on the rank itself.
     pub stream: StreamKind,
@@ -98,7 +95,6 @@ pub struct TracedTask {
 /// A part of a task. Parts follow one another and fill the whole task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedPart {
-    /// The work of the part.
     pub what: TracedWork,
     /// The part's share of the task's time, from 0 to 1; the shares of a task add up to 1.
     pub share: f64,
@@ -113,7 +109,6 @@ pub enum TracedWork {
     Message(Message),
     /// A copy between the device and its machine.
     Copy {
-        /// The direction of the copy.
         way: CopyDirection,
         /// Bytes copied.
         bytes: Bytes,
@@ -140,11 +135,9 @@ pub struct TracedKernels {
 /// The direction in which kernels go through the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// Forward.
     Forward,
     /// Forward once more, because activations were not kept (recomputation).
     Again,
-    /// Backward.
     Backward,
     /// No direction: gradient accumulation, or the optimizer's update.
     Neither,

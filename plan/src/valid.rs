@@ -52,7 +52,6 @@ impl Architecture {
         &self.graph
     }
 
-    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -115,7 +114,6 @@ impl Plan {
         self.spec.stack.as_deref()
     }
 
-    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.architecture.model
     }

@@ -44,11 +44,9 @@ pub struct ReportContent {
 /// A number with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedConstant {
-    /// The name of the constant.
     pub what: String,
     /// The value, with its unit.
     pub value: String,
-    /// The source of the value.
     pub source: String,
 }
 

@@ -16,7 +16,6 @@ const OTHERS: usize = 2;
 pub enum Points {
     /// The ends, and points spread evenly between them.
     Some,
-    /// All points.
     All,
 }
 

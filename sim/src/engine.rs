@@ -15,8 +15,10 @@ const NANOSECONDS: f64 = 1e9;
 /// Something that takes time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// Kernels of one actor.
-    Kernel { actor: u32, span: Span },
+    Kernel {
+        actor: u32,
+        span: Span,
+    },
     /// A communication: the index of what is to be done.
     Operation(u32),
 }

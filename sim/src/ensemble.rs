@@ -176,7 +176,6 @@ impl<'a> Ensemble<'a> {
         debug_assert!(edges.len() > start || actors == 0, "somebody who does a task has done what it waits for");
     }
 
-    /// The timeline of one rank.
     pub(crate) fn timeline(&self, ran: &[Timing], rank: Rank) -> Timeline {
         self.stages_timeline(ran, &[rank])
     }

@@ -22,7 +22,6 @@ pub enum MachineError {
     /// Simulated time would run over.
     #[error("one step could take {years} years on `{machine}`, but a simulation ends after {CLOCK_YEARS}")]
     Endless {
-        /// The machine.
         machine: String,
         /// Everything that the step does, one after another.
         years: String,

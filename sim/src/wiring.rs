@@ -140,7 +140,6 @@ impl<'a> Wiring<'a> {
         self.fabric(machine).0
     }
 
-    /// The network of a machine.
     pub(crate) fn network(&self, machine: u32) -> &'a Network {
         self.fabric(machine).1
     }

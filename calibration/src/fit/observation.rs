@@ -71,7 +71,6 @@ impl Observation {
         self.machine.cluster.first().device.name()
     }
 
-    /// The group in a grouping.
     pub(crate) fn group(&self, grouping: Grouping) -> &str {
         &self.groups[grouping as usize]
     }

@@ -46,7 +46,6 @@ pub(crate) struct Execution<'a> {
     pub(crate) seed: u64,
     /// The folder of all results.
     pub(crate) folder: PathBuf,
-    /// The folder of checkpoints.
     pub(crate) checkpoint: PathBuf,
     /// `true` to resume from the newest checkpoint.
     pub(crate) resume: bool,

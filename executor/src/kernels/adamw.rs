@@ -13,13 +13,9 @@ const PIECE: usize = 1 << 14;
 /// One update of AdamW (Loshchilov and Hutter, arXiv:1711.05101, algorithm 2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AdamWStep {
-    /// η
     pub(crate) learning_rate: f64,
-    /// β₁ and β₂
     pub(crate) betas: [f64; 2],
-    /// ε
     pub(crate) epsilon: f64,
-    /// λ
     pub(crate) weight_decay: f64,
     /// t, from 1: this update's number.
     pub(crate) time: u64,

@@ -8,7 +8,6 @@ use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
 pub(super) struct Case {
     /// The operator that is timed.
     pub(super) operator: OperatorClass,
-    /// In which format.
     pub(super) format: NumberFormat,
     /// Dimensions as the class names them, but for convolutions the side of the output instead of its pixels, and for
     /// classes over parameters, blocks and hidden width of a model with them.

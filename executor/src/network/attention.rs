@@ -9,7 +9,6 @@ use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
 /// The heads of an attention part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeadShape {
-    /// Heads of queries.
     pub(super) queries: usize,
     /// Heads of keys and of values, each shared by equally many heads of queries.
     pub(super) keys: usize,

@@ -103,7 +103,6 @@ fn like<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
     tensor.cast(FloatDType::from(dtype))
 }
 
-/// Integers on a device.
 pub(crate) fn integers<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }

@@ -64,7 +64,6 @@ pub enum GroupError {
 /// The operator by which a reduction combines the values of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// Their sum.
     Sum,
     /// Their sum over their number.
     Mean,
@@ -98,7 +97,6 @@ struct Job {
     inboxes: Arc<Vec<Inbox>>,
     /// To other processes; nothing where there are none.
     carrier: Option<Arc<dyn Carrier>>,
-    /// Processes of the job, and which one this is.
     processes: usize,
     process: usize,
     /// Ranks on this host in processes that come before this one there.

@@ -154,7 +154,6 @@ fn look_up<'a, T: 'a>(
 }
 
 impl Catalog {
-    /// Returns all GPUs.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
@@ -220,7 +219,7 @@ impl Catalog {
             return network.clone();
         }
         let (messaging, flow_limit) = (self.messaging(transport).clone(), self.flow_limit(transport).cloned());
-        Network { transport, messaging, flow_limit, ..network.clone() }
+        Network { transport, flow_limit, messaging, ..network.clone() }
     }
 
     /// Returns the same parameters for the software release that `text` names by its published label, if it names one.
@@ -231,7 +230,6 @@ impl Catalog {
         self.transports.iter().find(named).map_or_else(|| self.messaging(transport), |default| &default.messaging)
     }
 
-    /// Returns all processors.
     pub fn processors(&self) -> &[Processor] {
         &self.processors
     }

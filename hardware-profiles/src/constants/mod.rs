@@ -34,7 +34,6 @@ pub struct ConstantsFile {
     /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// GPUs.
     #[serde(default)]
     pub gpus: Vec<Gpu>,
     /// Kinds of interconnects.
@@ -117,7 +116,6 @@ impl Constants {
         self.description.as_deref()
     }
 
-    /// Returns the GPUs.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }

@@ -50,7 +50,6 @@ pub(super) struct Stream {
 /// The heads of an attention part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
-    /// Heads of queries.
     pub(super) queries: u64,
     /// Heads of keys and values.
     pub(super) keys: u64,

@@ -254,13 +254,11 @@ tables! {
 
     /// `{ save = "c3" }`: a name for what the operator before made.
     Save {
-        /// The name.
         save: String,
     }
 
     /// `{ load = "c3" }`: goes on with something saved.
     Load {
-        /// Its name.
         load: String,
     }
 

@@ -38,7 +38,6 @@ impl AttentionKernel {
 /// Which keys a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mask {
-    /// All of them.
     Full,
     /// Those of its own and earlier tokens.
     Causal,

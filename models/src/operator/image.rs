@@ -8,7 +8,6 @@ pub type Extent = [u64; 3];
 /// What is computed over a map. `pixels` are depth × height × width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Image {
-    /// A convolution.
     Convolution(Convolution),
     /// Normalisation over samples (batch), channels (group) or pixels (instance), with scale and shift of each channel.
     Norm {
@@ -29,9 +28,7 @@ pub enum Image {
         pixels: u64,
         /// Pixels of the output: windows.
         windows: u64,
-        /// Channels.
         channels: u64,
-        /// Which value.
         kind: Pool,
     },
     /// Repetition of pixels until there are more.
@@ -42,7 +39,6 @@ pub enum Image {
         pixels: u64,
         /// Pixels of the output.
         repeated: u64,
-        /// Channels.
         channels: u64,
     },
     /// Maps copied side by side into one.
@@ -72,7 +68,6 @@ pub enum Image {
         samples: u64,
         /// Pixels of a map.
         pixels: u64,
-        /// Channels.
         channels: u64,
         /// `true` if the values are trained (Touvron et al., arXiv:2103.17239, section 2).
         trained: bool,
@@ -84,7 +79,6 @@ pub enum Image {
         samples: u64,
         /// Pixels of a region's result.
         pixels: u64,
-        /// Channels.
         channels: u64,
     },
 }
@@ -94,7 +88,6 @@ pub enum Image {
 pub enum Pool {
     /// The largest.
     Max,
-    /// The mean.
     Mean,
 }
 
@@ -103,7 +96,6 @@ pub enum Pool {
 pub struct Convolution {
     /// Maps.
     pub samples: u64,
-    /// Extent of the input.
     pub input: Extent,
     /// Extent of the output, which stride, padding and dilation decide.
     pub output: Extent,
@@ -111,7 +103,6 @@ pub struct Convolution {
     pub inputs: u64,
     /// Channels of the output.
     pub outputs: u64,
-    /// Extent of the kernel.
     pub kernel: Extent,
     /// Parts into which the channels fall, each convolved alone; as many as channels in a depthwise convolution.
     pub groups: u64,

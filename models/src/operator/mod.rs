@@ -68,7 +68,6 @@ pub enum OperatorKind {
     /// As many products (rows / experts, inputs) · (inputs, outputs) + bias as there are experts, each with weights of
     /// its own.
     ExpertLinear {
-        /// Experts.
         experts: u64,
         /// Places for tokens, over all experts.
         rows: u64,
@@ -168,7 +167,6 @@ pub enum OperatorKind {
     /// A bias for each head and distance, looked up for all pairs of queries and keys (Raffel et al.,
     /// arXiv:1910.10683, section 2.1). All samples share it.
     RelativeBias {
-        /// Heads.
         heads: u64,
         /// Ranges of distances.
         buckets: u64,

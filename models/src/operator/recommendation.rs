@@ -13,7 +13,6 @@ pub enum Recommendation {
     /// part for the samples of all of them, as many values as if it had all tables for its own (Naumov et al.,
     /// arXiv:1906.00091, section 4).
     Tables {
-        /// Samples.
         samples: u64,
         /// Tables, one row of each of which a sample needs.
         tables: u64,
@@ -25,7 +24,6 @@ pub enum Recommendation {
     /// Dot products of all pairs of a sample's vectors, beside the first of them, in one kernel (Naumov et al.,
     /// arXiv:1906.00091, section 3.2).
     Interaction {
-        /// Samples.
         samples: u64,
         /// Vectors of a sample: one for each table and one of dense features.
         vectors: u64,

@@ -55,7 +55,6 @@ pub struct Recurrent {
 pub struct Sequential {
     /// How many.
     pub steps: u64,
-    /// Each of them.
     pub product: Gemm,
 }
 

@@ -10,7 +10,6 @@ use super::{Gemm, Pass, Storage, elements};
 pub struct RelativePositions {
     /// Independent sequences.
     pub samples: u64,
-    /// Heads.
     pub heads: u64,
     /// Tokens that attend.
     pub queries: u64,

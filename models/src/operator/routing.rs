@@ -21,7 +21,6 @@ pub enum Routing {
 /// Tokens of a rank and the places that experts hold for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Places {
-    /// Tokens.
     pub tokens: u64,
     /// Places over all experts: tokens × experts of a token × capacity factor.
     pub places: u64,

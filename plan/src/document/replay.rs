@@ -17,9 +17,7 @@ pub struct RankGraph {
 pub struct GraphNode {
     /// The number of the node in the file.
     pub id: u64,
-    /// The name of the node.
     pub name: String,
-    /// The work of the node.
     pub work: GraphWork,
     /// Nodes that end before this one starts, as indices into [`RankGraph::nodes`].
     pub after: Vec<u32>,
@@ -48,7 +46,6 @@ pub enum GraphWork {
         /// Bytes copied.
         bytes: Bytes,
     },
-    /// A send.
     Send {
         /// The receiving rank.
         peer: u32,
@@ -57,7 +54,6 @@ pub enum GraphWork {
         /// A tag that tells messages between two ranks apart.
         tag: i64,
     },
-    /// A receive.
     Receive {
         /// The sending rank.
         peer: u32,

@@ -134,7 +134,6 @@ pub enum StepBound {
 /// The condition under which a search tries a schedule that the software runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sought {
-    /// Always.
     Always,
     /// Where the user fixes it, on measured machines, and where the software does not run 1F1B.
     InsteadOf1F1B,
@@ -242,9 +241,7 @@ pub struct Slot {
 /// The dimensions of a pipeline: stages, chunks of layers on each, and micro-batches in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pipeline {
-    /// The schedule.
     pub schedule: ScheduleName,
-    /// Number of stages.
     pub stages: u32,
     /// Number of chunks of layers per stage.
     pub chunks: u32,

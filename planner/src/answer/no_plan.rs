@@ -20,7 +20,6 @@ pub enum NoPlan {
     Unable {
         /// The held field.
         field: String,
-        /// Its value.
         value: String,
         /// A sentence part: the stacks of the job cannot run it.
         stacks: String,
@@ -41,10 +40,7 @@ pub enum NoPlan {
     },
     /// The search was stopped before it simulated anything.
     #[error("the search was limited to {limit} simulations and ended before it found a plan")]
-    Limited {
-        /// The limit.
-        limit: u64,
-    },
+    Limited { limit: u64 },
     /// The search was cancelled.
     #[error("the search was cancelled before it ended")]
     Cancelled,

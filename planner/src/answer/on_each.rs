@@ -28,6 +28,10 @@ pub struct OnEach {
 /// Finds the best plan on each type and number of machines, without deadline and budget. Larger numbers that are hardly
 /// faster than smaller ones are left out: they cost more and leave less to other jobs. Where twice as many do not pay
 /// off, no more are tried: there communication takes what they save, and it grows with them.
+///
+/// # Errors
+///
+/// Fails if there is no plan on any of them.
 pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
     let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
     let types = problem.place.types();

@@ -33,7 +33,6 @@ pub(crate) struct Overheads {
 /// The cost of a training in time: its steps and its overheads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainingCost {
-    /// All steps.
     pub(crate) steps: Seconds,
     /// Time from the request for machines to the first step.
     pub(crate) start_up: Seconds,

@@ -10,7 +10,6 @@ pub(crate) enum Setting {
     Number(f64),
     /// A factor on the present value.
     Factor(f64),
-    /// A word.
     Word(String),
 }
 

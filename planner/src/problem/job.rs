@@ -36,7 +36,6 @@ pub struct Problem {
     pub precisions: Vec<Precision>,
     /// Number formats that were asked for but that no machine computes in.
     pub unusable_precisions: Vec<Precision>,
-    /// The optimizer.
     pub optimizer: Optimizer,
     /// The machines on which the job may run.
     pub place: Place,

@@ -32,7 +32,6 @@ pub enum Place {
 pub enum Description {
     /// A calibrated profile.
     Profile(String),
-    /// A cluster file.
     ClusterFile(String),
 }
 
@@ -175,7 +174,6 @@ impl Place {
         choice / self.stacks().len()
     }
 
-    /// The stack of a choice.
     pub(crate) fn software(&self, choice: usize) -> &Stack {
         &self.stacks()[choice % self.stacks().len()]
     }

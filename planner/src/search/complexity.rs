@@ -27,7 +27,6 @@ pub(crate) struct Complexity {
 }
 
 impl Complexity {
-    /// Of a plan.
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
         let variant = Variant {
             schedule: plan.schedule(),

@@ -146,7 +146,6 @@ struct Searcher<'a> {
     aim: Aim,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
-    /// The fastest of each.
     fastest: BTreeMap<(usize, u32), Evaluated>,
 }
 

@@ -227,7 +227,6 @@ impl<'a> Space<'a> {
         self.fixed.gradient_compression.unwrap_or_default()
     }
 
-    /// The machines of a candidate.
     pub(crate) fn machine(&self, candidate: &Candidate) -> Arc<Machine> {
         self.machine_of(candidate.choice, candidate.instances)
     }

@@ -91,7 +91,6 @@ pub(crate) fn is_quick(plan: &Plan) -> bool {
 /// A plan with what it takes.
 #[derive(Clone, Debug)]
 pub struct Evaluated {
-    /// The plan.
     pub plan: Plan,
     /// Index among the choices of the place: a type of machine with a stack.
     pub(crate) choice: usize,

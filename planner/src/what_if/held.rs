@@ -33,9 +33,7 @@ use trainyard_units::Invalid;
 /// A plan document with the contents of the files that describe its machines.
 #[derive(Clone, Debug)]
 pub struct HeldPlan {
-    /// The document.
     pub document: PlanDocument,
-    /// The files.
     pub files: MachineFiles,
 }
 

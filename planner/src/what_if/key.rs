@@ -25,14 +25,12 @@ pub(crate) enum Kind {
     Price,
     /// Only factors on the present value.
     Factor,
-    /// Words.
     Word,
 }
 
 /// The place to which a key belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// A field of the plan.
     Plan(Field),
     /// The rental terms and the type of machine.
     Terms,

@@ -41,14 +41,12 @@ const VARIED_MODEL: &str = "a varied model";
 pub enum Subject {
     /// A job: the best plan is searched for each time.
     Job(Box<SoughtJob>),
-    /// A plan, which is held.
     Plan(Box<HeldPlan>),
 }
 
 /// A job with all that a search for its plan needs.
 #[derive(Clone, Debug)]
 pub struct SoughtJob {
-    /// The job.
     pub spec: JobSpec,
     /// The content of the files that it names.
     pub resources: Resources,

@@ -30,7 +30,6 @@ struct Assumption {
 
 /// The assumption that is varied.
 enum How {
-    /// A key.
     Key(Key),
     /// The rate of machine failures.
     Failures,

@@ -15,7 +15,6 @@ pub enum FleetError {
     Job {
         /// Index of the job, from 0.
         index: usize,
-        /// The error in the job.
         error: Box<JobError>,
     },
     /// A job has no plan on any instances of the pool.

@@ -22,7 +22,6 @@ pub(super) struct Found<'f, 'a> {
     pub(super) solution: &'f Solution,
 }
 
-/// The document of a fleet.
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
     let predict = |spec: &QueueSpec| predict_queue(spec, &BTreeMap::new(), 0);
     let specs: Vec<&QueueSpec> = found.solution.best.schedule.parts.iter().map(|part| &part.queue).collect();

@@ -40,7 +40,6 @@ pub fn gantt(document: &FleetDocument) -> Result<trainyard_reports::Picture, Str
 /// A job of a fleet, written in place or read from its file, with the files that the job names.
 #[derive(Clone, Debug, Default)]
 pub struct FleetJob {
-    /// The job.
     pub spec: JobSpec,
     /// The content of the files that it names.
     pub resources: Resources,

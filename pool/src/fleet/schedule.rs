@@ -59,7 +59,6 @@ pub(super) struct Schedule {
 /// Number of orders of the jobs that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Effort {
-    /// One.
     Quick,
     /// All that there are.
     Thorough,

@@ -21,7 +21,6 @@ pub enum Sample {
     Block(Tone),
     /// A rectangle whose first half is lighter.
     Starting(Colour),
-    /// A line.
     Line(Colour),
     /// A dashed line.
     Dashed,

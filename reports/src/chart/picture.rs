@@ -54,7 +54,6 @@ impl Colour {
 pub enum Side {
     /// Its left end.
     Left,
-    /// Its middle.
     Middle,
     /// Its right end.
     Right,

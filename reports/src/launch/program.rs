@@ -14,7 +14,6 @@ use trainyard_plan::{Collectives, LaunchFile, Precision};
 /// A script with the arguments that express the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// The script.
     pub(super) script: String,
     /// Its arguments, in groups; each group stands on one line.
     pub(super) arguments: Vec<Vec<String>>,

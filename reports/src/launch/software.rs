@@ -13,7 +13,6 @@ pub(super) enum Engine {
     Executor,
     /// Megatron-LM's training scripts.
     Megatron,
-    /// DeepSpeed.
     Deepspeed,
     /// PyTorch's FullyShardedDataParallel.
     Fsdp,

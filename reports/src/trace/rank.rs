@@ -19,7 +19,6 @@ pub(super) struct Row {
     pub(super) pid: u64,
     /// The process id of its host, where one is shown.
     pub(super) host: Option<u64>,
-    /// The name of the row.
     pub(super) name: String,
     /// `true` if the ranks with which it communicates are in the trace too.
     pub(super) meets: bool,

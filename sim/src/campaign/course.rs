@@ -17,7 +17,6 @@ pub struct SimulatedRun {
     pub phases: RunPhases,
     /// Time of machines that were held, one after another.
     pub machine_time: Seconds,
-    /// Its cost.
     pub cost: Usd,
     /// Machines that were reclaimed.
     pub reclaims: u64,
@@ -45,7 +44,6 @@ pub struct RunPhases {
 }
 
 impl RunPhases {
-    /// All of it.
     pub fn total(&self) -> Seconds {
         self.waiting + self.start_up + self.download + self.training + self.checkpoints + self.evaluation + self.lost
     }

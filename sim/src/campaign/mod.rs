@@ -29,7 +29,6 @@ pub struct Campaign {
     pub instances: u32,
     /// Steps to train.
     pub steps: Steps,
-    /// The time of one of them.
     pub step_time: StepTime,
     /// Before the first step.
     pub start: StartUp,
@@ -94,7 +93,6 @@ pub struct Checkpoint {
 pub struct Evaluation {
     /// Steps from one to the next.
     pub every: u64,
-    /// Time of one.
     pub time: Seconds,
 }
 

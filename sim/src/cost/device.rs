@@ -37,7 +37,6 @@ pub(crate) struct Usage<'a> {
 /// One operator in one pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct OperatorCost {
-    /// The operator.
     pub(crate) name: &'static str,
     /// The longer of its kernels and of their launches.
     pub(crate) seconds: Seconds,

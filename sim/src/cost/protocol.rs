@@ -69,7 +69,6 @@ pub(super) const SIMPLE: Protocol = Protocol {
 pub(super) enum Hop {
     /// NVLink, with or without a switch.
     Nvlink,
-    /// PCIe.
     Pcie,
     /// The network between two machines.
     Network,

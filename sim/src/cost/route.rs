@@ -43,7 +43,6 @@ pub(super) struct Ring {
 
 /// The steps of one whole round of a ring.
 pub(super) struct Round {
-    /// Members.
     pub(super) members: u32,
     /// Latencies of their messages.
     pub(super) latencies: Latencies,
@@ -129,7 +128,6 @@ impl<'a> Group<'a> {
         self.latencies
     }
 
-    /// All members.
     pub(super) fn members(&self) -> u32 {
         self.machines.iter().map(Here::count).sum()
     }

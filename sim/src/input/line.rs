@@ -11,7 +11,6 @@ pub(super) const LOADING: usize = 3;
 pub(super) struct Batch {
     /// Per machine, the stages of loading.
     pub(super) loading: Vec<[Span; LOADING]>,
-    /// The step.
     pub(super) step: Span,
 }
 

@@ -57,12 +57,10 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// All of it.
     pub fn bytes(&self) -> Option<Bytes> {
         Some(bytes(self.samples? as f64 * self.bytes_per_sample))
     }
 
-    /// Files for each sample.
     fn files_per_sample(&self) -> f64 {
         match (self.files, self.samples) {
             (Some(files), Some(samples)) => files as f64 / samples.max(1) as f64,

@@ -5,11 +5,9 @@ use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 /// A place to read from, as one machine of several sees it. What is not stated has no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Store {
-    /// One machine.
     pub(super) machine: Option<BytesPerSecond>,
     /// All machines together.
     pub(super) shared: Option<BytesPerSecond>,
-    /// One reader.
     pub(super) reader: Option<BytesPerSecond>,
     /// Until the first byte of a file, for its reader.
     pub(super) latency: Seconds,

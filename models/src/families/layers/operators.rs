@@ -27,7 +27,6 @@ struct After {
 }
 
 impl<'a> Builder<'a> {
-    /// One operator.
     pub(super) fn operator(&mut self, spec: &'a OperatorSpec, flow: Flow) -> Result<Flow, ModelError> {
         match (spec, flow) {
             (OperatorSpec::Load(load), _) => self.saved(&load.load).map(Flow::Map),

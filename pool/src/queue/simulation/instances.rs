@@ -30,7 +30,6 @@ struct Idle {
 /// Instances of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// Their places.
     pub(super) places: Vec<u32>,
     /// When they were new.
     pub(super) launched: Instant,

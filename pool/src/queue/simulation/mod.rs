@@ -106,7 +106,6 @@ impl Queue {
 pub struct InstanceTime(u128);
 
 impl InstanceTime {
-    /// `instances` for `span`.
     pub fn of(instances: u32, span: Span) -> Self {
         Self(u128::from(instances) * u128::from(span.nanoseconds()))
     }

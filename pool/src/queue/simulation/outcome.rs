@@ -46,7 +46,6 @@ pub struct Kept {
 /// The state of the pool from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The instant.
     pub at: Instant,
     /// Jobs that wait.
     pub waiting: u32,
@@ -70,7 +69,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All of it.
     pub fn held(&self) -> InstanceTime {
         self.startup + self.busy + self.idle
     }
