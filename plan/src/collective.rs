@@ -1,22 +1,5 @@
 //! Collectives: their names and sizes. Their algorithms are in `sim/src/cost/collective.rs`.
 
-/// An operation of a group of ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Collective {
-    /// Each rank gets the sum of all buffers: bytes of one buffer.
-    AllReduce,
-    /// Each rank has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
-    ReduceScatter,
-    /// Each rank has an equal part of a buffer and gets the whole: bytes of the whole.
-    AllGather,
-    /// All ranks get the buffer of the first: bytes of that buffer.
-    Broadcast,
-    /// Each rank sends an equal part of its buffer to each rank, itself included: bytes of one buffer.
-    AllToAll,
-    /// The first of two ranks sends a buffer to the second: bytes of that buffer.
-    Transfer,
-}
-
 /// The part of the whole buffer that a rank has before or after the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Buffer {
@@ -31,6 +14,7 @@ struct Facts {
     nccl_test: &'static str,
     nccl_kernel: &'static str,
     process_group: &'static str,
+    chakra: Option<i64>,
     /// The part of the buffer that a rank has before the operation, and after it.
     buffers: [Buffer; 2],
     /// Passes round a ring of n ranks, each of which carries (n − 1)/n of the buffer over every link; `None` where
@@ -38,11 +22,98 @@ struct Facts {
     ring_passes: Option<f64>,
 }
 
-impl Collective {
-    /// Every collective.
-    pub const ALL: [Self; 6] =
-        [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::AllToAll, Self::Transfer];
+/// Makes [`Collective`] of a list of collectives with their facts.
+macro_rules! collectives {
+    ($($(#[$doc:meta])* $collective:ident = $facts:expr;)+) => {
+        /// An operation of a group of ranks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Collective {
+            $($(#[$doc])* $collective,)+
+        }
 
+        impl Collective {
+            /// Every collective.
+            pub const ALL: [Self; [$(stringify!($collective)),+].len()] = [$(Self::$collective),+];
+
+            fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$collective => &$facts,)+
+                }
+            }
+        }
+    };
+}
+
+collectives! {
+    /// Each rank gets the sum of all buffers: bytes of one buffer.
+    AllReduce = Facts {
+        name: "all-reduce",
+        measured_as: "all_reduce",
+        nccl_test: "all_reduce_perf",
+        nccl_kernel: "AllReduce_Sum_{}_RING_LL",
+        process_group: "allreduce",
+        chakra: Some(0),
+        buffers: [Buffer::Whole, Buffer::Whole],
+        ring_passes: Some(2.0),
+    };
+    /// Each rank has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
+    ReduceScatter = Facts {
+        name: "reduce-scatter",
+        measured_as: "reduce_scatter",
+        nccl_test: "reduce_scatter_perf",
+        nccl_kernel: "ReduceScatter_Sum_{}_RING_LL",
+        process_group: "_reduce_scatter_base",
+        chakra: Some(7),
+        buffers: [Buffer::Whole, Buffer::Part],
+        ring_passes: Some(1.0),
+    };
+    /// Each rank has an equal part of a buffer and gets the whole: bytes of the whole.
+    AllGather = Facts {
+        name: "all-gather",
+        measured_as: "all_gather",
+        nccl_test: "all_gather_perf",
+        nccl_kernel: "AllGather_RING_LL",
+        process_group: "_allgather_base",
+        chakra: Some(2),
+        buffers: [Buffer::Part, Buffer::Whole],
+        ring_passes: Some(1.0),
+    };
+    /// All ranks get the buffer of the first: bytes of that buffer.
+    Broadcast = Facts {
+        name: "broadcast",
+        measured_as: "broadcast",
+        nccl_test: "broadcast_perf",
+        nccl_kernel: "Broadcast_RING_LL",
+        process_group: "broadcast",
+        chakra: Some(5),
+        buffers: [Buffer::Whole, Buffer::Whole],
+        ring_passes: None,
+    };
+    /// Each rank sends an equal part of its buffer to each rank, itself included: bytes of one buffer.
+    AllToAll = Facts {
+        name: "all-to-all",
+        measured_as: "all_to_all",
+        nccl_test: "alltoall_perf",
+        nccl_kernel: "SendRecv",
+        process_group: "all_to_allv",
+        chakra: Some(6),
+        buffers: [Buffer::Whole, Buffer::Whole],
+        ring_passes: Some(1.0),
+    };
+    /// The first of two ranks sends a buffer to the second: bytes of that buffer.
+    Transfer = Facts {
+        name: "transfer",
+        measured_as: "send_recv",
+        nccl_test: "sendrecv_perf",
+        nccl_kernel: "SendRecv",
+        process_group: "send",
+        chakra: None,
+        buffers: [Buffer::Whole, Buffer::Whole],
+        ring_passes: None,
+    };
+}
+
+impl Collective {
     /// Returns the name used in sentences.
     pub fn name(self) -> &'static str {
         self.facts().name
@@ -69,6 +140,11 @@ impl Collective {
         if self == Self::Transfer && receives { "recv" } else { self.facts().process_group }
     }
 
+    /// Returns the `CollectiveCommType` of Chakra's traces; `None` for a transfer, which is two nodes of other types.
+    pub fn chakra_type(self) -> Option<i64> {
+        self.facts().chakra
+    }
+
     /// Returns the number of elements that each of `members` ranks puts in, and that it gets, of a buffer of `whole`
     /// elements.
     pub fn elements(self, whole: u64, members: u64) -> (u64, u64) {
@@ -83,64 +159,5 @@ impl Collective {
     /// bandwidth (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, n: f64) -> f64 {
         self.facts().ring_passes.map_or(1.0, |passes| passes * (n - 1.0) / n)
-    }
-
-    fn facts(self) -> &'static Facts {
-        match self {
-            Self::AllReduce => &Facts {
-                name: "all-reduce",
-                measured_as: "all_reduce",
-                nccl_test: "all_reduce_perf",
-                nccl_kernel: "AllReduce_Sum_{}_RING_LL",
-                process_group: "allreduce",
-                buffers: [Buffer::Whole, Buffer::Whole],
-                ring_passes: Some(2.0),
-            },
-            Self::AllGather => &Facts {
-                name: "all-gather",
-                measured_as: "all_gather",
-                nccl_test: "all_gather_perf",
-                nccl_kernel: "AllGather_RING_LL",
-                process_group: "_allgather_base",
-                buffers: [Buffer::Part, Buffer::Whole],
-                ring_passes: Some(1.0),
-            },
-            Self::ReduceScatter => &Facts {
-                name: "reduce-scatter",
-                measured_as: "reduce_scatter",
-                nccl_test: "reduce_scatter_perf",
-                nccl_kernel: "ReduceScatter_Sum_{}_RING_LL",
-                process_group: "_reduce_scatter_base",
-                buffers: [Buffer::Whole, Buffer::Part],
-                ring_passes: Some(1.0),
-            },
-            Self::Broadcast => &Facts {
-                name: "broadcast",
-                measured_as: "broadcast",
-                nccl_test: "broadcast_perf",
-                nccl_kernel: "Broadcast_RING_LL",
-                process_group: "broadcast",
-                buffers: [Buffer::Whole, Buffer::Whole],
-                ring_passes: None,
-            },
-            Self::AllToAll => &Facts {
-                name: "all-to-all",
-                measured_as: "all_to_all",
-                nccl_test: "alltoall_perf",
-                nccl_kernel: "SendRecv",
-                process_group: "all_to_allv",
-                buffers: [Buffer::Whole, Buffer::Whole],
-                ring_passes: Some(1.0),
-            },
-            Self::Transfer => &Facts {
-                name: "transfer",
-                measured_as: "send_recv",
-                nccl_test: "sendrecv_perf",
-                nccl_kernel: "SendRecv",
-                process_group: "send",
-                buffers: [Buffer::Whole, Buffer::Whole],
-                ring_passes: None,
-            },
-        }
     }
 }

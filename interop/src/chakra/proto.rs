@@ -1,7 +1,6 @@
 //! Messages of the format. Numbers of fields are those of `et_def.proto`.
 
 use prost::{Message, Oneof};
-use trainyard_plan::Collective;
 
 /// `NodeType`.
 pub(super) const METADATA: i32 = 1;
@@ -12,22 +11,10 @@ pub(super) const SEND: i32 = 5;
 pub(super) const RECEIVE: i32 = 6;
 pub(super) const COLLECTIVE: i32 = 7;
 
-/// Some of `CollectiveCommType`; [`comm_type`] has the rest.
+/// Some of `CollectiveCommType`; `Collective::chakra_type` has the rest.
 pub(super) const BROADCAST: i64 = 5;
 pub(super) const REDUCE_SCATTER_BLOCK: i64 = 8;
 pub(super) const BARRIER: i64 = 9;
-
-/// Returns the `CollectiveCommType`; `None` for a transfer, which is two nodes of other types.
-pub(super) fn comm_type(collective: Collective) -> Option<i64> {
-    match collective {
-        Collective::AllReduce => Some(0),
-        Collective::AllGather => Some(2),
-        Collective::Broadcast => Some(BROADCAST),
-        Collective::AllToAll => Some(6),
-        Collective::ReduceScatter => Some(7),
-        Collective::Transfer => None,
-    }
-}
 
 /// `GlobalMetadata`.
 #[derive(Clone, PartialEq, Message)]

@@ -1,6 +1,6 @@
 //! From files to graphs.
 
-use super::proto::{self, Metadata, Node, comm_type};
+use super::proto::{self, Metadata, Node};
 use super::{CHAKRA_NODES_MAX, too_many};
 use prost::Message;
 use prost::bytes::Buf;
@@ -162,7 +162,7 @@ fn work(node: &Node) -> Result<GraphWork, Invalid> {
                 proto::REDUCE_SCATTER_BLOCK => Collective::ReduceScatter,
                 other => Collective::ALL
                     .into_iter()
-                    .find(|collective| comm_type(*collective) == Some(other))
+                    .find(|collective| collective.chakra_type() == Some(other))
                     .ok_or_else(|| wrong(node, format!("collectives of type {other} are not known")))?,
             };
             let barrier = node.int("comm_type") == Some(proto::BARRIER);

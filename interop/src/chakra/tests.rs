@@ -116,7 +116,7 @@ fn whatever_is_wrong_with_a_node_is_said() {
         (vec![node(1, 4, &[2], &[]), node(2, 4, &[1], &[])], "waits for itself"),
         (vec![node(1, 4, &[], &[]), node(1, 4, &[], &[])], "the same number"),
         (vec![node(1, 7, &[], &[])], "needs the attribute `comm_type`"),
-        (vec![node(1, 7, &[], &[("comm_type", 3), ("comm_size", 1)])], "type 3 are not known"),
+        (vec![node(1, 7, &[], &[("comm_type", 99), ("comm_size", 1)])], "type 99 are not known"),
         (vec![node(1, 7, &[], &[("comm_type", 0), ("comm_size", -1)])], "`comm_size` is -1"),
         (vec![node(1, 5, &[], &[("comm_dst", -4), ("comm_size", 1)])], "`comm_dst` is -4"),
         (vec![node(1, 9, &[], &[])], "nodes of type 9"),

@@ -1,6 +1,6 @@
 //! From a simulated step to files.
 
-use super::proto::{self, Attribute, Metadata, Node, Value, comm_type};
+use super::proto::{self, Attribute, Metadata, Node, Value};
 use super::{CHAKRA_NODES_MAX, too_many};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ impl Writing<'_> {
         let int = |name: &str, value: i64| Attribute::new(name, Value::Int64(value));
         let elements = message.elements(members.len() as u64).map_or(0, |(put_in, _)| put_in);
         let size = elements.saturating_mul(message.element).cast_signed();
-        let Some(kind) = comm_type(message.kind) else {
+        let Some(kind) = message.kind.chakra_type() else {
             let of = |place: usize| members.get(place).map_or(0, |rank| i64::from(rank.0));
             node.kind = if task.receives { proto::RECEIVE } else { proto::SEND };
             node.name = format!("{}: {}", if task.receives { "receive" } else { "send" }, task.activity);
