@@ -533,10 +533,8 @@ mod tests {
             let problem = field.check("?").err().unwrap_or_default();
             let range = problem.split_once("it must be ").map(|(_, range)| range.to_owned());
             let words = problem.split_once(" is not one of ").map(|(_, words)| words.split(", ").collect::<Vec<_>>());
-            let values = range.or(words.map(|words| quoted(&words))).unwrap_or_else(|| match field {
-                Field::Encrypted | Field::Sequence => quoted(&["true", "false"]),
-                _ => "a name".into(),
-            });
+            let words = words.or_else(|| problem.contains("`true` or `false`").then(|| vec!["true", "false"]));
+            let values = range.or(words.map(|words| quoted(&words))).unwrap_or_else(|| "a name".into());
             let (also, job) = (quoted(field.abbreviations()), field.job().map_or(String::new(), |job| quoted(&[job])));
             format!("| `{}` | {also} | {values} | {} | {job} |\n", field.name(), field.about())
         };

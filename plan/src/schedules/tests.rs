@@ -3,11 +3,10 @@ use proptest::prelude::*;
 
 /// Returns a pipeline of a schedule that a plan may have, near these runs and micro-batches.
 fn pipeline(schedule: ScheduleName, stages: u32, chunks: u32, micro_batches: u32) -> Pipeline {
-    match schedule {
-        ScheduleName::Interleaved => Pipeline { schedule, stages, chunks, micro_batches: micro_batches * stages },
-        ScheduleName::ZeroBubbleV => Pipeline { schedule, stages, chunks: 2, micro_batches },
-        _ => Pipeline { schedule, stages, chunks: 1, micro_batches },
-    }
+    let (fewest, most) = schedule.chunks().into_inner();
+    let grouped = schedule.accumulation() == Accumulation::GroupsOfStages;
+    let micro_batches = if grouped { micro_batches * stages } else { micro_batches };
+    Pipeline { schedule, stages, chunks: chunks.clamp(fewest, most), micro_batches }
 }
 
 /// Plays programs in whole units of time, as the oracle. Forward takes one unit, gradients of inputs and of weights one
@@ -15,8 +14,8 @@ fn pipeline(schedule: ScheduleName, stages: u32, chunks: u32, micro_batches: u32
 fn play(pipeline: Pipeline) -> (u32, Vec<(u32, u32)>) {
     let programs = pipeline.programs();
     let last = pipeline.stages * pipeline.chunks - 1;
-    let position = |stage: u32, chunk: u32| match pipeline.schedule {
-        ScheduleName::ZeroBubbleV if chunk == 1 => 2 * pipeline.stages - 1 - stage,
+    let position = |stage: u32, chunk: u32| match chunk {
+        1 if pipeline.schedule.is_folded() => 2 * pipeline.stages - 1 - stage,
         _ => chunk * pipeline.stages + stage,
     };
     let mut ends: std::collections::BTreeMap<(bool, u32, u32), u32> = std::collections::BTreeMap::new();
