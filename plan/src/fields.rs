@@ -401,7 +401,17 @@ impl Fixed {
 
     /// Returns `true` if a field of the input pipeline is fixed.
     pub fn holds_input(&self) -> bool {
-        Field::HELD.iter().any(|field| field.path().starts_with("plan.input.") && self.holds(*field))
+        Self::inputs().any(|field| self.holds(field))
+    }
+
+    /// Returns the same without the fields of the input pipeline.
+    #[must_use]
+    pub fn without_input(self) -> Self {
+        Self::inputs().fold(self, Self::without)
+    }
+
+    fn inputs() -> impl Iterator<Item = Field> {
+        Field::HELD.iter().copied().filter(|field| field.path().starts_with("plan.input."))
     }
 }
 

@@ -20,9 +20,9 @@ use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Collectives, Executable, Fixed, GradientCompression, GradientReduction, Offload,
-    ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Sought, StageSpec, StateSharding,
-    StepSize, divisors, greatest_common_divisor,
+    Architecture, BatchSpec, Executable, Fixed, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Sought, StageSpec, StateSharding, StepSize,
+    divisors, greatest_common_divisor,
 };
 use trainyard_sim::Machine;
 
@@ -82,6 +82,8 @@ impl Variant {
 pub(crate) struct Space<'a> {
     problem: &'a Problem,
     fixed: Fixed,
+    /// The same without what is held of the input pipeline, which follows from the plan.
+    held: Fixed,
     /// The model as computed on each choice.
     architectures: Vec<Arc<Architecture>>,
     /// The plans that the stack of each choice can run.
@@ -105,6 +107,7 @@ impl<'a> Space<'a> {
         Self {
             problem,
             fixed: fixed.clone(),
+            held: fixed.clone().without_input(),
             architectures,
             software: software.collect(),
             devices: devices.collect(),
@@ -238,10 +241,14 @@ impl<'a> Space<'a> {
     }
 
     /// Builds a plan in its written form, with its model cut into these runs of layers.
+    /// What neither candidate nor variant decides is as it is held, or plain.
     fn spec(&self, candidate: &Candidate, variant: &Variant, stages: Vec<StageSpec>, machine: &Machine) -> PlanSpec {
+        let model = self.architectures[candidate.choice].model().spec();
+        let cluster = self.problem.place.spec_of(&machine.cluster);
+        let mut held = PlanSpec::plain(model, cluster.clone(), 0);
+        self.held.write(&mut held).expect("nothing of how samples are brought in is held");
         PlanSpec {
-            model: self.architectures[candidate.choice].model().spec(),
-            cluster: self.problem.place.spec_of(&machine.cluster),
+            cluster,
             parallel: candidate.parallel,
             batch: candidate.batch,
             schedule: variant.schedule,
@@ -253,14 +260,11 @@ impl<'a> Space<'a> {
             state_sharding: variant.state_sharding,
             sharding_ranks: variant.sharding_ranks,
             gradient_reduction: variant.gradient_reduction,
-            gradient_compression: self.compression(),
             offload: variant.offload,
-            placement: self.placement(),
-            collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
             optimizer: self.problem.optimizer,
-            input: None,
             pricing: self.problem.place.pricing(),
             service: self.problem.place.service().map(|service| service.name().into()),
+            ..held
         }
     }
 
