@@ -77,8 +77,7 @@ fn small_plan() -> impl Strategy<Value = PlanSpec> {
             let layers = Model::try_from(model.clone()).expect("a valid model").graph().len();
             let pipeline = 1 << pipeline;
             let schedule = if pipeline == 1 { ScheduleName::None } else { schedule };
-            let virtual_stages =
-                if matches!(schedule, ScheduleName::Interleaved | ScheduleName::ZeroBubbleV) { 2 } else { 1 };
+            let virtual_stages = *schedule.chunks().start();
             let data = 1 << data;
             let accumulation = rounds * u64::from(pipeline);
             PlanSpec {

@@ -32,10 +32,7 @@ fn host() -> Host {
 fn spec(parallel: ParallelSpec, micro: u64, accumulation: u64, schedule: ScheduleName) -> PlanSpec {
     let model = &trainyard_models::find("gpt2-medium").expect("in the catalog").model;
     let layers = model.graph().len();
-    let runs = match schedule {
-        ScheduleName::Interleaved | ScheduleName::ZeroBubbleV => 2,
-        _ => 1,
-    };
+    let runs = *schedule.chunks().start();
     let stages = Stages::balanced(&vec![1.0; layers], parallel.pipeline * runs).expect("enough layers").specs();
     PlanSpec {
         parallel,
