@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use trainyard_hardware_profiles::DeviceKind;
+use trainyard_hardware_profiles::{DeviceKind, Transport};
 use trainyard_plan::{Objective, Pricing, StorageMode};
 use trainyard_reports::Target;
 use trainyard_units::{Bytes, Written};
@@ -204,6 +204,9 @@ pub(crate) struct GoalArguments {
     /// Who rents them out [default: ec2]
     #[arg(long, value_parser = ["ec2", "sagemaker"])]
     pub(crate) service: Option<String>,
+    /// Transport between machines [default: the usual one of each type]
+    #[arg(long, value_name = "NAME", value_parser = transport())]
+    pub(crate) transport: Option<String>,
     /// Training framework, see `trainyard show stacks`; auto compares those that people use today [default: auto]
     #[arg(long, value_name = "NAME|auto")]
     pub(crate) stack: Option<String>,
@@ -242,6 +245,10 @@ fn small_count(text: &str) -> Result<u32, String> {
 fn objective() -> impl TypedValueParser<Value = Objective> {
     PossibleValuesParser::new(["time", "cost"])
         .map(|name| if name == "time" { Objective::Time } else { Objective::Cost })
+}
+
+fn transport() -> PossibleValuesParser {
+    PossibleValuesParser::new(Transport::ALL.iter().map(|transport| transport.name()))
 }
 
 fn pricing() -> impl TypedValueParser<Value = Pricing> {

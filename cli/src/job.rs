@@ -157,6 +157,7 @@ impl Job {
         set(&mut cluster.region, goal.region.as_ref());
         set(&mut cluster.pricing, goal.pricing.as_ref());
         set(&mut cluster.service, goal.service.as_ref());
+        set(&mut cluster.transport, goal.transport.as_ref());
         set(&mut cluster.stack, goal.stack.as_ref());
         set(&mut cluster.memory_margin, goal.memory_margin.as_ref());
     }

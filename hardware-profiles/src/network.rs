@@ -28,6 +28,29 @@ impl Transport {
     /// Every transport.
     pub const ALL: &[Self] =
         &[Self::Tcp, Self::TcpPods, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
+
+    /// The name in files and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::TcpPods => "tcp-pods",
+            Self::Efa => "efa",
+            Self::EfaGpudirect => "efa-gpudirect",
+            Self::Infiniband => "infiniband",
+            Self::Roce => "roce",
+            Self::OmniPath => "omni-path",
+        }
+    }
+
+    /// Returns the transport of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|transport| transport.name() == name)
+    }
+
+    /// Returns `true` for sockets, whose bytes the processors move.
+    pub fn is_sockets(self) -> bool {
+        matches!(self, Self::Tcp | Self::TcpPods)
+    }
 }
 
 /// The network of an instance.
@@ -39,6 +62,9 @@ pub struct Network {
     /// Burst rate: what "up to" promises for minutes.
     pub burst: Sourced<BytesPerSecond>,
     pub transport: Transport,
+    /// Other transports that the machines can be set up for, besides those that [`Self::transports`] takes from the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Transport>,
     /// Number of network cards, which share the rates equally.
     #[serde(default = "one")]
     pub interfaces: u32,
@@ -51,6 +77,21 @@ pub struct Network {
 
 fn one() -> u32 {
     1
+}
+
+impl Network {
+    /// Lists the transports of the machines, the usual one first. Sockets always work, and an adapter that reads GPU
+    /// memory can be used through host memory.
+    pub fn transports(&self) -> Vec<Transport> {
+        let staged = (self.transport == Transport::EfaGpudirect).then_some(Transport::Efa);
+        let mut all = vec![self.transport];
+        for other in self.also.iter().copied().chain(staged).chain([Transport::Tcp, Transport::TcpPods]) {
+            if !all.contains(&other) {
+                all.push(other);
+            }
+        }
+        all
+    }
 }
 
 /// Parameters of the collectives library on a network, and on the links inside the machines there. All can be learnt
@@ -142,6 +183,28 @@ mod tests {
             assert!(messaging.chunk_trips.value >= 0.0 && messaging.inside.value > 0.0, "{transport:?}");
             assert!(messaging.sustained.value <= messaging.sustained_alone.value, "{transport:?}");
         }
+    }
+
+    #[test]
+    fn a_transport_is_found_by_the_name_that_files_give_it() {
+        for transport in Transport::ALL {
+            assert_eq!(Transport::named(transport.name()), Some(*transport));
+            assert_eq!(toml::Value::try_from(transport).expect("a word"), toml::Value::from(transport.name()));
+        }
+        assert_eq!(Transport::named("ethernet"), None);
+    }
+
+    #[test]
+    fn instances_have_sockets_and_the_adapters_that_they_can_be_set_up_for() {
+        let of = |name| catalog().instance(name).expect("in the catalog").network.transports();
+        let [tcp, pods, efa] = [Transport::Tcp, Transport::TcpPods, Transport::Efa];
+        assert_eq!(of("p3.16xlarge"), [tcp, pods]);
+        assert_eq!(of("g4dn.4xlarge"), [tcp, pods]);
+        for name in ["g4dn.8xlarge", "g4dn.12xlarge", "g4dn.16xlarge", "g4dn.metal"] {
+            assert_eq!(of(name), [tcp, efa, pods], "{name}");
+        }
+        assert_eq!(of("p3dn.24xlarge"), [efa, tcp, pods]);
+        assert_eq!(of("p4d.24xlarge"), [Transport::EfaGpudirect, efa, tcp, pods]);
     }
 
     #[test]

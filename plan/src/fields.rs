@@ -256,6 +256,7 @@ fields! {
     Stack tells [plan.stack]: "training framework", of String, held stack;
     Encrypted tells [plan.cluster.encrypted]: "whether traffic between machines is encrypted", of bool, unless false,
         held encrypted;
+    Transport tells [plan.cluster.transport]: "transport between machines", of String;
     Data decides [plan.parallel.data]: "replicas", of u32, unless 1, held data, count RANKS, also "dp";
     Tensor decides [plan.parallel.tensor]: "ranks per layer", of u32, unless 1, held tensor, count RANKS, also "tp";
     Pipeline decides [plan.parallel.pipeline]: "stages", of u32, unless 1, held pipeline, count RANKS, also "pp";

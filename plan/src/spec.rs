@@ -87,12 +87,24 @@ pub struct ClusterSpec {
     /// Whether traffic between machines is encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
+    /// The transport between machines: tcp, tcp-pods, efa or efa-gpudirect; that which is usual for the instance type if
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
 }
 
 impl ClusterSpec {
     /// Returns `instances` machines of a catalog type.
     pub fn of(instance: &str, instances: u32) -> Self {
-        Self { instance: instance.into(), instances, profile: None, file: None, constants: None, encrypted: false }
+        Self {
+            instance: instance.into(),
+            instances,
+            profile: None,
+            file: None,
+            constants: None,
+            encrypted: false,
+            transport: None,
+        }
     }
 }
 

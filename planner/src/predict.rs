@@ -2,15 +2,16 @@
 
 use crate::cost::Rent;
 use crate::problem::{
-    AUTO_STACK, catalog_with, data_set, executor_stack, in_job, inside, memory_margin, price_of, price_used, purchase,
+    AUTO_STACK, catalog_with, data_set, executor_stack, has_instead, in_job, inside, memory_margin, on_no_instance,
+    price_of, price_used, purchase, send_over, transport_named,
 };
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, MeasuredMachine, PriceQuery, PriceTable, Service, Sourced,
-    Stack, USD_PER_HOUR_MAX, catalog,
+    Stack, Transport, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{JobSpec, Plan, StepTrace, Store};
+use trainyard_plan::{ClusterSpec, JobSpec, Plan, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, simulate_with,
     step_trace,
@@ -211,6 +212,8 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
         let hint = "`trainyard calibrate --from MEASUREMENTS.csv` writes one";
         return Err(unread("constants", "constants file", path, hint));
     }
+    let catalog = catalog_with(constants.as_ref());
+    let transport = transport(named, &catalog)?;
     if let Some(path) = &named.profile {
         let Some(MachineFile::Profile(profile)) = file else {
             return Err(unread("profile", "profile", path, "`trainyard calibrate` writes one"));
@@ -222,7 +225,6 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
         })?;
         return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: with_margin(document, stack)? });
     }
-    let catalog = catalog_with(constants.as_ref());
     let mut cluster = match (&named.file, file) {
         (None, _) => catalog
             .cluster(&named.instance, named.instances)
@@ -233,10 +235,31 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
             return Err(unread("file", "cluster file", path, hint));
         }
     };
+    if let Some(transport) = transport {
+        send_over(&mut cluster, transport, &catalog);
+    }
     cluster.encrypted = named.encrypted;
     let stack = stack_of(document);
     let stack = catalog.stack(stack).map_err(|error| inside("plan.stack", &error, error.hint()))?;
     Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
+}
+
+/// Returns the transport that a plan names for its instances.
+fn transport(named: &ClusterSpec, catalog: &Catalog) -> Result<Option<Transport>, Invalid> {
+    const FIELD: &str = "plan.cluster.transport";
+    let Some(name) = &named.transport else { return Ok(None) };
+    for (other, given) in [("plan.cluster.profile", &named.profile), ("plan.cluster.file", &named.file)] {
+        if given.is_some() {
+            return Err(Invalid::conflict(FIELD, other, "a transport is chosen for instances of the catalog only"));
+        }
+    }
+    let transport = transport_named(FIELD, name)?;
+    let instance =
+        catalog.instance(&named.instance).map_err(|error| inside("plan.cluster.instance", &error, error.hint()))?;
+    match has_instead(instance, transport) {
+        Some(_) => Err(on_no_instance(FIELD, transport, &[instance], catalog)),
+        None => Ok(Some(transport)),
+    }
 }
 
 /// Returns the name of the stack of a document's plan: the plan's, otherwise the job's. Documents from before plans

@@ -158,7 +158,15 @@ fn stated_rate(dashed: &str) -> (u32, Option<f64>) {
 fn stated(catalog: &Catalog, gbit: f64, cards: u32, transport: Transport) -> Network {
     let rate = Sourced::new(BytesPerSecond(gbit * GBIT), "stated by the measured row");
     let messaging = catalog.messaging(transport).clone();
-    Network { baseline: rate.clone(), burst: rate, transport, interfaces: cards, flow_limit: None, messaging }
+    Network {
+        baseline: rate.clone(),
+        burst: rate,
+        transport,
+        also: Vec::new(),
+        interfaces: cards,
+        flow_limit: None,
+        messaging,
+    }
 }
 
 #[cfg(test)]

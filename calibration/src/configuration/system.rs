@@ -114,6 +114,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
                 baseline: stated_rate(stated),
                 burst: stated_rate(stated),
                 transport: Transport::Infiniband,
+                also: Vec::new(),
                 interfaces: 1,
                 flow_limit: None,
                 messaging: catalog.messaging(Transport::Infiniband).clone(),

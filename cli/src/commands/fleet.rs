@@ -42,7 +42,9 @@ pub(crate) fn plan(
     let constants = arguments.job.constants.as_deref();
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
         let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]`"));
-        let job = read(entry, file, constants).map_err(place)?;
+        let mut job = read(entry, file, constants).map_err(place)?;
+        let own = job.spec.cluster.transport.take();
+        job.spec.cluster.transport = arguments.goal.transport.clone().or(own);
         let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
         Ok(FleetJob { spec: job.spec, resources })
     });

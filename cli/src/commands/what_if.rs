@@ -135,6 +135,7 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         region,
         pricing,
         service,
+        transport,
         stack,
         memory_margin,
     } = &arguments.goal;
@@ -150,6 +151,7 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         ("--region", region.is_some(), "region"),
         ("--pricing", pricing.is_some(), "pricing"),
         ("--service", service.is_some(), "service"),
+        ("--transport", transport.is_some(), "cluster.transport"),
         ("--max-simulations", max_simulations.is_some(), "a job"),
         ("--fix", !fix.is_empty(), "the field itself"),
     ];

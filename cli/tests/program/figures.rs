@@ -77,6 +77,24 @@ fn a_job_and_a_flag_name_the_same_network() {
 }
 
 #[test]
+fn the_transport_between_machines_is_chosen_and_held() {
+    let place = workplace("easy_input");
+    let job = "plan --model gpt2 --samples 64000 --global-batch 64 --instances g4dn.12xlarge --fix instances=2";
+    let plan = |flags: &str| document(place.path(), &format!("{job} {flags}"));
+    let (usual, tcp, pods) = (plan(""), plan("--transport tcp"), plan("--transport tcp-pods"));
+    assert_eq!((&usual["plan"], usual["plan"]["cluster"].get("transport")), (&tcp["plan"], None));
+    let time = |document: &Value| number(document, "/prediction/step_time_s");
+    assert!(time(&pods) > time(&usual));
+    let efa = plan("--transport efa --out efa.json");
+    assert_eq!(efa["plan"]["cluster"]["transport"], "efa");
+    equal(time(&document(place.path(), "simulate efa.json")), time(&efa));
+    let varied = document(place.path(), "what-if efa.json --vary cluster.transport=efa,tcp-pods");
+    let case = |index: usize| number(&varied, &format!("/cases/{index}/figures/step_time_s"));
+    equal(case(0), time(&efa));
+    assert!(case(1) > case(0));
+}
+
+#[test]
 fn the_parts_of_a_step_and_of_a_cost_are_the_whole() {
     let place = workplace("explain");
     let explained = document(place.path(), "explain two.json");

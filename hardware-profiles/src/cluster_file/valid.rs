@@ -336,6 +336,7 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         baseline,
         burst,
         transport,
+        also: Vec::new(),
         interfaces: cards,
         flow_limit: flow
             .or_else(|| own_kind.map_or(catalog().flow_limit(transport), |own| own.flow_limit.as_ref()).cloned()),
@@ -350,6 +351,7 @@ fn no_network() -> Network {
         baseline: nothing.clone(),
         burst: nothing,
         transport: Transport::Tcp,
+        also: Vec::new(),
         interfaces: 1,
         flow_limit: None,
         messaging: catalog().messaging(Transport::Tcp).clone(),

@@ -178,6 +178,10 @@ pub struct ClusterChoice {
     /// ec2 or sagemaker; ec2 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
+    /// Transport between machines: tcp, tcp-pods (sockets of Kubernetes pods), efa or efa-gpudirect; that which is usual
+    /// for each instance type if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// Training framework of the catalog of stacks; `auto`, a comparison of those that people use today, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::solve::{SEARCHED_MAX, briefly};
-use crate::problem::{DEFAULT_INSTANCES, Place, Problem, Rental, price_of};
+use crate::problem::{DEFAULT_INSTANCES, Place, Problem, Rental, has_instead, price_of};
 use crate::search::{Evaluated, Found};
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
 use trainyard_plan::JobSpec;
@@ -32,11 +32,13 @@ pub(crate) fn left_out(
     Some(LeftOut { families, best })
 }
 
-/// Lists the types with a price on the same terms, of which a quota allows at least one instance.
+/// Lists the types with a price on the same terms that have the job's transport, of which a quota allows at least one
+/// instance.
 fn priced(rental: &Rental, types: &[&Instance], like: &Price) -> Vec<(Instance, Price)> {
     let query = PriceQuery { region: &like.region, service: like.service, purchase: like.purchase };
     let allowed = types.iter().filter(|own| rental.quotas.refusal(own, 1).is_none());
-    allowed.filter_map(|own| Some(((*own).clone(), price_of(own, query)?.clone()))).collect()
+    let able = |own: &&&Instance| rental.transport.is_none_or(|named| has_instead(own, named).is_none());
+    allowed.filter(able).filter_map(|own| Some(((*own).clone(), price_of(own, query)?.clone()))).collect()
 }
 
 /// Keeps only the cheapest of the sizes with the same GPUs: without samples to decode, more CPUs rarely pay off.
@@ -56,7 +58,14 @@ fn best_of(
     chosen: &Evaluated,
 ) -> Option<LeftOutPlan> {
     let most = instances.iter().map(|(own, _)| rental.quotas.cap(own, rental.max_instances)).collect();
-    let others = Rental { instances, most, unpriced: Vec::new(), over_quota: Vec::new(), ..rental.clone() };
+    let others = Rental {
+        instances,
+        most,
+        unpriced: Vec::new(),
+        over_quota: Vec::new(),
+        without_transport: Vec::new(),
+        ..rental.clone()
+    };
     let best = briefly(problem, limits, others, chosen)?;
     let cluster = best.plan.cluster();
     Some(LeftOutPlan {

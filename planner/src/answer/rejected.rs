@@ -36,6 +36,8 @@ impl Rejections<'_> {
         if let Place::Rented(rental) = &self.problem.place {
             let over = rental.over_quota.iter();
             all.extend(over.map(|(name, why)| rejected(RejectedBy::Quota, name, why.clone(), None)));
+            let without = rental.without_transport.iter();
+            all.extend(without.map(|(name, why)| rejected(RejectedBy::Machine, name, why.clone(), None)));
         }
         all.extend(Remedies::new(self.problem, self.fixed, self.chosen).too_large());
         all.extend(self.formats(job));

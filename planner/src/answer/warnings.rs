@@ -6,7 +6,7 @@ use super::terms::{terms, unpriced_copies};
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Rental, Training};
 use crate::search::Totals;
-use trainyard_hardware_profiles::{Instance, Service};
+use trainyard_hardware_profiles::{Instance, Service, Transport};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
@@ -48,6 +48,7 @@ impl Warnings<'_> {
             self.without_units(),
             self.smddp(),
             self.encryption(),
+            self.transport(),
             self.region(),
             self.zone(),
             self.wide_interval(),
@@ -175,6 +176,15 @@ impl Warnings<'_> {
         Some(encryption(self.prediction.step_time_s / without.step_time_s))
     }
 
+    /// Warns of sockets between machines that have an Elastic Fabric Adapter.
+    fn transport(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        let (instance, _) = rental.offer(self.choice);
+        let (used, several) = (rental.transport(instance), self.plan.cluster().instances > 1);
+        let better = instance.network.transports().into_iter().find(|transport| !transport.is_sockets())?;
+        (several && used.is_sockets()).then(|| sockets(&instance.name, used, better))
+    }
+
     fn region(&self) -> Option<String> {
         let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.choice)?);
         (*data != machines.region).then(|| {
@@ -267,6 +277,11 @@ fn smddp(instance: &Instance, service: Service) -> Option<String> {
         .then(|| format!("collectives smddp: the library is SageMaker's, and the price is {}'s", service.name()))
 }
 
+fn sockets(instance: &str, used: Transport, better: Transport) -> String {
+    let pods = if used == Transport::TcpPods { " of Kubernetes pods" } else { "" };
+    format!("sockets (TCP){pods} are assumed between {instance}; with EFA set up, --transport {}", better.name())
+}
+
 fn encryption(slowdown: f64) -> String {
     format!(
         "encrypted traffic between instances makes a step {:.0} % longer, if it keeps {ENCRYPTED_SHARE} of the network: a stated default, for nobody published a measurement",
@@ -330,6 +345,14 @@ mod tests {
             .map(|instance| instance.name.as_str())
             .collect();
         assert_eq!(all, ["p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge"]);
+    }
+
+    #[test]
+    fn sockets_between_machines_with_an_adapter_are_told_with_the_flag_that_uses_it() {
+        let told = sockets("g4dn.12xlarge", Transport::Tcp, Transport::Efa);
+        assert_eq!(told, "sockets (TCP) are assumed between g4dn.12xlarge; with EFA set up, --transport efa");
+        let pods = sockets("p4d.24xlarge", Transport::TcpPods, Transport::EfaGpudirect);
+        assert!(pods.starts_with("sockets (TCP) of Kubernetes pods") && pods.ends_with("--transport efa-gpudirect"));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use super::quota::Quotas;
 use super::resources::Resources;
 use super::software::{AUTO_STACK, executable, names_of_those_that, of_today, trains};
 use super::terms::{price_of, purchase};
+use super::transport::{has_instead, on_no_instance, transport_named};
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
-    Service, Sourced, Stack,
+    Service, Sourced, Stack, Transport,
 };
 use trainyard_models::Model;
 use trainyard_plan::{ClusterChoice, Pricing};
@@ -81,6 +82,10 @@ fn owned(
     path: Option<String>,
     before: Before,
 ) -> Result<Place, Invalid> {
+    if choice.transport.is_some() {
+        let rule = "a measured machine is one machine, which has no network";
+        return Err(Invalid::conflict("cluster.transport", "cluster.profile", rule));
+    }
     if let Some(first) = rental_field(choice).or(choice.stack.is_some().then_some("cluster.stack")) {
         let rule = "a measured machine is not rented and brings its own software";
         return Err(Invalid::conflict(first, "cluster.profile", rule));
@@ -111,6 +116,10 @@ fn described(
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
         return Err(Invalid::conflict(first, "cluster.file", rule));
+    }
+    if choice.transport.is_some() {
+        let rule = "the file says the transport of each kind of machines (`network.transport`)";
+        return Err(Invalid::conflict("cluster.transport", "cluster.file", rule));
     }
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
     let catalog = catalog_with(before.constants.as_ref());
@@ -184,6 +193,11 @@ fn rental(
     let catalog = catalog_with(before.constants.as_ref());
     let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
     let matching = catalog.matching(&patterns).map_err(|error| inside("cluster.instances", &error, error.hint()))?;
+    let transport = choice.transport.as_deref().map(|name| transport_named("cluster.transport", name)).transpose()?;
+    let (matching, without_transport) = by_transport(transport, matching);
+    if let (Some(transport), true) = (transport, matching.is_empty()) {
+        return Err(on_no_instance("cluster.transport", transport, &without_transport, &catalog).into());
+    }
     let stacks = stacks(choice, &catalog, model)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
@@ -208,6 +222,8 @@ fn rental(
         instances,
         unpriced,
         over_quota,
+        transport,
+        without_transport: reasons(&without_transport, transport),
         max_instances,
         pricing,
         service: named,
@@ -217,6 +233,20 @@ fn rental(
         changes: Vec::new(),
         repriced: None,
     })
+}
+
+/// Splits instance types into those that have a transport, all of them if none is named, and the others.
+fn by_transport(transport: Option<Transport>, types: Vec<&Instance>) -> (Vec<&Instance>, Vec<&Instance>) {
+    types.into_iter().partition(|instance| transport.is_none_or(|named| has_instead(instance, named).is_none()))
+}
+
+/// Returns the names of the types that do not have a transport, each with the reason.
+fn reasons(without: &[&Instance], transport: Option<Transport>) -> Vec<(String, String)> {
+    let reason = |instance: &Instance| {
+        let (named, own) = (transport?, has_instead(instance, transport?)?);
+        Some((instance.name.clone(), format!("has no {}, but {own}", named.name())))
+    };
+    without.iter().filter_map(|instance| reason(instance)).collect()
 }
 
 /// Instance types by what quotas leave of them.

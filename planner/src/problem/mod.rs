@@ -15,6 +15,7 @@ mod software;
 mod stored;
 mod terms;
 mod training;
+mod transport;
 
 pub(crate) use campaign_settings::{Every, SCENARIOS, Settings, settings};
 pub use error::JobError;
@@ -39,3 +40,4 @@ pub(crate) use stored::{Stored, TEXT, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
 pub use training::Training;
 pub(crate) use training::{target, training};
+pub(crate) use transport::{has_instead, on_no_instance, send_over, transport_named};

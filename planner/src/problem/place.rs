@@ -1,10 +1,11 @@
 //! The machines on which a job may run, with their software and prices.
 
 use super::quota::Quotas;
+use super::transport::send_over;
 use crate::edits::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, Service, Stack, catalog,
+    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, Service, Stack, Transport, catalog,
 };
 use trainyard_plan::{ClusterSpec, Plan, Pricing};
 use trainyard_sim::Machine;
@@ -44,6 +45,10 @@ pub struct Rental {
     pub unpriced: Vec<String>,
     /// Types left out because of a quota, with the reason.
     pub over_quota: Vec<(String, String)>,
+    /// The transport between machines, where the job names it.
+    pub transport: Option<Transport>,
+    /// Types left out because they do not have it, with the reason.
+    pub without_transport: Vec<(String, String)>,
     /// The most instances of any type.
     pub max_instances: u32,
     /// The most instances of each type, where a quota allows fewer.
@@ -75,6 +80,26 @@ impl Rental {
     /// Returns the instance of a choice, with its price: the stacks of a type follow each other.
     pub(crate) fn offer(&self, choice: usize) -> &(Instance, Price) {
         &self.instances[self.kind(choice)]
+    }
+
+    /// Returns the transport between machines of a type.
+    pub(crate) fn transport(&self, instance: &Instance) -> Transport {
+        self.transport.unwrap_or(instance.network.transport)
+    }
+
+    /// Returns machines of a choice, as the catalog describes them.
+    fn cluster(&self, choice: usize, instances: u32) -> Cluster {
+        let (instance, _) = self.offer(choice);
+        let named = self.catalog.cluster(&instance.name, instances);
+        let mut cluster = named.expect("a rental names instances of the catalog");
+        send_over(&mut cluster, self.transport(instance), &self.catalog);
+        cluster
+    }
+
+    /// Returns the transport of a plan on a type of machine; `None` for the usual one.
+    fn named_transport(&self, instance: &str) -> Option<String> {
+        let usual = self.catalog.instance(instance).ok()?.network.transport;
+        self.transport.filter(|named| *named != usual).map(|named| named.name().into())
     }
 }
 
@@ -111,13 +136,8 @@ impl Place {
                 machine
             }
             Self::Rented(rental) => {
-                let mut machine = Machine {
-                    cluster: rental
-                        .catalog
-                        .cluster(&rental.instances[self.kind(choice)].0.name, instances)
-                        .expect("a rental names instances of the catalog"),
-                    stack: self.software(choice).clone(),
-                };
+                let mut machine =
+                    Machine { cluster: rental.cluster(choice, instances), stack: self.software(choice).clone() };
                 rental.changes.iter().for_each(|change| change.apply(&mut machine));
                 machine
             }
@@ -143,8 +163,12 @@ impl Place {
             Self::Owned { constants, .. } => constants.clone(),
             Self::Rented(rental) => rental.constants.clone(),
         };
-        let encrypted = cluster.encrypted;
-        ClusterSpec { profile, file, constants, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
+        let transport = match self {
+            Self::Owned { .. } => None,
+            Self::Rented(rental) => rental.named_transport(&cluster.instance),
+        };
+        let (encrypted, plain) = (cluster.encrypted, ClusterSpec::of(&cluster.instance, cluster.machines()));
+        ClusterSpec { profile, file, constants, encrypted, transport, ..plain }
     }
 
     /// Returns `true` if the machine was measured, so that it is known only for what was measured.

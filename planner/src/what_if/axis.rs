@@ -174,6 +174,10 @@ pub(crate) fn word(key: Key, written: &str) -> Result<Setting, String> {
             Some(_) => Ok(()),
             None => Err("it is not one of ec2, sagemaker".into()),
         },
+        (Level::Terms, "cluster.transport") => match trainyard_hardware_profiles::Transport::named(written) {
+            Some(_) => Ok(()),
+            None => Err("it is not one of tcp, tcp-pods, efa, efa-gpudirect".into()),
+        },
         _ => Ok(()),
     };
     checked.map(|()| Setting::Word(written.into())).map_err(|problem| format!("is no value of it: {problem}"))

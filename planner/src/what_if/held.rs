@@ -24,7 +24,7 @@ use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{
-    Architecture, Fixed, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages,
+    Architecture, ClusterSpec, Fixed, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages,
     StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
@@ -142,6 +142,7 @@ impl Changed {
             "instance" => plan.cluster.instance.clone_from(word),
             "pricing" => plan.pricing = word.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?,
             "service" => plan.service = Some(word.clone()),
+            "cluster.transport" => plan.cluster.transport = Some(word.clone()),
             _ => {
                 if let Some(price) = price {
                     price.region.clone_from(word);
@@ -181,6 +182,7 @@ impl Changed {
         set_held(&mut self.document.plan, &fixed)?;
         let machine = self.degrees(old, before.files.clone())?;
         let spec = &mut self.document.plan;
+        leave_usual_out(&mut spec.cluster);
         if (&spec.stack, &spec.cluster.instance) != (&old.stack, &old.cluster.instance) {
             let old_machine = before.machine().map_err(|error| told(&error))?;
             attention(spec, &before.document, (&old_machine, &machine))?;
@@ -274,6 +276,12 @@ fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
         spec.sharding_ranks = None;
     }
     Ok(())
+}
+
+/// Removes the name of a transport that the machines use anyway, as a plan that was sought does not name it.
+fn leave_usual_out(cluster: &mut ClusterSpec) {
+    let usual = catalog().instance(&cluster.instance).map(|instance| instance.network.transport.name());
+    cluster.transport.take_if(|named| Ok(named.as_str()) == usual);
 }
 
 /// Sets the schedule with the runs of layers that it needs.

@@ -76,6 +76,7 @@ const RENT: &[Key] = &[
 const CLUSTER: &[Key] = &[
     key("cluster.max_instances", Count, Search, "the most machines that may be chosen"),
     key("cluster.stack", Word, Job, "training framework"),
+    key("cluster.transport", Word, Terms, "tcp, tcp-pods, efa or efa-gpudirect, between machines that have it"),
 ];
 
 /// Keys that are no fields of the plan.
@@ -144,6 +145,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("cluster.region", "region"),
     ("cluster.service", "service"),
     ("stack", "cluster.stack"),
+    ("transport", "cluster.transport"),
     ("optimizer", "training.optimizer"),
 ];
 

@@ -329,6 +329,7 @@ impl ChangedJob {
             }
             "pricing" => cluster.pricing = word.parse().ok(),
             "service" => cluster.service = Some(word.clone()),
+            "cluster.transport" => cluster.transport = Some(word.clone()),
             _ => cluster.region = Some(word.clone()),
         }
     }

@@ -2,8 +2,9 @@
 //! careful about, what makes room, and how number formats and batches compare.
 
 use trainyard_plan::document::{ChangedQuantity, PlanDocument, Rejected, RejectedBy};
-use trainyard_plan::{GlobalBatch, JobSpec, Objective, Optimizer, Precision, StorageMode};
-use trainyard_planner::{Fixed, JobError, Limits, Resources, problem, recommend};
+use trainyard_plan::{GlobalBatch, JobSpec, Objective, Optimizer, PlanSpec, Precision, StorageMode};
+use trainyard_planner::{Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_sim::Options;
 
 fn job(model: &str, global_batch: u64, instances: &[&str]) -> JobSpec {
     let mut job = JobSpec::default();
@@ -292,6 +293,58 @@ fn what_encryption_takes_is_told_where_there_is_something_to_encrypt() {
     assert!(warns(&encrypted, "encrypted traffic between instances makes a step"), "{:?}", encrypted.warnings);
     assert!(!warns(&plan(&asked, &["instances=1", "cluster.encrypted=true"]), "encrypted"));
     assert!(!warns(&plan(&asked, &["instances=2"]), "encrypted"));
+}
+
+#[test]
+fn sockets_are_told_where_machines_have_an_adapter() {
+    let mut asked = job("gpt2", 64, &["g4dn.12xlarge", "p3.2xlarge"]);
+    let held = ["instance=g4dn.12xlarge", "instances=2"];
+    let usual = plan(&asked, &held);
+    assert!(warns(&usual, "sockets (TCP) are assumed between g4dn.12xlarge; with EFA set up, --transport efa"));
+    assert!(!warns(&plan(&asked, &["instance=g4dn.12xlarge", "instances=1"]), "sockets"));
+    assert!(!warns(&plan(&asked, &["instance=p3.2xlarge", "instances=2"]), "sockets"));
+    asked.cluster.transport = Some("efa".into());
+    assert!(!warns(&plan(&asked, &held), "sockets"));
+}
+
+#[test]
+fn a_transport_is_that_of_every_plan_and_leaves_out_types_that_do_not_have_it() {
+    let mut asked = job("gpt2", 64, &["g4dn.12xlarge", "p3.2xlarge"]);
+    let usual = plan(&asked, &["instances=2", "instance=g4dn.12xlarge"]);
+    assert_eq!(usual.plan.cluster.transport, None);
+    asked.cluster.transport = Some("tcp".into());
+    assert_eq!(plan(&asked, &["instances=2", "instance=g4dn.12xlarge"]).plan, usual.plan);
+    asked.cluster.transport = Some("efa".into());
+    let efa = plan(&asked, &["instances=2"]);
+    assert_eq!(efa.plan.cluster.transport.as_deref(), Some("efa"));
+    let left_out = efa.rejected.iter().find(|rejected| rejected.what == "p3.2xlarge").expect("it is told");
+    assert_eq!((left_out.limit, left_out.why.as_str()), (Some(RejectedBy::Machine), "has no efa, but tcp, tcp-pods"));
+    let (again, _) = resimulate(&efa, MachineFiles::default(), Options::default()).expect("a simulation");
+    assert_eq!(again.prediction.step_time_s.to_bits(), efa.prediction.step_time_s.to_bits());
+    let without = PlanDocument { plan: PlanSpec { cluster: usual.plan.cluster, ..efa.plan.clone() }, ..efa.clone() };
+    let (over_tcp, _) = resimulate(&without, MachineFiles::default(), Options::default()).expect("a simulation");
+    assert_ne!(over_tcp.prediction.step_time_s.to_bits(), efa.prediction.step_time_s.to_bits());
+}
+
+#[test]
+fn a_transport_that_cannot_be_is_refused_in_jobs_and_plans() {
+    let mut asked = job("gpt2", 64, &["p3.2xlarge"]);
+    for (name, sentence) in [
+        ("efa", "`cluster.transport` is efa, but p3.2xlarge has tcp, tcp-pods"),
+        ("ethernet", "`cluster.transport` is `ethernet`, but it must be one of tcp, "),
+    ] {
+        asked.cluster.transport = Some(name.into());
+        assert!(refused(&asked).to_string().starts_with(sentence), "{name}");
+    }
+    asked.cluster.transport = None;
+    let mut document = plan(&asked, &["instances=2"]);
+    document.plan.cluster.transport = Some("efa".into());
+    let told = |document: &PlanDocument| {
+        resimulate(document, MachineFiles::default(), Options::default()).expect_err("the plan is wrong").to_string()
+    };
+    assert!(told(&document).contains("`plan.cluster.transport` is efa, but p3.2xlarge has tcp, tcp-pods"));
+    document.plan.cluster.file = Some("cluster.toml".into());
+    assert!(told(&document).contains("`plan.cluster.transport` and `plan.cluster.file` exclude each other"));
 }
 
 #[test]

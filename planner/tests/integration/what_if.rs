@@ -76,6 +76,7 @@ fn a_held_plan_with_a_key_at_its_present_value_is_simulated_as_ever() {
         "region=us-east-1",
         "price.instance=x1",
         "cluster.encrypted=false",
+        "cluster.transport=efa-gpudirect",
         "cluster.network=400Gbps",
         "cluster.latency=×1",
         "link.bandwidth=×1",

@@ -130,6 +130,18 @@ impl<'a> Job<'a> {
         matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
     }
 
+    /// Returns `true` if several machines send over sockets of their own network devices.
+    pub(super) fn uses_host_sockets(&self) -> bool {
+        let sockets = matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::Tcp);
+        sockets && self.machines > 1
+    }
+
+    /// Returns `true` if the plan names sockets for machines that would use something else.
+    pub(super) fn forces_sockets(&self) -> bool {
+        let named = self.plan.cluster().transport.as_deref().and_then(Transport::named);
+        named.is_some_and(Transport::is_sockets)
+    }
+
     /// Returns nine tenths of a machine's main memory in GiB: the remainder is for the system.
     pub(super) fn memory_share_gib(&self) -> u64 {
         let memory = self.pool.host.as_ref().map_or(Bytes(0), |host| host.memory);

@@ -3,7 +3,7 @@
 //! # Source
 //!
 //! Kubeflow training operator 1.9, `kubeflow.org/v1` PyTorchJob; Kubernetes 1.31, `core/v1`; Amazon EKS User Guide,
-//! "Run machine learning training on Amazon EKS with Elastic Fabric Adapter".
+//! "Run machine learning training on Amazon EKS with Elastic Fabric Adapter"; NCCL user guide, `NCCL_SOCKET_IFNAME`.
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
@@ -19,6 +19,10 @@ const PLACES: Places = Places { data: Some("/data"), results: Some("/results") }
 
 /// Huge pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
 const HUGE_PAGES: &str = "5120Mi";
+
+/// The network devices of a machine that lead to itself or to its pods (Amazon's plug-in calls the latter `eni…`), which
+/// NCCL would otherwise use.
+pub(super) const NOT_OF_PODS: &str = "^lo,docker,veth,eni,cali,cni";
 
 pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
@@ -62,8 +66,13 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     let data = draft.asks(Flag::Data, "DATA-CLAIM", "PersistentVolumeClaim that holds the data set");
     let results = draft.asks(Flag::Results, "RESULTS-CLAIM", "PersistentVolumeClaim for checkpoints and results");
     let start = start_at(draft.job, "$RANK", "$MASTER_ADDR", "$MASTER_PORT");
+    let host_network = draft.job.uses_host_sockets();
+    let mut variables = environment(draft);
+    if host_network {
+        variables.push(("NCCL_SOCKET_IFNAME".into(), NOT_OF_PODS.into()));
+    }
     let variables: Vec<Value> =
-        environment(draft).into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+        variables.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
     let limits = limits(draft);
     let mut container = json!({
         // The training operator looks for a container of this name.
@@ -89,6 +98,15 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
             { "name": "shared-memory", "emptyDir": { "medium": "Memory" } },
         ],
     });
+    if host_network {
+        pod["hostNetwork"] = json!(true);
+        // Without this a pod on the host's network does not find the first pod by its name.
+        pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
+        draft.remark(
+            "pods use the host's network, as the prediction takes them to: behind a pod's own device NCCL opens one \
+             connection to a peer, which the transport tcp-pods predicts; pods with EFA's device plug-in need neither",
+        );
+    }
     if let Some(selector) = selector(draft) {
         pod["nodeSelector"] = selector;
     }

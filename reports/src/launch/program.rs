@@ -139,6 +139,10 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
             set("FI_EFA_USE_DEVICE_RDMA", "1");
         }
     }
+    if draft.job.forces_sockets() {
+        set("NCCL_NET", "Socket");
+    }
+    draft.tells(&[Field::Transport]);
     let algorithm = match draft.job.plan().collectives() {
         Collectives::Ring => Some("Ring"),
         Collectives::Tree => Some("Tree"),

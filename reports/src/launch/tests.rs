@@ -1,5 +1,6 @@
 //! Nothing that a plan says is lost, and everything that is plain exports everywhere.
 
+use super::kubernetes::NOT_OF_PODS;
 use super::{LaunchError, LaunchOptions, Target, launch};
 use serde_json::{Value, json};
 use trainyard_hardware_profiles::catalog;
@@ -104,6 +105,7 @@ fn variations_of_the_cut() -> Vec<Variation> {
     vec![
         one("plan.cluster", json!({ "instance": "p4de.24xlarge", "instances": 2 })),
         one("plan.cluster.encrypted", json!(true)),
+        one("plan.cluster.transport", json!("tcp")),
         (tensor(), ("plan.parallel.sequence", json!(true))),
         one("plan.batch", json!({ "global": 128, "micro": 8, "accumulation": 1 })),
         (pipeline(), ("plan.schedule", json!("gpipe"))),
@@ -267,6 +269,26 @@ fn what_a_job_leaves_open_of_the_optimizer_is_what_trainyard_runs_with() {
 
     let sgd = with(&[open, ("plan.optimizer", json!("sgd"))]);
     assert!(file(&sgd, Target::Megatron, "megatron.sh").contains("--sgd-momentum 0 --weight-decay 0 "));
+}
+
+#[test]
+fn a_transport_is_what_launchers_make_the_library_use() {
+    let sockets = with(&[("plan.cluster.transport", json!("tcp"))]);
+    assert!(file(&sockets, Target::Torchrun, "torchrun.sh").contains("NCCL_NET=Socket"));
+    assert!(!file(&document(), Target::Torchrun, "torchrun.sh").contains("NCCL_NET"));
+}
+
+/// Behind the virtual device of a pod NCCL opens one connection to a peer, and a plan over TCP counts with more.
+#[test]
+fn pods_of_a_plan_over_sockets_use_the_network_of_their_machines() {
+    let pod = |instance: &str| {
+        let cluster = json!({ "instance": instance, "instances": 2 });
+        file(&with(&[("plan.cluster", cluster)]), Target::Kubernetes, "kubernetes.yaml")
+    };
+    let (sockets, adapter) = (pod("g4dn.metal"), pod("p4d.24xlarge"));
+    for words in ["hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet", NOT_OF_PODS, "tcp-pods"] {
+        assert!(sockets.contains(words) && !adapter.contains(words), "{words}: {sockets}");
+    }
 }
 
 /// transformers refuses a configuration of DeepSpeed that contradicts its own arguments.

@@ -1,0 +1,104 @@
+//! The transport of data between rented machines that a job or a plan names.
+
+use trainyard_hardware_profiles::{Catalog, Cluster, Fabric, Instance, Transport};
+use trainyard_units::{Invalid, similar};
+
+fn listed(transports: impl IntoIterator<Item = Transport>) -> String {
+    transports.into_iter().map(Transport::name).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads the name of a transport in a field.
+///
+/// # Errors
+///
+/// When no transport has this name.
+pub(crate) fn transport_named(field: &str, name: &str) -> Result<Transport, Invalid> {
+    let all = || Transport::ALL.iter().copied();
+    Transport::named(name).ok_or_else(|| {
+        let meant = similar(name, all().map(Transport::name)).map(|meant| format!("did you mean `{meant}`?"));
+        Invalid::value(field, format!("`{name}`"), format!("one of {}", listed(all()))).maybe_hint(meant)
+    })
+}
+
+/// Returns the transports that an instance type has instead of one; `None` if it has that one.
+pub(crate) fn has_instead(instance: &Instance, transport: Transport) -> Option<String> {
+    let own = instance.network.transports();
+    (!own.contains(&transport)).then(|| listed(own))
+}
+
+/// Returns the error for a transport that none of these types has.
+pub(crate) fn on_no_instance(field: &str, transport: Transport, types: &[&Instance], catalog: &Catalog) -> Invalid {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for instance in types {
+        let own = listed(instance.network.transports());
+        match kinds.iter_mut().find(|(kind, _)| *kind == own) {
+            Some((_, names)) => names.push(&instance.name),
+            None => kinds.push((own, vec![&instance.name])),
+        }
+    }
+    let has = |names: &[&str]| if names.len() == 1 { "has" } else { "have" };
+    let kinds: Vec<String> =
+        kinds.iter().map(|(own, names)| format!("{} {} {own}", names.join(", "), has(names))).collect();
+    let able = catalog.instances().iter().filter(|instance| has_instead(instance, transport).is_none());
+    let mut families: Vec<&str> = able.map(Instance::family).collect();
+    families.dedup();
+    let hint = if families.is_empty() {
+        "no instance has it: a cluster file (`cluster.file`) describes machines that do".into()
+    } else {
+        format!("leave it out, or allow types that have it: there are some of {}", families.join(", "))
+    };
+    Invalid::breaks(field, transport.name(), kinds.join("; ")).with_hint(hint)
+}
+
+/// Makes the machines of a cluster send over a transport.
+pub(crate) fn send_over(cluster: &mut Cluster, transport: Transport, catalog: &Catalog) {
+    for pool in &mut cluster.pools {
+        if let Fabric::Wired { network, .. } = &mut pool.fabric {
+            *network = catalog.network_over(network, transport);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    fn refused(transport: Transport, names: &[&str]) -> (String, Option<String>) {
+        let types: Vec<&Instance> =
+            names.iter().map(|name| catalog().instance(name).expect("in the catalog")).collect();
+        let error = on_no_instance("cluster.transport", transport, &types, catalog());
+        (error.to_string(), error.hint())
+    }
+
+    #[test]
+    fn an_unknown_word_leads_to_a_transport() {
+        let error = transport_named("cluster.transport", "efa-gpu-direct").expect_err("no such transport");
+        assert_eq!(
+            error.to_string(),
+            "`cluster.transport` is `efa-gpu-direct`, but it must be one of tcp, tcp-pods, efa, efa-gpudirect, \
+             infiniband, roce, omni-path"
+        );
+        assert_eq!(error.hint().as_deref(), Some("did you mean `efa-gpudirect`?"));
+    }
+
+    #[test]
+    fn a_transport_that_no_type_has_is_refused_with_what_each_has() {
+        let (sentence, hint) = refused(Transport::EfaGpudirect, &["p3.8xlarge", "p3.16xlarge", "g4dn.12xlarge"]);
+        let has = "p3.8xlarge, p3.16xlarge have tcp, tcp-pods; g4dn.12xlarge has tcp, efa, tcp-pods";
+        assert_eq!(sentence, format!("`cluster.transport` is efa-gpudirect, but {has}"));
+        assert!(hint.is_some_and(|hint| hint.contains("p4d") && !hint.contains("p3dn")));
+        let (_, hint) = refused(Transport::Infiniband, &["p4d.24xlarge"]);
+        assert!(hint.is_some_and(|hint| hint.contains("cluster.file")));
+    }
+
+    #[test]
+    fn every_pool_sends_over_the_transport_that_is_named() {
+        let mut cluster = catalog().cluster("g4dn.12xlarge", 2).expect("in the catalog");
+        send_over(&mut cluster, Transport::TcpPods, catalog());
+        let Fabric::Wired { network, .. } = &cluster.first().fabric else { panic!("it is wired") };
+        assert_eq!(network.transport, Transport::TcpPods);
+        assert_eq!(&network.messaging, catalog().messaging(Transport::TcpPods));
+        assert_eq!(network.flow_limit.as_ref(), catalog().flow_limit(Transport::TcpPods));
+    }
+}
