@@ -82,9 +82,9 @@ fn the_transport_between_machines_is_chosen_and_held() {
     let job = "plan --model gpt2 --samples 64000 --global-batch 64 --instances g4dn.12xlarge --fix instances=2";
     let plan = |flags: &str| document(place.path(), &format!("{job} {flags}"));
     let (usual, tcp, pods) = (plan(""), plan("--transport tcp"), plan("--transport tcp-pods"));
+    assert_eq!(pods["plan"]["cluster"]["transport"], "tcp-pods");
     assert_eq!((&usual["plan"], usual["plan"]["cluster"].get("transport")), (&tcp["plan"], None));
     let time = |document: &Value| number(document, "/prediction/step_time_s");
-    assert!(time(&pods) > time(&usual));
     let efa = plan("--transport efa --out efa.json");
     assert_eq!(efa["plan"]["cluster"]["transport"], "efa");
     equal(time(&document(place.path(), "simulate efa.json")), time(&efa));
