@@ -1,5 +1,5 @@
 //! Fleets as written: jobs that are to be planned together, because they share a pool of instances, a deadline and a
-//! budget. [`super::valid`] checks them.
+//! budget. `valid.rs` checks them.
 
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Queues as written: many independent jobs that share one pool of instances. [`super::valid`] checks them.
+//! Queues as written: many independent jobs that share one pool of instances. `valid.rs` checks them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
