@@ -28,8 +28,8 @@ pub(crate) struct Groups {
     /// Features of a row behind each layer.
     pub(crate) widths: Vec<usize>,
     /// Runs of layers of all stages.
-    pub(crate) links: u32,
-    /// By run, the stage that has it.
+    pub(crate) positions: u32,
+    /// By chunk, the stage that has it.
     stages: Vec<(StageId, u32)>,
     replicas: u32,
 }
@@ -63,8 +63,8 @@ impl Groups {
             weights: along(&shard)?,
             micro: plan.batch().micro as usize,
             widths: widths(plan),
-            links: stages.chunks(),
-            stages: (0..stages.chunks()).map(|link| stages.at(link)).collect(),
+            positions: stages.chunks(),
+            stages: (0..stages.chunks()).map(|position| stages.at(position)).collect(),
             replicas: mesh.copies(),
             world,
         })
@@ -90,10 +90,10 @@ impl Groups {
         self.stages[self.stages.len() - 1].0
     }
 
-    /// Returns the run that `stage` has at this place in the order of the model, if it is that stage's.
-    pub(crate) fn run_at(&self, link: u32, stage: StageId) -> Option<u32> {
-        let (holder, run) = self.stages[link as usize];
-        (holder == stage).then_some(run)
+    /// Returns the chunk that `stage` has at this place in the order of the model, if it is that stage's.
+    pub(crate) fn chunk_at(&self, position: u32, stage: StageId) -> Option<u32> {
+        let (holder, chunk) = self.stages[position as usize];
+        (holder == stage).then_some(chunk)
     }
 }
 

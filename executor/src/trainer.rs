@@ -32,9 +32,9 @@ enum Kept {
 /// The position of a rank in the pipeline.
 struct Place {
     stage: StageId,
-    /// The layers of each of its runs.
-    runs: Vec<Range<usize>>,
-    /// For each run, the stage and run before it and behind it.
+    /// The layers of each of its chunks.
+    chunks: Vec<Range<usize>>,
+    /// For each chunk, the stage and chunk before it and behind it.
     before: Vec<Option<(StageId, u32)>>,
     behind: Vec<Option<(StageId, u32)>>,
 }
@@ -42,18 +42,20 @@ struct Place {
 impl Place {
     fn of(plan: &Plan, stage: StageId) -> Self {
         let stages = plan.stages();
-        let links: Vec<u32> = (0..stages.chunks_per_stage()).map(|run| stages.position(stage, run)).collect();
-        let at = |link: Option<u32>| link.filter(|link| *link < stages.chunks()).map(|link| stages.at(link));
+        let positions: Vec<u32> = (0..stages.chunks_per_stage()).map(|chunk| stages.position(stage, chunk)).collect();
+        let at = |position: Option<u32>| {
+            position.filter(|position| *position < stages.chunks()).map(|position| stages.at(position))
+        };
         Self {
             stage,
-            runs: stages.chunks_of(stage).collect(),
-            before: links.iter().map(|link| at(link.checked_sub(1))).collect(),
-            behind: links.iter().map(|link| at(Some(link + 1))).collect(),
+            chunks: stages.chunks_of(stage).collect(),
+            before: positions.iter().map(|position| at(position.checked_sub(1))).collect(),
+            behind: positions.iter().map(|position| at(Some(position + 1))).collect(),
         }
     }
 
     fn holds(&self, layer: usize) -> bool {
-        self.runs.iter().any(|layers| layers.contains(&layer))
+        self.chunks.iter().any(|layers| layers.contains(&layer))
     }
 }
 
@@ -122,7 +124,7 @@ impl Trainer {
         let device = options.device.clone();
         let format = crate::precision::compute_format(plan.precision());
         let shards = groups.shards(plan);
-        let held: Vec<usize> = place.runs.iter().cloned().flatten().collect();
+        let held: Vec<usize> = place.chunks.iter().cloned().flatten().collect();
         // Where weights are gathered, each layer brings its own copy of a shared table together.
         let alias = |key: ParameterKey| {
             let source = network.parameter(key).tied_to;
@@ -178,11 +180,11 @@ impl Trainer {
         self.spans.clear();
         self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
         let mut loss = 0.0;
-        for Slot { pass, chunk: run, micro_batch } in self.program.clone() {
+        for Slot { pass, chunk, micro_batch } in self.program.clone() {
             let batch = batches.get(micro_batch as usize);
             match pass {
-                StagePass::Forward => loss += self.forward(run, micro_batch, batch)?,
-                StagePass::Backward => self.backward(run, micro_batch, batch)?,
+                StagePass::Forward => loss += self.forward(chunk, micro_batch, batch)?,
+                StagePass::Backward => self.backward(chunk, micro_batch, batch)?,
                 StagePass::BackwardInput | StagePass::BackwardWeight => {
                     unreachable!("plans that compute them apart were refused")
                 }
@@ -236,15 +238,15 @@ impl Trainer {
         self.spans.push(Span { rank, stage, micro_batch, phase, start_s: start, end_s });
     }
 
-    /// Passes a micro-batch forward through a run of layers. Returns this rank's share of the loss, where the run ends
+    /// Passes a micro-batch forward through a chunk of layers. Returns this rank's share of the loss, where the chunk ends
     /// with it.
-    fn forward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
-        let before = self.place.before[run as usize];
-        let mut stream = before.map(|from| self.receive(from, Message::Forward(run, m))).transpose()?;
+    fn forward(&mut self, chunk: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
+        let before = self.place.before[chunk as usize];
+        let mut stream = before.map(|from| self.receive(from, Message::Forward(chunk, m))).transpose()?;
         let batch = self.batch(batch);
         let start = self.now();
         let mut kept = Vec::new();
-        for layer in self.place.runs[run as usize].clone() {
+        for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             let output = if self.recomputed[layer] {
                 let input = stream.expect("blocks follow another layer");
@@ -263,10 +265,10 @@ impl Trainer {
             stream = Some(output);
         }
         self.groups.tensor.check()?;
-        self.in_flight.insert((run, m), kept);
-        let output = stream.expect("runs have layers");
+        self.in_flight.insert((chunk, m), kept);
+        let output = stream.expect("chunks have layers");
         self.record(Phase::Forward, Some(m), start);
-        match self.place.behind[run as usize] {
+        match self.place.behind[chunk as usize] {
             Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),
             // All ranks of a tensor group know the loss; one of them tells.
             None if self.groups.tensor.rank() > 0 => Ok(0.0),
@@ -280,16 +282,16 @@ impl Trainer {
         from_vec(vec![self.scale.value() / self.micro_batches as f32], [1, 1], &self.device)
     }
 
-    /// Passes a micro-batch backward through a run of layers.
-    fn backward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
-        let mut gradient = match self.place.behind[run as usize] {
-            Some(from) => self.receive(from, Message::Backward(run, m))?,
+    /// Passes a micro-batch backward through a chunk of layers.
+    fn backward(&mut self, chunk: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
+        let mut gradient = match self.place.behind[chunk as usize] {
+            Some(from) => self.receive(from, Message::Backward(chunk, m))?,
             None => self.gradient_of_loss(),
         };
         let batch = self.batch(batch);
         let start = self.now();
-        let mut kept = self.in_flight.remove(&(run, m)).expect("forward comes before backward");
-        for layer in self.place.runs[run as usize].clone().rev() {
+        let mut kept = self.in_flight.remove(&(chunk, m)).expect("forward comes before backward");
+        for layer in self.place.chunks[chunk as usize].clone().rev() {
             self.gather_weights(layer)?;
             let tape = match kept.pop().expect("every layer was kept") {
                 Kept::Recorded(tape) => tape,
@@ -307,7 +309,7 @@ impl Trainer {
             gradient = of_input;
         }
         self.record(Phase::Backward, Some(m), start);
-        let to = self.place.before[run as usize].expect("only the first layer has no input");
+        let to = self.place.before[chunk as usize].expect("only the first layer has no input");
         self.send(to, Message::Backward(to.1, m), gradient)
     }
 
@@ -430,28 +432,28 @@ impl Trainer {
     pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
         let mut sum = 0.0;
         for number in 0..rounds {
-            for link in 0..self.groups.links {
-                let Some(run) = self.groups.run_at(link, self.place.stage) else { continue };
+            for position in 0..self.groups.positions {
+                let Some(chunk) = self.groups.chunk_at(position, self.place.stage) else { continue };
                 match batches.get(number) {
-                    Some(batch) => sum += self.evaluate_run(run, number as u32 % self.micro_batches, batch)?,
-                    None => self.gather_only(run)?,
+                    Some(batch) => sum += self.evaluate_chunk(chunk, number as u32 % self.micro_batches, batch)?,
+                    None => self.gather_only(chunk)?,
                 }
             }
         }
         Ok(sum)
     }
 
-    fn evaluate_run(&mut self, run: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
-        let before = self.place.before[run as usize];
-        let mut stream = before.map(|from| self.receive(from, Message::Forward(run, m))).transpose()?;
-        for layer in self.place.runs[run as usize].clone() {
+    fn evaluate_chunk(&mut self, chunk: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
+        let before = self.place.before[chunk as usize];
+        let mut stream = before.map(|from| self.receive(from, Message::Forward(chunk, m))).transpose()?;
+        for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             stream = Some(self.compute(layer, stream, batch, false).0);
             self.units.get_mut(&layer).expect(HELD).release();
         }
         self.groups.tensor.check()?;
-        let output = stream.expect("runs have layers");
-        match self.place.behind[run as usize] {
+        let output = stream.expect("chunks have layers");
+        match self.place.behind[chunk as usize] {
             Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),
             None if self.groups.tensor.rank() > 0 => Ok(0.0),
             None => Ok(f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64),
@@ -459,8 +461,8 @@ impl Trainer {
     }
 
     /// Takes part in gathering weights for replicas that still have a batch.
-    fn gather_only(&mut self, run: u32) -> Result<(), GroupError> {
-        for layer in self.place.runs[run as usize].clone() {
+    fn gather_only(&mut self, chunk: u32) -> Result<(), GroupError> {
+        for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             self.units.get_mut(&layer).expect(HELD).release();
         }
@@ -498,9 +500,9 @@ impl Trainer {
     }
 }
 
-const HELD: &str = "the rank holds the layers of its runs";
+const HELD: &str = "the rank holds the layers of its chunks";
 
-/// A message between runs, of a run and a micro-batch: activations into the run, or gradients back into it.
+/// A message between chunks, of a chunk and a micro-batch: activations into the chunk, or gradients back into it.
 #[derive(Clone, Copy, Debug)]
 enum Message {
     Forward(u32, u32),
@@ -511,8 +513,8 @@ impl Message {
     /// Returns a tag that differs for all messages that may be under way between two ranks.
     fn tag(self, micro_batches: u32) -> Tag {
         match self {
-            Self::Forward(run, m) => Tag(2 * (run * micro_batches + m)),
-            Self::Backward(run, m) => Tag(2 * (run * micro_batches + m) + 1),
+            Self::Forward(chunk, m) => Tag(2 * (chunk * micro_batches + m)),
+            Self::Backward(chunk, m) => Tag(2 * (chunk * micro_batches + m) + 1),
         }
     }
 
@@ -524,8 +526,8 @@ impl Message {
     /// Returns the layer in front of the boundary that the message crosses, seen from who receives it.
     fn boundary(self, place: &Place) -> usize {
         match self {
-            Self::Forward(run, _) => place.runs[run as usize].start - 1,
-            Self::Backward(run, _) => place.runs[run as usize].end - 1,
+            Self::Forward(chunk, _) => place.chunks[chunk as usize].start - 1,
+            Self::Backward(chunk, _) => place.chunks[chunk as usize].end - 1,
         }
     }
 }
