@@ -11,7 +11,7 @@
 //! residuals on published step times; see docs/physics.md.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, MeasuredMachine, Transport};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, MeasuredMachine, Seen, Transport, Work};
 use trainyard_models::Divisible;
 use trainyard_plan::Plan;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
@@ -102,6 +102,12 @@ const INSIDE: Term = Term::new("links of a machine", 0.2, 10.0);
 /// A fabric that was fitted on a sweep of its own: decades of sizes that were left out of the fit.
 const FITTED_FABRIC: Term = Term::new("a fitted fabric", 0.2, 30.0);
 
+/// Published steps with the same software on GPUs of the same generation, with the same kind of work.
+pub(crate) const SEEN: &str = "steps of this kind that were published";
+
+/// By how many times as many GPUs as were published a plan is beyond what they say.
+const BEYOND: u32 = 2;
+
 /// One reason why a prediction may be off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
@@ -133,7 +139,47 @@ impl Term {
 
 /// The interval around the simulated step time of `plan` on `machine`, in seconds.
 pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
-    around(outcome.step_time, &terms(plan, machine, outcome))
+    around(outcome.step_time, &in_use(plan, machine, outcome))
+}
+
+/// The reasons of which the interval of a step is made: what published steps of the same kind were off by, where there
+/// are enough of them, or else what is thought of each part of it.
+pub(crate) fn in_use(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Term> {
+    let Some(seen) = seen(plan, machine) else { return terms(plan, machine, outcome) };
+    let mut own = vec![REPEAT, Term::new(SEEN, seen.half_width.value, seen.rows.into())];
+    if plan.mesh().ranks() > seen.devices.saturating_mul(BEYOND) {
+        own.extend(between_machines(plan, machine, outcome));
+    }
+    own
+}
+
+fn seen<'a>(plan: &Plan, machine: &'a Machine) -> Option<&'a Seen> {
+    let kind = Kind::of(plan, machine)?;
+    machine
+        .stack
+        .seen
+        .iter()
+        .find(|seen| seen.generation == kind.generation && seen.work == kind.work && seen.network == kind.network)
+}
+
+/// The kind of a step, as far as predictions are off by different amounts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind<'a> {
+    pub generation: &'a str,
+    pub work: Work,
+    /// Between machines; none on one.
+    pub network: Option<Transport>,
+}
+
+impl<'a> Kind<'a> {
+    /// The kind of a step on GPUs; none on machines that were measured.
+    pub(crate) fn of(plan: &Plan, machine: &'a Machine) -> Option<Self> {
+        let generation = machine.cluster.first().device.gpu()?.generation.as_str();
+        let Fabric::Wired { network, .. } = &machine.cluster.first().fabric else { return None };
+        let network = on_several_machines(plan, machine).then_some(network.transport);
+        let work = kinds_of_work(plan).first().map_or(Work::Tokens, |(work, _)| *work);
+        Some(Self { generation, work, network })
+    }
 }
 
 /// The reasons why the step time of `plan` on `machine` may be off.
@@ -144,7 +190,6 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
         return vec![MEASURED, spread(measured)];
     }
     let host = host_time(plan, machine).0 / step.0;
-    let communication = outcome.exposed_communication.0 / step.0;
     let mut terms = vec![REPEAT];
     terms.extend(device.gpu().map(constants));
     terms.push(HOST_BOUND.of_share(host));
@@ -155,15 +200,22 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
     } else {
         Term::new(STACK, own.value, STACK_OBSERVATIONS)
     });
-    terms.extend(kinds_of_work(plan));
+    terms.extend(kinds_of_work(plan).into_iter().map(|(_, term)| term));
     if plan.gathers_weights() && machine.stack.sharded_by_tensor.value {
         terms.push(SHARDED_BY_TENSOR);
     }
-    if on_several_machines(plan, machine) {
-        terms.push(SEVERAL_MACHINES);
-        terms.extend(network(&machine.cluster).map(|term| term.of_share(communication)));
-    }
+    terms.extend(between_machines(plan, machine, outcome));
     terms
+}
+
+/// What more than one machine adds.
+fn between_machines(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Term> {
+    if !on_several_machines(plan, machine) {
+        return Vec::new();
+    }
+    let communication = outcome.exposed_communication.0 / outcome.step_time.0;
+    let network = network(&machine.cluster).map(|term| term.of_share(communication));
+    std::iter::once(SEVERAL_MACHINES).chain(network).collect()
 }
 
 /// The interval around the time of a collective that nothing runs beside, of which `waiting` is the part that chunks
@@ -201,20 +253,20 @@ pub fn network_uncertainty(cluster: &Cluster) -> Option<f64> {
     network(cluster).map(|term| term.half_width)
 }
 
-/// Terms for the kinds of layers of a model other than those of dense transformers.
-fn kinds_of_work(plan: &Plan) -> Vec<Term> {
+/// The kinds of layers of a model other than those of dense transformers, the one that is known least first.
+fn kinds_of_work(plan: &Plan) -> Vec<(Work, Term)> {
     let operators = || plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
     let any = |kind: fn(OperatorKind) -> bool| operators().any(|operator| kind(operator.kind));
     let routed = matches!(plan.graph().divisible(), Some(Divisible::Experts(_)));
     let experts = routed && plan.mesh().ranks() > 1;
     let kinds = [
-        (experts, EXPERTS),
-        (any(|kind| matches!(kind, OperatorKind::Image(_))), MAPS),
-        (any(|kind| matches!(kind, OperatorKind::Image(Image::RegionAlign { .. }))), REGIONS),
-        (any(|kind| matches!(kind, OperatorKind::Recommendation(_))), TABLES),
-        (any(|kind| matches!(kind, OperatorKind::Recurrent(_))), RECURRENT),
+        (experts, Work::Experts, EXPERTS),
+        (any(|kind| matches!(kind, OperatorKind::Recommendation(_))), Work::Tables, TABLES),
+        (any(|kind| matches!(kind, OperatorKind::Image(Image::RegionAlign { .. }))), Work::Regions, REGIONS),
+        (any(|kind| matches!(kind, OperatorKind::Recurrent(_))), Work::Recurrent, RECURRENT),
+        (any(|kind| matches!(kind, OperatorKind::Image(_))), Work::Maps, MAPS),
     ];
-    kinds.into_iter().filter(|(there, _)| *there).map(|(_, term)| term).collect()
+    kinds.into_iter().filter(|(there, ..)| *there).map(|(_, work, term)| (work, term)).collect()
 }
 
 pub(crate) fn around(time: Seconds, terms: &[Term]) -> [f64; 2] {
@@ -263,7 +315,7 @@ fn host_time(plan: &Plan, machine: &Machine) -> Seconds {
             .sum()
     };
     let busiest = plan.stages().ids().map(kernels).fold(0.0, f64::max);
-    machine.stack.launch.value * (busiest * plan.batch().accumulation as f64)
+    machine.launch() * (busiest * plan.batch().accumulation as f64)
 }
 
 /// The variation of operators of a measured machine from one time to the next: the median over all of them, because

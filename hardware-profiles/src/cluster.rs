@@ -94,6 +94,8 @@ pub struct Processors {
     pub threads_per_core: u32,
     /// CoreMark iterations per second and virtual processor.
     pub coremark: f64,
+    /// Speed of one thread alone, relative to the processor on which stacks state their launches.
+    pub single_thread: f64,
 }
 
 /// Rates at which a machine reaches storage that is not its own.
@@ -121,6 +123,7 @@ impl Host {
                 vcpus: instance.vcpus,
                 threads_per_core: processor.threads_per_core.value,
                 coremark: processor.coremark.value,
+                single_thread: processor.single_thread.value,
             }),
             remote: instance.storage.as_ref().map(|storage| Remote {
                 s3: storage.s3.value,

@@ -33,6 +33,7 @@ mod storage;
 mod abilities;
 mod cluster;
 mod instance;
+mod seen;
 mod stack;
 
 // The catalog that comes with the program, and what people write instead of its entries.
@@ -61,6 +62,7 @@ pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use pattern::matches;
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};
+pub use seen::{Seen, Work};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{
     DEFAULT_STACK, EXECUTOR_STACK, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs, Release, Stack, StageCut,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_units::{BytesPerSecond, Seconds};
 
 /// The transport of data between instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// Sockets over the machines' own network devices.
@@ -117,6 +117,10 @@ pub struct Messaging {
     pub chunk_trips: Sourced<f64>,
     /// Latencies inside a machine, relative to those that the library's own tuner assumes.
     pub inside: Sourced<f64>,
+    /// The part by which gathers and scatters between machines take longer with each doubling of the machines beyond two,
+    /// because all wait for the slowest path; none where size was not seen to matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Sourced<f64>>,
     /// Number of connections that the library opens to one peer, each of which a network may limit; none without sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<Sourced<u32>>,

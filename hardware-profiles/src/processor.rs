@@ -16,6 +16,8 @@ pub struct Processor {
     pub coremark: Sourced<f64>,
     /// Virtual processors per core.
     pub threads_per_core: Sourced<u32>,
+    /// Speed of one thread alone, relative to the processor on which stacks state their launches.
+    pub single_thread: Sourced<f64>,
 }
 
 /// The software that reads samples, decodes them and hands them to training. Its rates hold for the processor whose

@@ -2,6 +2,7 @@
 
 use crate::abilities::Abilities;
 use crate::pattern::matches;
+use crate::seen::Seen;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
@@ -54,7 +55,7 @@ impl MapLayout {
 }
 
 /// A label of published measurements that a stack of the catalog stands for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedAs {
     /// The framework's name in the publication, in which `*` stands for any text.
@@ -75,6 +76,9 @@ pub struct PublishedAs {
     /// any if left out.
     #[serde(default)]
     pub sequence_parallel: Option<bool>,
+    /// The number of pipeline stages that this version or method always has; whatever a row states if left out.
+    #[serde(default)]
+    pub pipeline: Option<u32>,
 }
 
 /// The label of a published measurement, and the conditions under which it was made.
@@ -152,8 +156,8 @@ pub struct Stack {
     pub name: String,
     /// A description in a few words.
     pub description: String,
-    /// Host time to launch one kernel, including everything that the framework does for it. Zero if there is no host
-    /// thread.
+    /// Host time to launch one kernel, including everything that the framework does for it, on a processor whose
+    /// `single_thread` is 1. Zero if there is no host thread.
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
@@ -235,6 +239,10 @@ pub struct Stack {
     /// precision; other numbers on a rank go through separate kernels in single precision. Any number if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softmax_heads: Option<Sourced<u32>>,
+    /// `true` if that fused softmax is for causal masks only, so that scores of other attention go through separate
+    /// kernels in half precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causal_softmax: Option<Sourced<bool>>,
     /// The partition of a model into pipeline stages, where nothing else is stated.
     #[serde(default)]
     pub stage_cut: StageCut,
@@ -254,6 +262,9 @@ pub struct Stack {
     /// The plans that the stack can run, and its launch targets.
     #[serde(default)]
     pub runs: Abilities,
+    /// What published step times say of predictions with it, by kind of machines and work; none where few were published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Seen>,
     /// Labels of published measurements that the stack stands for.
     #[serde(default, rename = "published")]
     pub published_as: Vec<PublishedAs>,
@@ -281,6 +292,11 @@ impl Stack {
     /// and at least 8 %.
     pub fn usual_memory_margin(&self) -> f64 {
         self.memory_spread.as_ref().map_or(MEMORY_MARGIN_MIN, |spread| spread.value.max(MEMORY_MARGIN_MIN))
+    }
+
+    /// Returns the number of pipeline stages that a published version or method of this stack always has.
+    pub fn pipeline_of(&self, version: &str) -> Option<u32> {
+        self.published_as.iter().find(|label| label.version.as_deref() == Some(version))?.pipeline
     }
 
     /// Returns how closely a published label fits this stack, or `None` if it does not.

@@ -349,6 +349,7 @@ pub fn stack(stack: &Stack) -> String {
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
     rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
+    rows.extend(stack.causal_softmax.as_ref().map(|only| sourced("fused softmax for causal masks only", only)));
     let (numbers, abilities) = (facts(&rows), abilities::in_full(stack));
     format!("{}: {}\n\nWhat it can run\n{abilities}\nIts numbers\n{numbers}", stack.name, stack.description)
 }

@@ -54,6 +54,13 @@ impl Machine {
         }
     }
 
+    /// Host time to launch a kernel, on the slowest of its processors; as the stack states it where they are not known.
+    pub fn launch(&self) -> Seconds {
+        let hosts = self.cluster.pools.iter().filter_map(|pool| pool.host.as_ref()?.processors);
+        let slowest = hosts.map(|processors| processors.single_thread).reduce(f64::min).unwrap_or(1.0);
+        Seconds(self.stack.launch.value.0 / slowest)
+    }
+
     /// Refuses what takes so long that simulated time would run over, or is no time.
     pub(crate) fn ends(&self, time: Seconds) -> Result<(), MachineError> {
         if time.0 < CLOCK.0 {

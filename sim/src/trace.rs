@@ -46,7 +46,7 @@ pub fn step_trace(plan: &Plan, machine: &Machine, options: Options) -> Result<St
     let trace = StepTrace {
         step_time: step_time_of(&ensemble, &ran),
         window: ensemble.window(&ran),
-        launch: machine.stack.launch.value,
+        launch: machine.launch(),
         detail: TraceDetail::Operators,
         works: works.parts,
         ranks,

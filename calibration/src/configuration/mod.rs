@@ -144,6 +144,8 @@ struct Knobs {
     shardings: Vec<(StateSharding, GradientReduction)>,
     gpus_per_node: u32,
     offload: Offload,
+    /// Stages, as the row or its method states them.
+    pipeline: Option<u32>,
 }
 
 /// One setting of the knobs that a row may leave open.
@@ -179,6 +181,7 @@ impl Knobs {
             shardings: shardings(row.zero_stage, stack)?,
             gpus_per_node: row.gpus_per_node,
             offload: offload(&row.offload)?,
+            pipeline: row.pp.or_else(|| stack.pipeline_of(&row.stack_version)),
         })
     }
 
@@ -270,7 +273,7 @@ impl Knobs {
         for tensor in divisors(gpus) {
             for pipeline in divisors(gpus / tensor) {
                 let data = gpus / tensor / pipeline;
-                let given = stated(row.tp, tensor) && stated(row.pp, pipeline) && stated(row.dp, data);
+                let given = stated(row.tp, tensor) && stated(self.pipeline, pipeline) && stated(row.dp, data);
                 // What nobody stated stays where it is sensible: tensor groups inside a machine.
                 let sensible = (row.tp.is_some() || tensor <= u64::from(row.gpus_per_node))
                     && pipeline <= u64::from(self.blocks)

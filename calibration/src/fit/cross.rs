@@ -3,28 +3,28 @@
 use super::fold::Fold;
 use super::observation::Observation;
 use super::solve::{Beliefs, solve};
-use super::unknown::{Linear, Unknown};
+use super::unknown::{Linear, Problem, Unknown};
 use rayon::prelude::*;
 use trainyard_hardware_profiles::{Catalog, Parameter, Stack};
 
 /// The farthest that constants go without a group from where they are with it.
 const REACH: f64 = 1.5;
 
-/// Of each observation, its residual in each fold that leaves it out.
-pub(crate) fn residuals(linear: &Linear, unknowns: &[Unknown], beliefs: &Beliefs, folds: &[Fold]) -> Vec<Vec<f64>> {
+/// Of each observation, its residual in each fold that leaves it out: simulated with the constants of that fold.
+pub(crate) fn residuals(problem: &Problem<'_>, linear: &Linear, beliefs: &Beliefs, folds: &[Fold]) -> Vec<Vec<f64>> {
     let solved: Vec<Vec<f64>> = folds
         .par_iter()
         .map(|fold| {
             let noise = beliefs.noise.iter().zip(&fold.left_out);
             let noise = noise.map(|(noise, out)| if *out { f64::INFINITY } else { *noise }).collect();
-            solve(linear, unknowns, &Beliefs { noise, ..beliefs.clone() }, REACH)
+            solve(linear, problem.unknowns, &Beliefs { noise, ..beliefs.clone() }, REACH)
         })
         .collect();
     let of = |index: usize| {
         let out = folds.iter().zip(&solved).filter(|(fold, _)| fold.left_out[index]);
-        out.map(|(_, values)| linear.residual(index, values)).collect()
+        out.map(|(_, values)| problem.residual(index, values)).collect()
     };
-    (0..linear.residuals.len()).map(of).collect()
+    (0..linear.residuals.len()).into_par_iter().map(of).collect()
 }
 
 /// The constants that would be expected of a stack if nothing of it had been measured: the geometric mean over the

@@ -13,6 +13,7 @@ mod cross;
 mod deviation;
 mod document;
 mod fold;
+mod kinds;
 mod observation;
 mod outcome;
 mod passes;

@@ -4,6 +4,7 @@ use super::cross;
 use super::deviation::deviations;
 use super::document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors};
 use super::fold::{Fold, folds};
+use super::kinds;
 use super::observation::{Observation, observations};
 use super::passes::{fit, noise, told_apart};
 use super::solve::Beliefs;
@@ -128,14 +129,7 @@ fn stack_for(label: &str, default: &Stack, taken: &dyn Fn(&str) -> bool) -> Stac
     while taken(&name) {
         name.push_str("-measured");
     }
-    let label = PublishedAs {
-        stack: label.into(),
-        version: None,
-        since: None,
-        generation: None,
-        xla: None,
-        sequence_parallel: None,
-    };
+    let label = PublishedAs { stack: label.into(), ..PublishedAs::default() };
     let description = format!("{} as it was measured", label.stack);
     Stack { name, description, published_as: vec![label], ..default.clone() }
 }
@@ -187,7 +181,7 @@ impl<'a> Fitting<'a> {
             });
             // How much is left unexplained is known only once constants are near.
             beliefs.noise = noise(self.problem.observations, Some(&linear.residuals));
-            let residuals = cross::residuals(&linear, self.problem.unknowns, &beliefs, &self.folds);
+            let residuals = cross::residuals(&self.problem, &linear, &beliefs, &self.folds);
             let idle = self.idle(&beliefs.free, &residuals);
             if !idle.contains(&true) {
                 return Found { linear, beliefs };
@@ -261,12 +255,11 @@ impl<'a> Fitting<'a> {
     }
 
     fn judged(&self, found: &Found) -> Judged {
-        let (unknowns, folds) = (self.problem.unknowns, &self.folds);
-        let left_out = cross::residuals(&found.linear, unknowns, &found.beliefs, folds);
-        let centre = cross::expected(unknowns, self.catalog);
+        let left_out = cross::residuals(&self.problem, &found.linear, &found.beliefs, &self.folds);
+        let centre = cross::expected(self.problem.unknowns, self.catalog);
         let noise = found.beliefs.noise.clone();
         let ignorant = Beliefs { noise, centre, ..self.beliefs.clone() };
-        let unseen = cross::residuals(&found.linear, unknowns, &ignorant, folds);
+        let unseen = cross::residuals(&self.problem, &found.linear, &ignorant, &self.folds);
         let deviations = deviations(&found.linear, &found.beliefs);
         Judged { left_out, unseen, deviations }
     }
@@ -404,6 +397,10 @@ impl<'a> Fitting<'a> {
                     }
                 }
             }
+        }
+        for (name, seen) in kinds::seen(self.problem.observations, &judged.unseen) {
+            let own = || self.catalog.stack(&name).expect("it was simulated").clone();
+            stacks.entry(name.clone()).or_insert_with(own).seen = seen;
         }
         for (name, width) in &widths.stacks {
             let own = || self.catalog.stack(name).expect("it was simulated").clone();

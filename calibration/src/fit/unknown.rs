@@ -148,10 +148,15 @@ impl<'a> Problem<'a> {
         residual.expect("constants do not decide whether a plan goes onto a machine")
     }
 
+    /// Logarithm of predicted over measured of one observation with these constants.
+    pub(crate) fn residual(&self, index: usize, values: &[f64]) -> f64 {
+        self.residual_on(index, &self.machine(index, values))
+    }
+
     /// Logarithms of predicted over measured with these constants.
     pub(crate) fn residuals(&self, values: &[f64]) -> Vec<f64> {
         let all = 0..self.observations.len();
-        all.into_par_iter().map(|index| self.residual_on(index, &self.machine(index, values))).collect()
+        all.into_par_iter().map(|index| self.residual(index, values)).collect()
     }
 
     /// The response of the observations near these constants. Those that did not respond `before`, and constants that

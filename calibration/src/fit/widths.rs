@@ -6,13 +6,14 @@
 
 use super::document::TermWidth;
 use super::observation::{Grouping, Observation};
-use crate::interval::{STACK, Term, UNMEASURED_STACK, around, terms};
+use crate::interval::{STACK, Term, UNMEASURED_STACK, around, in_use, terms};
 use argmin::core::{CostFunction, Error, Executor, State};
 use argmin::solver::neldermead::NelderMead;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::Stack;
-use trainyard_sim::Machine;
+use trainyard_plan::Plan;
+use trainyard_sim::{Machine, Outcome};
 use trainyard_units::Seconds;
 
 /// Degrees of freedom of a residual: tails as heavy as published tables have.
@@ -41,12 +42,16 @@ const LEAST: f64 = 0.02;
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
     terms: Vec<Term>,
+    in_use: Vec<Term>,
 }
 
 impl Simulated {
     pub(crate) fn of(observation: &Observation, machine: &Machine) -> Self {
         let outcome = observation.outcome(machine);
-        Self { terms: outcome.map_or_else(Vec::new, |outcome| terms(&observation.plan, machine, &outcome)) }
+        let of = |which: fn(&Plan, &Machine, &Outcome) -> Vec<Term>| {
+            outcome.as_ref().map_or_else(Vec::new, |outcome| which(&observation.plan, machine, outcome))
+        };
+        Self { terms: of(terms), in_use: of(in_use) }
     }
 
     fn variance(&self, widths: &BTreeMap<&str, f64>) -> f64 {
@@ -56,7 +61,7 @@ impl Simulated {
 
     /// Tells whether the interval in use holds a residual.
     fn holds(&self, residual: f64) -> bool {
-        let [low, high] = around(Seconds(1.0), &self.terms);
+        let [low, high] = around(Seconds(1.0), &self.in_use);
         (low.ln()..=high.ln()).contains(&residual)
     }
 }

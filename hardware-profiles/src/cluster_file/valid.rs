@@ -17,6 +17,9 @@ const DEVICES_MAX: u64 = 1 << 20;
 /// The largest number of network cards in a machine.
 const CARDS_MAX: u32 = 64;
 
+/// More connections to a peer than NCCL opens: 16 threads at most, and 64 in all (NCCL user guide, environment variables).
+const CONNECTIONS_MAX: u32 = 64;
+
 /// The upper bound of rates, of data or of arithmetic: no real rate is near it.
 const RATE_MAX: f64 = 1e18;
 
@@ -307,10 +310,12 @@ fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<O
     let vcpus = counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?;
     if let Some(name) = &spec.processor {
         let named = catalog().processor(name).map_err(|error| error.at(format!("{field}.processor")))?;
-        let (threads_per_core, coremark) = (named.threads_per_core.value, named.coremark.value);
-        return Ok(Some(Processors { vcpus, threads_per_core, coremark }));
+        let [coremark, single_thread] = [named.coremark.value, named.single_thread.value];
+        let threads_per_core = named.threads_per_core.value;
+        return Ok(Some(Processors { vcpus, threads_per_core, coremark, single_thread }));
     }
-    let usual = || Processors { vcpus, threads_per_core: 2, coremark: catalog().loader().coremark.value };
+    let usual =
+        || Processors { vcpus, threads_per_core: 2, coremark: catalog().loader().coremark.value, single_thread: 1.0 };
     Ok(Some(own.map_or_else(usual, |own| Processors { vcpus, ..own })))
 }
 
@@ -332,6 +337,15 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         (None, Some(own)) => (of_cards(&own.baseline, own), of_cards(&own.burst, own)),
         (None, None) => return Err(neither(below("bandwidth"))),
     };
+    let mut messaging = own_kind.map_or_else(|| catalog().messaging(transport), |own| &own.messaging).clone();
+    if let Some(connections) = spec.connections {
+        if !transport.is_sockets() {
+            let rule = format!("`{}` has no connections", transport.name());
+            return Err(Invalid::breaks(below("connections"), connections, rule)
+                .with_hint("leave it out, or set transport = \"tcp\""));
+        }
+        messaging.connections = Some(stated(counted(below("connections"), connections, CONNECTIONS_MAX)?));
+    }
     Ok(Network {
         baseline,
         burst,
@@ -340,7 +354,7 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         interfaces: cards,
         flow_limit: flow
             .or_else(|| own_kind.map_or(catalog().flow_limit(transport), |own| own.flow_limit.as_ref()).cloned()),
-        messaging: own_kind.map_or_else(|| catalog().messaging(transport), |own| &own.messaging).clone(),
+        messaging,
     })
 }
 

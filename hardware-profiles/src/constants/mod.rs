@@ -233,7 +233,11 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
         ("sharded_copy_rate", stack.sharded_copy_rate.as_ref().map(|rate| rate.value.0), RATES),
         ("softmax_heads", stack.softmax_heads.as_ref().map(|heads| f64::from(heads.value)), (1.0, 65_535.0)),
     ];
-    all_within(&format!("stacks.{}", stack.name), &unfitted)
+    all_within(&format!("stacks.{}", stack.name), &unfitted)?;
+    let widths = stack.seen.iter().enumerate();
+    widths.into_iter().try_for_each(|(index, seen)| {
+        within(&format!("stacks.{}.seen[{index}].half_width", stack.name), seen.half_width.value, (0.0, 10.0))
+    })
 }
 
 fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {
@@ -246,6 +250,9 @@ fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {
         if !none {
             within(&format!("fabrics.{name}.messaging.{number}"), value, (low, high))?;
         }
+    }
+    if let Some(growth) = &fabric.messaging.growth {
+        within(&format!("fabrics.{name}.messaging.growth"), growth.value, (0.0, 10.0))?;
     }
     check_wiring(&format!("fabrics.{name}"), &fabric.interconnect, machine.gpus)
 }

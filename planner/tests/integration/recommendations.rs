@@ -185,9 +185,9 @@ fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
     // No plan is so fast, and some cost no more than twice the least.
     let (late, cost_of_late, why) = nearest(60.0, 2.0 * cost);
     assert!(late < time && cost_of_late <= 2.0 * cost && why.contains("the nearest that costs at most"), "{why}");
-    // Neither can be met: the fastest.
+    // Neither can be met: the fastest, or a simpler plan that cannot be told apart from it.
     let (fastest, _, why) = nearest(60.0, 0.5 * cost);
-    assert!(fastest <= late && why.contains("and none costs at most"), "{why}");
+    assert!(fastest <= 1.2 * late && why.contains("and none costs at most"), "{fastest} {late}: {why}");
 }
 
 #[test]

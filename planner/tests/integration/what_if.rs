@@ -50,7 +50,7 @@ fn reason(document: &WhatIfDocument, case: usize) -> &str {
 
 /// On two p4d: replicas and stages, so that every link is used.
 fn wide() -> PlanDocument {
-    plan(&["instances=2", "instance=p4d.24xlarge", "parallel.pipeline=4", "parallel.data=4"])
+    plan(&["instances=2", "instance=p4d.24xlarge", "parallel.pipeline=4", "parallel.data=4", "schedule=1f1b"])
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Call<'_> {
     fn one_ring(&self, passes: f64) -> Phase {
         let ring = self.group.ring();
         let ways = ring_ways(&ring.round, passes, self.bytes);
-        self.fastest(ring.route, ways)
+        self.fastest(paced(ring.route, passes), ways)
     }
 
     /// Between two machines over EFA through hosts each of the two trees carries half of the buffer up or down: 134 ms
@@ -166,7 +166,7 @@ impl Call<'_> {
         let parts = self.group.fewest();
         let ring = self.group.rings_across(parts);
         let ways = ring_ways(&ring.round, passes, self.bytes / f64::from(parts));
-        self.fastest(ring.route, ways)
+        self.fastest(paced(ring.route, passes), ways)
     }
 
     /// Balanced fusion buffers: members of a machine reduce, each hands its part to the processor, and servers on all
@@ -210,6 +210,12 @@ impl Call<'_> {
         let latency = latencies.ring_base(&SIMPLE) + latencies.ring_hop(&SIMPLE, self.group.hop());
         self.fastest(Route::of_path(&self.wiring.path(*from, *to)), [latencies.way(&SIMPLE, latency, self.bytes)])
     }
+}
+
+/// The route of a gather or a scatter, one pass, waits for the slowest machine; published all-reduces show nothing of it
+/// (docs/physics.md, section 7).
+fn paced(route: Route, passes: f64) -> Route {
+    if passes > 1.0 { route } else { route.waiting() }
 }
 
 /// Ways of a ring that goes round `passes` times, each time without its last step, with one of n parts of a buffer of

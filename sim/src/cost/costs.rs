@@ -169,7 +169,7 @@ impl<'a> Costs<'a> {
     pub(super) fn usage(&self) -> Usage<'a> {
         let ranks = self.plan.mesh().ranks();
         let (stack, precision) = (&self.machine.stack, self.plan.precision());
-        Usage { stack, precision, ranks, slowest_of: ranks, work_cv: 0.0 }
+        Usage { stack, launch: self.machine.launch(), precision, ranks, slowest_of: ranks, work_cv: 0.0 }
     }
 
     fn links(&self) -> &'a dyn LinkCosts {

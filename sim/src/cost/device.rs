@@ -25,6 +25,8 @@ pub(crate) fn device_costs(device: &Device) -> &dyn DeviceCosts {
 #[derive(Clone, Copy)]
 pub(crate) struct Usage<'a> {
     pub(crate) stack: &'a Stack,
+    /// Host time to launch a kernel.
+    pub(crate) launch: Seconds,
     pub(crate) precision: Precision,
     /// Ranks at work at the same time.
     pub(crate) ranks: u32,

@@ -136,6 +136,8 @@ impl DeviceCosts for Gpu {
 pub(crate) struct GpuPricing<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) stack: &'a Stack,
+    /// Host time to launch a kernel.
+    pub(crate) launch: Seconds,
     pub(crate) precision: Precision,
     /// GPUs of the job.
     pub(crate) ranks: u32,
@@ -145,8 +147,8 @@ pub(crate) struct GpuPricing<'a> {
 
 impl<'a> GpuPricing<'a> {
     fn new(gpu: &'a Gpu, usage: Usage<'a>) -> Self {
-        let Usage { stack, precision, ranks, work_cv, .. } = usage;
-        Self { gpu, stack, precision, ranks, work_cv }
+        let Usage { stack, launch, precision, ranks, work_cv, .. } = usage;
+        Self { gpu, stack, launch, precision, ranks, work_cv }
     }
 
     /// One pass of a layer over `samples` samples on one of the ranks that share it, without its reductions.
@@ -162,7 +164,7 @@ impl<'a> GpuPricing<'a> {
         let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
         let kernels = operators().map(|operator| self.kernels(operator, pass)).sum::<u32>() + added;
         let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
-        let host = self.stack.launch.value * f64::from(kernels) + lag;
+        let host = self.launch * f64::from(kernels) + lag;
         let selection = if pass == Pass::Forward { self.selection(operators()) } else { Seconds::ZERO };
         (soft_maximum(device * self.slowest(), host) + selection) * self.fullest(samples)
     }
@@ -201,7 +203,7 @@ impl<'a> GpuPricing<'a> {
         cores
             .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
             .map(|core| {
-                let host = self.stack.launch.value * f64::from(self.kernels(core, Pass::Forward));
+                let host = self.launch * f64::from(self.kernels(core, Pass::Forward));
                 soft_maximum(self.operator(core, Pass::Forward, self.fused(layer)) * self.slowest(), host)
             })
             .sum()
@@ -299,8 +301,15 @@ impl<'a> GpuPricing<'a> {
     /// heads.
     fn softmax(&self, operator: OperatorKind, pass: Pass) -> Option<softmax::Separate> {
         let OperatorKind::Attention(attention) = operator else { return None };
-        let by = self.stack.softmax_heads.as_ref().filter(|_| self.precision.master_bytes() > 0)?;
-        softmax::separate(attention, pass, by.value.into())
+        if self.precision.master_bytes() == 0 {
+            return None;
+        }
+        let Stack { softmax_heads, causal_softmax, .. } = self.stack;
+        let fused = softmax::Fused {
+            heads: softmax_heads.as_ref().map(|heads| heads.value.into()),
+            causal: causal_softmax.as_ref().is_some_and(|causal| causal.value),
+        };
+        softmax::separate(attention, pass, fused)
     }
 
     /// Elements that the stack's fused softmax does not read because the mask hides them.
@@ -354,7 +363,7 @@ impl<'a> GpuPricing<'a> {
         let operators = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
         let cost = |operator: OperatorKind| {
             let device = self.operator(operator, pass, fused);
-            let host = self.stack.launch.value * f64::from(self.kernels(operator, pass));
+            let host = self.launch * f64::from(self.kernels(operator, pass));
             // Of the two products that backward has for each weight, the second is its gradient.
             let products = if operator.multiplies_weights() { self.products(operator, pass) } else { Vec::new() };
             let weights: Seconds = products.into_iter().skip(1).step_by(2).sum();
@@ -474,6 +483,7 @@ mod tests {
         GpuPricing {
             gpu: catalog().gpu("a100-sxm4-40gb").expect("in the catalog"),
             stack: catalog().stack("megatron").expect("in the catalog"),
+            launch: catalog().stack("megatron").expect("in the catalog").launch.value,
             precision,
             ranks: 1,
             work_cv: 0.0,

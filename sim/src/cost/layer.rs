@@ -126,7 +126,14 @@ pub(super) fn layer_costs_on(
 ) -> Result<LayerCosts, MachineError> {
     enough_devices(&machine.cluster, mesh)?;
     let inside = Inside::new(micro, mesh, precision, machine);
-    let usage = Usage { stack: &machine.stack, precision, ranks: mesh.ranks(), slowest_of, work_cv: work_cv(graph) };
+    let usage = Usage {
+        stack: &machine.stack,
+        launch: machine.launch(),
+        precision,
+        ranks: mesh.ranks(),
+        slowest_of,
+        work_cv: work_cv(graph),
+    };
     let costs = device_costs(device);
     let distinct = graph
         .distinct()

@@ -172,6 +172,11 @@ pub(super) struct Way {
 }
 
 impl Way {
+    /// The same with `factor` times the bytes through each flow.
+    pub(super) fn stretched(self, factor: f64) -> Self {
+        Self { volume: self.volume * factor, ..self }
+    }
+
     /// Seconds besides those of the bytes, each of which takes `per_byte` seconds.
     pub(super) fn latency(&self, per_byte: f64) -> f64 {
         self.latency + 2.0 * (self.waiting * self.volume * per_byte).sqrt()

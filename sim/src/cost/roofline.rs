@@ -11,7 +11,14 @@ pub fn roofline(plan: &Plan, machine: &Machine) -> Option<Roofline> {
     let (costs, graph, mesh) = (device_costs(device), plan.graph(), plan.mesh());
     let peaks = costs.peaks(plan.precision())?;
     let ranks = mesh.ranks();
-    let usage = Usage { stack: &machine.stack, precision: plan.precision(), ranks, slowest_of: ranks, work_cv: 0.0 };
+    let usage = Usage {
+        stack: &machine.stack,
+        launch: machine.launch(),
+        precision: plan.precision(),
+        ranks,
+        slowest_of: ranks,
+        work_cv: 0.0,
+    };
     let mut operators = Vec::new();
     for (index, layer) in graph.distinct().iter().enumerate() {
         let times = graph.order().iter().filter(|own| **own == index).count() as u64;

@@ -31,6 +31,11 @@ struct Here {
 pub(super) struct Route {
     limit: f64,
     uses: Vec<(LinkId, f64)>,
+    /// Seconds in which a byte gets from machine to machine by itself if all wait for the slowest of them; zero inside a
+    /// machine.
+    between: f64,
+    /// Set if they do.
+    waits: bool,
 }
 
 /// Members in a circle, each of which sends to the next.
@@ -59,7 +64,7 @@ impl Round {
 
 impl Route {
     fn new() -> Self {
-        Self { limit: f64::INFINITY, uses: Vec::new() }
+        Self { limit: f64::INFINITY, uses: Vec::new(), between: 0.0, waits: false }
     }
 
     /// One flow along a path.
@@ -84,6 +89,11 @@ impl Route {
         }
     }
 
+    /// The same where all machines wait for the slowest of them, as they do in gathers and scatters.
+    pub(super) fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
     /// In ascending order of the links, each once.
     fn sorted(mut self) -> Self {
         self.uses.sort_unstable_by_key(|(link, _)| *link);
@@ -101,8 +111,11 @@ impl Route {
     pub(super) fn fastest(self, capacities: &[f64], ways: impl IntoIterator<Item = Way>) -> Phase {
         let of_links = self.uses.iter().map(|(link, flows)| flows / capacities[link.0 as usize]);
         let per_byte = of_links.fold(1.0 / self.limit, f64::max);
+        // While machines wait for the slowest of them, links carry nothing else.
+        let stretch = if self.waits { (self.between / per_byte).max(1.0) } else { 1.0 };
         let way = ways
             .into_iter()
+            .map(|way| way.stretched(stretch))
             .min_by(|a, b| a.time(per_byte).total_cmp(&b.time(per_byte)))
             .expect("there is a protocol for every transport");
         Phase { latency: Seconds(way.latency(per_byte)), volume: way.volume, limit: self.limit, uses: self.uses }
@@ -288,6 +301,12 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// By how much bytes take longer because all machines wait for the slowest of them.
+    fn growth(&self, here: &Here) -> f64 {
+        let growth = self.wiring.network(here.machine).messaging.growth.as_ref().map_or(0.0, |growth| growth.value);
+        1.0 + growth * (f64::from(self.machines()) / 2.0).log2().max(0.0)
+    }
+
     /// Flows out of each machine and into it, and as far up as they must: `flows` of the members below a link.
     fn add_across(&self, route: &mut Route, flows: impl Fn(f64) -> f64) {
         for here in &self.machines {
@@ -295,6 +314,8 @@ impl<'a> Group<'a> {
             route.uses(self.wiring.network_out(here.machine), flows);
             route.uses(self.wiring.network_in(here.machine), flows);
             route.limited(self.wiring.connection_limit(here.machine));
+            let alone = (flows / self.wiring.capacity(self.wiring.network_out(here.machine))).max(1.0 / route.limit);
+            route.between = route.between.max(alone * self.growth(here));
         }
         for level in 0..self.wiring.levels() {
             let switch = |here: &Here| self.wiring.switch_of(level, here.machine);

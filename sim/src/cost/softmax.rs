@@ -1,5 +1,7 @@
 //! Softmax over attention scores by a fused kernel, or by separate ones where it cannot be used.
 //!
+//! Some frameworks have a fused kernel for causal masks only, and compute others in separate kernels too.
+//!
 //! Megatron-LM's kernel reads of each row only the scores that a causal mask leaves. It takes so many rows of scores at
 //! a time that the heads of all samples on a rank must come in fours; otherwise PyTorch's own kernels do it in single
 //! precision, one after another: to single precision, scaled, masked, softmax, back to half precision.
@@ -38,11 +40,27 @@ pub(super) fn skipped(attention: Attention, pass: Pass) -> f64 {
     reads * scores * (1.0 - attention.unmasked_share())
 }
 
-/// The separate kernels of a pass in half precision if the fused kernel takes heads by so many; nothing if it can be
-/// used.
-pub(super) fn separate(attention: Attention, pass: Pass, by: u64) -> Option<Separate> {
+/// What a framework's fused kernel takes in half precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fused {
+    /// Heads of all samples by so many; any number if none.
+    pub(super) heads: Option<u64>,
+    /// Causal masks only.
+    pub(super) causal: bool,
+}
+
+impl Fused {
+    fn takes(self, attention: Attention) -> bool {
+        let heads = attention.samples * attention.heads;
+        let masked = !self.causal || attention.unmasked_share() < 1.0;
+        masked && self.heads.is_none_or(|by| heads.is_multiple_of(by))
+    }
+}
+
+/// The separate kernels of a pass in half precision; nothing if the fused kernel can be used.
+pub(super) fn separate(attention: Attention, pass: Pass, fused: Fused) -> Option<Separate> {
     let heads = attention.samples * attention.heads;
-    if attention.kernel != AttentionKernel::Unfused || heads.is_multiple_of(by) {
+    if attention.kernel != AttentionKernel::Unfused || fused.takes(attention) {
         return None;
     }
     let index = usize::from(pass == Pass::Backward);
@@ -84,12 +102,24 @@ mod tests {
     #[test]
     fn heads_of_all_samples_must_come_in_fours() {
         // Sixteen heads on eight ranks are two each: one sample is too few, two are four.
-        let alone = separate(attention(1, 2), Pass::Forward, 4).expect("two are no four");
+        let by = |heads| Fused { heads: Some(heads), causal: false };
+        let alone = separate(attention(1, 2), Pass::Forward, by(4)).expect("two are no four");
         assert_eq!(alone, Separate { kernels: 4, bytes: Bytes(2 * 1024 * 1024 * 32) });
-        assert_eq!(separate(attention(1, 2), Pass::Backward, 4).map(|more| more.bytes.0), Some(2 * 1024 * 1024 * 34));
-        assert_eq!(separate(attention(2, 2), Pass::Forward, 4), None);
-        assert_eq!(separate(attention(1, 2), Pass::Forward, 1), None);
+        assert_eq!(
+            separate(attention(1, 2), Pass::Backward, by(4)).map(|more| more.bytes.0),
+            Some(2 * 1024 * 1024 * 34)
+        );
+        assert_eq!(separate(attention(2, 2), Pass::Forward, by(4)), None);
+        assert_eq!(separate(attention(1, 2), Pass::Forward, by(1)), None);
         let flash = Attention { kernel: AttentionKernel::Flash, ..attention(1, 2) };
-        assert_eq!(separate(flash, Pass::Forward, 4), None);
+        assert_eq!(separate(flash, Pass::Forward, by(4)), None);
+    }
+    #[test]
+    fn a_kernel_for_causal_masks_takes_no_others() {
+        let causal = Fused { heads: None, causal: true };
+        let full = Attention { mask: Mask::Full, ..attention(1, 2) };
+        assert_eq!(separate(attention(1, 2), Pass::Forward, causal), None);
+        assert_eq!(separate(full, Pass::Forward, causal).map(|more| more.bytes.0), Some(2 * 1024 * 1024 * 32));
+        assert_eq!(separate(full, Pass::Forward, Fused::default()), None);
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     use trainyard_hardware_profiles::Sourced;
 
     fn processors(vcpus: u32, coremark: f64) -> Processors {
-        Processors { vcpus, threads_per_core: 2, coremark }
+        Processors { vcpus, threads_per_core: 2, coremark, single_thread: 1.0 }
     }
 
     const IMAGE: Sample = Sample { stored: 114_660.0, decoded: 602_112.0, format: SampleFormat::Jpeg };

@@ -141,7 +141,7 @@ fn mlperf_storage_needs_what_its_workloads_state() {
             let host = machine.cluster.pools[0].host.as_mut().expect("a host");
             host.disk_bandwidth = BytesPerSecond(rate);
             // Decoding is no part of that benchmark.
-            host.processors = Some(Processors { vcpus: 96, threads_per_core: 2, coremark: 1e12 });
+            host.processors = Some(Processors { vcpus: 96, threads_per_core: 2, coremark: 1e12, single_thread: 1.0 });
             let data = DataSet { bytes_per_sample: bytes, samples: Some(1), decoded_bytes: 1.0, ..IMAGENET };
             let input = InputSpec { storage: StorageMode::Nvme, workers: 1 << 12, ..STREAMED };
             let supply = supply(replicas(8, 8 * batch as u64), &machine, data, input).expect("a supply");

@@ -150,10 +150,11 @@ fn large_collectives_between_machines_have_their_closed_forms() {
     agree("servers", time(AllReduce, Collectives::Smddp), hierarchy);
 }
 
-/// A cluster whose chunks follow each other without waiting.
+/// A cluster whose chunks follow each other without waiting, and whose machines do not wait for the slowest of them.
 fn without_waiting(mut cluster: Cluster) -> Cluster {
     let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
     network.messaging.chunk_trips.value = 0.0;
+    network.messaging.growth = None;
     cluster
 }
 
@@ -273,8 +274,25 @@ fn groups_that_cross_share_the_network() {
 }
 
 #[test]
+fn more_machines_wait_longer_for_the_slowest_of_them() {
+    let sized = |machines| {
+        let mut cluster = without_waiting(cluster("p4d.24xlarge", machines));
+        let time = |cluster: &Cluster, what| alone(cluster, what, Collectives::Ring, 8 * machines, LARGE);
+        let flat = [Collective::AllGather, Collective::AllReduce].map(|what| time(&cluster, what));
+        let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
+        network.messaging.growth = Some(trainyard_hardware_profiles::Sourced::new(0.3, "a test"));
+        agree("an all-reduce", time(&cluster, Collective::AllReduce), flat[1]);
+        time(&cluster, Collective::AllGather) / flat[0]
+    };
+    // Nothing is said of two, and each doubling from there adds 0.3.
+    agree("two machines", sized(2), 1.0);
+    agree("four machines", sized(4), 1.3);
+    agree("sixteen machines", sized(16), 1.9);
+}
+
+#[test]
 fn the_uplinks_of_switches_are_shared() {
-    let flat = cluster("p4d.24xlarge", 4);
+    let flat = without_waiting(cluster("p4d.24xlarge", 4));
     let switches = vec![SwitchLevel { ports: 2, oversubscription: 4.0 }];
     let blocking = Cluster { switches, ..flat.clone() };
     let slower = |collective, ranks| {

@@ -1,0 +1,40 @@
+//! What published step times say of predictions with a stack.
+
+use crate::network::Transport;
+use crate::sourced::Sourced;
+use serde::{Deserialize, Serialize};
+
+/// The kind of work of a model, as far as predictions of it are off by different amounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Layers over tokens, dense.
+    Tokens,
+    /// Layers over tokens with experts on several GPUs.
+    Experts,
+    /// Feature maps.
+    Maps,
+    /// Feature maps, with regions that the host chooses.
+    Regions,
+    Recurrent,
+    /// Tables that are looked up.
+    Tables,
+}
+
+/// By how much predictions of one kind of published steps were off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// The generation of the GPUs, `Ampere`.
+    pub generation: String,
+    pub work: Work,
+    /// The transport between machines; none where all ran on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Transport>,
+    /// Number of published steps.
+    pub rows: u32,
+    /// The largest number of GPUs among them.
+    pub devices: u32,
+    /// Half-width of the interval that holds nine in ten of them, each predicted without its group, in the logarithm.
+    pub half_width: Sourced<f64>,
+}
