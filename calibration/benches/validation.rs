@@ -7,7 +7,7 @@ use trainyard_calibration::validate;
 const STEP_TIMES: &str = include_str!("../../tests/published/measurements.csv");
 
 fn tables(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("validation of 1 901 published rows");
+    let mut group = criterion.benchmark_group("validation of 2 004 published rows");
     group.sample_size(10);
     group.bench_function("all cores (figure: 5 s on 2 cores)", |bencher| {
         bencher.iter(|| validate(black_box(STEP_TIMES), "measurements.csv"));

@@ -181,7 +181,7 @@ fn every_number_of_the_hardware_catalog_has_a_source() {
 
 /// Counts that are what they are: no measurement stands behind them.
 fn is_count(key: &str) -> bool {
-    ["gpus", "vcpus", "interfaces"].contains(&key)
+    ["gpus", "vcpus", "interfaces", "pipeline", "rows", "devices"].contains(&key)
 }
 
 fn check(at: &str, value: &toml::Value, counts: bool, bare: &mut Vec<String>) {
