@@ -21,6 +21,20 @@ pub enum Work {
     Tables,
 }
 
+impl Work {
+    /// Returns the name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Experts => "experts",
+            Self::Maps => "maps",
+            Self::Regions => "regions",
+            Self::Recurrent => "recurrent",
+            Self::Tables => "tables",
+        }
+    }
+}
+
 /// By how much predictions of one kind of published steps were off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! The catalogs, as lists and entry by entry with the source of every number.
 
 use crate::abilities;
-use crate::format::{Width, bandwidth, bytes, facts, rate, seconds, table};
+use crate::format::{Width, bandwidth, bytes, facts, percent, rate, seconds, table};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
     Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
@@ -321,7 +321,7 @@ pub fn stacks(catalog: &Catalog, width: Width) -> String {
 }
 
 /// Formats one software stack.
-pub fn stack(stack: &Stack) -> String {
+pub fn stack(stack: &Stack, width: Width) -> String {
     let mut rows = vec![
         sourced_as("host time per kernel", &stack.launch, duration),
         sourced("memory traffic", &stack.traffic),
@@ -351,7 +351,27 @@ pub fn stack(stack: &Stack) -> String {
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     rows.extend(stack.causal_softmax.as_ref().map(|only| sourced("fused softmax for causal masks only", only)));
     let (numbers, abilities) = (facts(&rows), abilities::in_full(stack));
-    format!("{}: {}\n\nWhat it can run\n{abilities}\nIts numbers\n{numbers}", stack.name, stack.description)
+    let page = format!("{}: {}\n\nWhat it can run\n{abilities}\nIts numbers\n{numbers}", stack.name, stack.description);
+    if stack.seen.is_empty() {
+        page
+    } else {
+        format!("{page}\nPublished steps, and how far off they are predicted\n{}", seen(stack, width))
+    }
+}
+
+/// How far published steps with a stack were off, by kind.
+fn seen(stack: &Stack, width: Width) -> String {
+    let rows = stack.seen.iter().map(|seen| {
+        [
+            seen.generation.clone(),
+            seen.work.name().into(),
+            seen.network.map_or("one machine", Transport::name).into(),
+            seen.rows.to_string(),
+            seen.devices.to_string(),
+            percent(seen.half_width.value),
+        ]
+    });
+    table(width, ["GPUs", "work", "between machines", "published steps", "most GPUs", "nine in ten within"], rows)
 }
 
 /// Formats a table of all schedules.

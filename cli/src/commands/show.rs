@@ -109,7 +109,7 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
         }
         Kind::Stacks => {
             let stack = catalog.stack(name).map_err(no_entry)?;
-            output.result(stack, || reports::stack(stack));
+            output.result(stack, || reports::stack(stack, output.width()));
         }
         Kind::Schedules => {
             let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;
