@@ -333,8 +333,8 @@ pub struct Row {
     pub base_channels: Option<u64>,
     /// Factor of the width of its 3 × 3 convolutions, if `notes` say so.
     pub width_factor: Option<u64>,
-    /// Set if `notes` say that ranks ran in the pods of Kubernetes.
-    pub pods: bool,
+    /// What else is said of the row.
+    pub notes: String,
     /// `unfused` or `flash`.
     pub attention: Option<&'static str>,
     /// The framework's name in the publication.
@@ -395,7 +395,7 @@ impl Row {
             image_size: record.extents("image_size")?,
             base_channels: record.noted("base_channels")?,
             width_factor: record.noted("width_factor")?,
-            pods: record.text("notes").contains("Kubernetes pods"),
+            notes: record.text("notes").into(),
             attention: record.word("attention", &["unfused", "flash", "memory-efficient"])?,
             stack: record.text("stack").into(),
             stack_version: record.text("stack_version").into(),

@@ -151,8 +151,8 @@ pub struct NetworkSpec {
     /// Rate of one TCP connection, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<BytesPerSecond>,
-    /// Number of TCP connections that NCCL opens to one peer, `NCCL_SOCKET_NTHREADS` times `NCCL_NSOCKS_PERTHREAD`; 16,
-    /// as on EC2, or 1 in pods, if left out.
+    /// Number of TCP connections, of which each has `flow_limit`, that NCCL opens to one peer: `NCCL_SOCKET_NTHREADS`
+    /// times `NCCL_NSOCKS_PERTHREAD`; 16, as on EC2, or 1 in pods, if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
 }

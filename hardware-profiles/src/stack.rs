@@ -76,6 +76,9 @@ pub struct PublishedAs {
     /// any if left out.
     #[serde(default)]
     pub sequence_parallel: Option<bool>,
+    /// A word that the publication's notes must have, where they name the software more closely; any if left out.
+    #[serde(default)]
+    pub notes: Option<String>,
     /// The number of pipeline stages that this version or method always has; whatever a row states if left out.
     #[serde(default)]
     pub pipeline: Option<u32>,
@@ -94,6 +97,8 @@ pub struct Publication<'a> {
     pub xla: Option<bool>,
     /// `true` if the plan has sequence parallelism.
     pub sequence_parallel: bool,
+    /// What else is said of it.
+    pub notes: &'a str,
 }
 
 /// A release of a framework, `20.12` or `v2.0`: a year and a month, or a major and a minor number.
@@ -141,6 +146,7 @@ impl PublishedAs {
             self.generation.as_ref().map(|generation| generation == publication.generation),
             self.xla.map(|xla| publication.xla == Some(xla)),
             self.sequence_parallel.map(|sequence| publication.sequence_parallel == sequence),
+            self.notes.as_ref().map(|word| publication.notes.contains(word)),
         ];
         let stated = || parts.iter().flatten();
         let met = matches(&self.stack, publication.stack) && stated().all(|equal| *equal);

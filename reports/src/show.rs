@@ -236,6 +236,7 @@ pub fn instance(instance: &Instance, width: Width) -> String {
     if let Some(processor) = &instance.processor {
         rows.insert(2, ("processor", processor.description.clone()));
         rows.insert(3, sourced("CoreMark a vCPU", &processor.coremark));
+        rows.insert(4, sourced("speed of a thread (launches)", &processor.single_thread));
     }
     rows.extend(network(&instance.network));
     if let Some(storage) = &instance.storage {

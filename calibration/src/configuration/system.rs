@@ -29,6 +29,7 @@ pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupport
         generation,
         xla: row.xla,
         sequence_parallel: row.sequence_parallel,
+        notes: &row.notes,
     };
     let stack = catalog
         .stack_published_as(publication)
@@ -72,7 +73,7 @@ fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
         network.baseline = stated_rate(stated);
         network.burst = stated_rate(stated);
     }
-    if let (true, Fabric::Wired { network, .. }) = (row.pods, &mut pool.fabric) {
+    if let (true, Fabric::Wired { network, .. }) = (row.notes.contains("Kubernetes pods"), &mut pool.fabric) {
         *network = catalog.network_over(network, Transport::TcpPods);
     }
     Ok(cluster)

@@ -28,7 +28,7 @@ pub(crate) fn residuals(problem: &Problem<'_>, linear: &Linear, beliefs: &Belief
 }
 
 /// The constants that would be expected of a stack if nothing of it had been measured: the geometric mean over the
-/// other stacks of the catalog, among which releases of the same framework count more. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
+/// other stacks of the catalog, among which releases of the same software count more. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
 pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
     unknowns
         .iter()
@@ -43,7 +43,7 @@ fn mean_of_others(parameter: &Parameter<Stack>, own: &[String], catalog: &Catalo
     let others = catalog.stacks().iter().filter(|stack| !own.contains(&stack.name));
     let known = others.filter_map(|stack| Some((stack, parameter.number(stack)?.ln())));
     let (akin, apart): (Vec<_>, Vec<_>) =
-        known.partition(|(stack, _)| own.iter().any(|name| framework(name) == framework(&stack.name)));
+        known.partition(|(stack, _)| own.iter().any(|name| software(name) == software(&stack.name)));
     let values = |stacks: Vec<(&Stack, f64)>| stacks.into_iter().map(|(_, value)| value).collect::<Vec<f64>>();
     pooled(&values(akin), &values(apart))
 }
@@ -56,8 +56,9 @@ fn pooled(akin: &[f64], apart: &[f64]) -> Option<f64> {
     Some((sum + all) / (akin.len() + 1) as f64)
 }
 
-/// The framework of which a stack is a release: the first word of its name, without a major version.
-fn framework(stack: &str) -> &str {
+/// The software of which a stack is a release: the first word of its name, without a major version; submissions to
+/// MLPerf are one, whatever the framework.
+fn software(stack: &str) -> &str {
     stack.split('-').next().unwrap_or(stack).trim_end_matches(|letter: char| letter.is_ascii_digit())
 }
 
@@ -87,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_a_framework_count_more_than_other_stacks() {
+    fn releases_of_the_same_software_count_more_than_other_stacks() {
         let near = |value: Option<f64>, expected: f64| (value.expect("a mean") - expected).abs() < 1e-12;
         // The mean of all is 3; with two that are akin, 0 and 1, it counts a third.
         assert!(near(pooled(&[0.0, 1.0], &[5.0, 6.0]), (0.0 + 1.0 + 3.0) / 3.0));
         assert!(near(pooled(&[], &[5.0, 6.0]), 5.5));
         assert_eq!(pooled(&[], &[]), None);
         assert_eq!(
-            ["tensorflow1-2020-xla", "tensorflow2", "pytorch"].map(framework),
+            ["tensorflow1-2020-xla", "tensorflow2", "pytorch"].map(software),
             ["tensorflow", "tensorflow", "pytorch"]
         );
     }

@@ -1,6 +1,7 @@
 //! By how much predictions of each kind of published steps are off when their group is left out.
 
 use super::observation::{Grouping, Observation};
+use super::widths::NINE_TENTHS;
 use crate::interval::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Seen, Sourced};
@@ -10,9 +11,6 @@ const ROWS_MIN: usize = 20;
 
 /// So do steps of fewer models and scales: those of one are off by the same.
 const GROUPS_MIN: usize = 3;
-
-/// The share of residuals that intervals shall hold.
-const NINE_TENTHS: f64 = 0.9;
 
 /// For each stack the kinds of steps of which enough were published.
 pub(crate) fn seen(observations: &[Observation], residuals: &[Vec<f64>]) -> BTreeMap<String, Vec<Seen>> {

@@ -105,6 +105,7 @@ fn with_stacks_of(rows: &[Row], catalog: &Catalog) -> (Catalog, BTreeSet<String>
             generation: "",
             xla: row.xla,
             sequence_parallel: row.sequence_parallel,
+            notes: &row.notes,
         };
         let known = |generation: &str| catalog.stack_published_as(Publication { generation, ..publication }).is_some();
         let anywhere = catalog.gpus().iter().any(|gpu| known(&gpu.generation));

@@ -27,7 +27,7 @@ const STUDENT_95: f64 = 2.015;
 const NORMAL_95: f64 = 1.645;
 
 /// The share of residuals that intervals shall hold.
-const NINE_TENTHS: f64 = 0.9;
+pub(super) const NINE_TENTHS: f64 = 0.9;
 
 /// A stack that nobody measured is as unsure as so many groups of rows with its width would make it.
 const PRIOR_GROUPS: f64 = 0.5;

@@ -51,6 +51,7 @@ fn what_is_wrong_is_named_with_its_field() {
         ("\"200 Gbit/s\"", "\"0 Gbit/s\"", "`machines[0].network.bandwidth`"),
         ("\"10 Gbit/s\"", "\"0 B/s\"", "`machines[1].network.flow_limit`"),
         ("connections = 4 ", "connections = 65 ", "`machines[1].network.connections` is 65"),
+        ("flow_limit = \"10 Gbit/s\" ", "", "`machines[1].network.flow_limit` is missing"),
         ("cards = 4", "cards = 4\nconnections = 4", "`machines[0].network.connections` is 4, but `"),
         ("cards = 4", "cards = 0", "`machines[0].network.cards`"),
         ("pcie = \"31.5 GB/s\"", "pcie = \"0 B/s\"", "`machines[0].host.pcie`"),
@@ -178,7 +179,7 @@ fn what_is_stated_stands_before_what_is_carried_over() {
     let (changed, _) = wired(&network);
     assert_eq!((changed.transport, changed.flow_limit.is_none()), (Transport::Infiniband, true));
     assert_eq!(changed.baseline.value, BytesPerSecond(3.125e9 * f64::from(changed.interfaces)));
-    let sockets = like("network = { transport = \"tcp\", connections = 2 }").expect("valid");
+    let sockets = like("network = { transport = \"tcp\", flow_limit = \"5 Gbit/s\", connections = 2 }").expect("valid");
     assert_eq!(wired(&sockets).0.messaging.connections.as_ref().map(|stated| stated.value), Some(2));
     let cards = like("network = { cards = 2 }").expect("valid");
     let of_one = wired(&plain).0.baseline.value.0 / f64::from(wired(&plain).0.interfaces);
@@ -277,6 +278,8 @@ prop_compose! {
         connections in proptest::option::of(1u32..65),
     ) -> MachineSpec {
         let network = NetworkSpec { cards: Some(cards), bandwidth: Some(bandwidth), flow_limit, ..NetworkSpec::default() };
+        // Connections are counted where each has a limit.
+        let connections = flow_limit.and(connections);
         let network = Some(NetworkSpec { transport: Some(Transport::Tcp), connections, ..network });
         MachineSpec { name: None, like: None, count, gpus: Some(gpus), gpu: Some(gpu), link, network, host: Some(host) }
     }

@@ -337,6 +337,8 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         (None, Some(own)) => (of_cards(&own.baseline, own), of_cards(&own.burst, own)),
         (None, None) => return Err(neither(below("bandwidth"))),
     };
+    let flow_limit =
+        flow.or_else(|| own_kind.map_or(catalog().flow_limit(transport), |own| own.flow_limit.as_ref()).cloned());
     let mut messaging = own_kind.map_or_else(|| catalog().messaging(transport), |own| &own.messaging).clone();
     if let Some(connections) = spec.connections {
         if !transport.is_sockets() {
@@ -344,18 +346,14 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
             return Err(Invalid::breaks(below("connections"), connections, rule)
                 .with_hint("leave it out, or set transport = \"tcp\""));
         }
+        if flow_limit.is_none() {
+            let why = "`connections` counts connections that each have this limit";
+            return Err(Invalid::missing(below("flow_limit"), why)
+                .with_hint("flow_limit = \"5 Gbit/s\" is what EC2 gives a connection; or leave `connections` out"));
+        }
         messaging.connections = Some(stated(counted(below("connections"), connections, CONNECTIONS_MAX)?));
     }
-    Ok(Network {
-        baseline,
-        burst,
-        transport,
-        also: Vec::new(),
-        interfaces: cards,
-        flow_limit: flow
-            .or_else(|| own_kind.map_or(catalog().flow_limit(transport), |own| own.flow_limit.as_ref()).cloned()),
-        messaging,
-    })
+    Ok(Network { baseline, burst, transport, also: Vec::new(), interfaces: cards, flow_limit, messaging })
 }
 
 /// Returns the network of a single machine, which has none.
