@@ -227,6 +227,9 @@ pub struct Stack {
     /// those of fused normalisation and activation; as counted if left out.
     #[serde(default)]
     pub token_activations: Option<Sourced<f64>>,
+    /// `true` if gradients in half precision stay in memory beside their sums in single precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps_half_gradients: Option<Sourced<bool>>,
     /// Memory that the allocator holds without using it, relative to the size of the tensors.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.

@@ -42,7 +42,7 @@ impl Resident {
 /// The storage of gradients in the software that will run a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GradientStore {
-    /// Bytes per value, as it is accumulated.
+    /// Bytes per value, of all the formats in which it is kept.
     pub element: u64,
     /// `true` if gradients are reduced in buckets during backward, and not in one piece after it.
     pub bucketed: bool,

@@ -183,10 +183,13 @@ pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
     order.iter().enumerate().map(held).collect()
 }
 
-/// Gradients as the framework keeps them: in the precision of compute, or in single precision.
+/// Gradients as the framework keeps them: in the precision of compute, in single precision, or in both.
 fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
-    let kept = if machine.stack.compute_precision_gradients.value { plan.precision() } else { Precision::Fp32 };
-    GradientStore { element: kept.element_bytes(), bucketed: machine.lowering().bucket.is_some() }
+    let (stack, computed) = (&machine.stack, plan.precision().element_bytes());
+    let summed = if stack.compute_precision_gradients.value { computed } else { Precision::Fp32.element_bytes() };
+    let both = computed < summed && stack.keeps_half_gradients.as_ref().is_some_and(|kept| kept.value);
+    let element = if both { summed + computed } else { summed };
+    GradientStore { element, bucketed: machine.lowering().bucket.is_some() }
 }
 
 /// Memory of the software beside `held`: its own libraries, what its separate kernels keep besides the counts where

@@ -437,6 +437,7 @@ fn memory_grows_with_what_the_software_takes() {
     };
     let before = held(&|_| {});
     assert!(held(&|m| m.stack.resident.value.0 += 1 << 30) > before);
+    assert!(held(&|m| m.stack.keeps_half_gradients = Some(Sourced::new(true, "a test"))) > before);
     assert!(held(&|m| m.stack.fragmentation.value += 0.1) > before);
 }
 
