@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains the decoder of a Trainyard plan with PyTorch: DistributedDataParallel over gloo, on the processors.
+"""Trains the decoder of a Trainyard plan with PyTorch: DistributedDataParallel over gloo, on the processors; or over
+NCCL, on GPUs (--device cuda, with --precision bf16-mixed or fp16-mixed by autocast, and --compile).
 
 The model, the data, the batch and the optimizer are those of the plan and of `trainyard run`, in fp32; the way is that
 of somebody who knows PyTorch: F.scaled_dot_product_attention, F.cross_entropy, the fused AdamW, gradients as views of
@@ -61,7 +62,7 @@ class Decoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, tokens, targets):
-        places = torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.tokens(tokens) + self.positions(places)
         for block in self.blocks:
             x = block(x)
@@ -79,10 +80,15 @@ def train(rank, world, plan, options):
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(options.port)
-    dist.init_process_group("gloo", rank=rank, world_size=world)
+    on_gpu = options.device == "cuda"
+    device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+    dist.init_process_group("nccl" if on_gpu else "gloo", rank=rank, world_size=world)
     model = plan["model"]
     sequence, micro, accumulation = model["seq_len"], plan["batch"]["micro"], plan["batch"]["accumulation"]
-    network = DistributedDataParallel(Decoder(model), gradient_as_bucket_view=True)
+    network = DistributedDataParallel(Decoder(model).to(device), gradient_as_bucket_view=True)
+    train_step = torch.compile(network) if options.compile else network
+    half = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16}.get(options.precision)
+    scaler = torch.amp.GradScaler(options.device, enabled=half is torch.float16)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=options.fused_adamw
     )
@@ -96,16 +102,20 @@ def train(rank, world, plan, options):
         total = 0.0
         for part in range(accumulation):
             starts = torch.randint(len(text) - sequence, (micro,), generator=windows)
-            batch = torch.stack([text[at : at + sequence + 1] for at in starts])
+            batch = torch.stack([text[at : at + sequence + 1] for at in starts]).to(device)
             network.require_backward_grad_sync = part == accumulation - 1
-            loss = network(batch[:, :-1], batch[:, 1:]) / accumulation
-            loss.backward()
+            with torch.autocast(options.device, dtype=half, enabled=half is not None):
+                loss = train_step(batch[:, :-1], batch[:, 1:]) / accumulation
+            scaler.scale(loss).backward()
             total += loss.item()
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
+        if on_gpu:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
         losses.append(total)
     # A step is done when its slowest replica is.
-    slowest = torch.tensor(seconds[options.warm_up :])
+    slowest = torch.tensor(seconds[options.warm_up :], device=device)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     if rank == 0:
         tokens = world * micro * accumulation * sequence
@@ -127,6 +137,9 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=2, help="steps that are not counted")
     parser.add_argument("--threads", type=int, default=1, help="threads of a replica")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--precision", choices=["fp32", "bf16-mixed", "fp16-mixed"], default="fp32")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--port", type=int, default=29517)
     parser.add_argument("--fused-adamw", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()

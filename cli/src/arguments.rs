@@ -505,6 +505,8 @@ pub(crate) enum Device {
     Cpu,
     /// NVIDIA's GPUs of this machine, where the program was built with the feature cuda
     Cuda,
+    /// GPUs of this machine through Vulkan, Metal or DirectX 12, where it was built with the feature wgpu
+    Wgpu,
 }
 
 impl From<Device> for DeviceKind {
@@ -512,6 +514,7 @@ impl From<Device> for DeviceKind {
         match device {
             Device::Cpu => Self::Cpu,
             Device::Cuda => Self::Cuda,
+            Device::Wgpu => Self::Wgpu,
         }
     }
 }
@@ -614,7 +617,7 @@ pub(crate) struct CalibrateArguments {
     #[arg(long, value_enum, default_value_t = Launcher::Threads, conflicts_with = "from")]
     pub(crate) launcher: Launcher,
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml, with --device cuda
-    /// runs/local-cuda-profile.toml; constants: runs/constants.toml]
+    /// runs/local-cuda-profile.toml, with wgpu runs/local-wgpu-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
     /// Instead of measuring: refit constants from a table of step times or of collectives, such as `validate` reads,

@@ -19,6 +19,7 @@ pub(crate) const LOCAL: &str = "local";
 /// another.
 const LOCAL_PROFILE: &str = "runs/local-profile.toml";
 const LOCAL_CUDA_PROFILE: &str = "runs/local-cuda-profile.toml";
+const LOCAL_WGPU_PROFILE: &str = "runs/local-wgpu-profile.toml";
 
 /// A job with the file that it was read from.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
     let usual = match kind {
         DeviceKind::Cpu => LOCAL_PROFILE,
         DeviceKind::Cuda => LOCAL_CUDA_PROFILE,
+        DeviceKind::Wgpu => LOCAL_WGPU_PROFILE,
     };
     std::env::var_os("TRAINYARD_PROFILE").filter(|path| !path.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
 }

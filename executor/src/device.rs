@@ -1,128 +1,146 @@
-//! What ranks compute on: threads of this machine's processors, or NVIDIA's GPUs through CUDA (feature `cuda`).
+//! What ranks compute on: threads of this machine's processors, NVIDIA's GPUs through CUDA (feature `cuda`), or GPUs of
+//! any make through Vulkan, Metal or DirectX 12 (feature `wgpu`).
 //!
-//! The libraries that CUDA needs are looked for before Burn is asked for a device, because its backend ends the rank if
-//! one is missing.
+//! Everything that differs between kinds of devices is said here, by one [`Driver`] for each.
 
-#[cfg_attr(not(feature = "cuda"), path = "device/no_driver.rs")]
-mod driver;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod joined;
+#[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+mod not_built;
+mod processors;
+#[cfg(any(feature = "cuda", test))]
 mod toolkit;
+#[cfg(feature = "wgpu")]
+mod wgpu;
 
-pub(crate) use driver::free_memory;
 pub(crate) use joined::JoinedGpus;
 
-use burn::tensor::Device;
+use crate::precision::compute_format;
+use burn::tensor::{Device, FloatDType};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
-use trainyard_hardware_profiles::DeviceKind;
+use trainyard_hardware_profiles::{DeviceKind, NumberFormat};
+use trainyard_plan::{Plan, Precision};
 use trainyard_units::Bytes;
 
-/// Why ranks cannot compute on GPUs.
+/// Why ranks cannot compute on devices of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    /// The program was built without CUDA.
-    #[error("`--device` is cuda, but this program was built without CUDA")]
-    NotBuilt,
-    /// There is no driver.
-    #[error("`--device` is cuda, but the driver's library `libcuda.so` is not there")]
-    NoDriver,
-    /// The driver does not start, or does not answer.
-    #[error("`--device` is cuda, but the driver says: {reason}")]
-    Driver {
-        /// The driver's error message.
-        reason: String,
-    },
-    /// The driver has no GPU for this process.
-    #[error("`--device` is cuda, but the driver has no GPU for this process")]
-    NoGpu,
-    /// The library that compiles kernels is not there.
-    #[error("`--device` is cuda, but CUDA's compiler library `libnvrtc.so` is not there")]
-    NoCompiler,
-    /// The headers that kernels include are not there.
-    #[error("`--device` is cuda, but CUDA's header `{header}` is not in {}", folder.display())]
-    NoHeader {
-        /// The first that is missing.
-        header: &'static str,
-        /// The folder that was searched.
-        folder: PathBuf,
-    },
-    /// It is not known where CUDA is.
-    #[error("`--device` is cuda, but CUDA is not there: `CUDA_PATH` is not set, and there is no {searched}")]
-    NoToolkit {
-        /// The other places that were searched.
-        searched: String,
-    },
+#[error("`--device` is {}, but {problem}", kind.name())]
+pub struct DeviceError {
+    /// The devices that were asked for.
+    pub kind: DeviceKind,
+    /// What is missing.
+    pub problem: String,
+    /// What the user may do about it.
+    pub hint: String,
 }
 
-impl DeviceError {
-    /// Returns what the user may do about the error.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::NotBuilt => "build it with `cargo build --release --workspace --features trainyard-cli/cuda`",
-            Self::NoDriver | Self::Driver { .. } => "install NVIDIA's driver; `nvidia-smi` tells whether it works",
-            Self::NoGpu => "`nvidia-smi` lists GPUs; `CUDA_VISIBLE_DEVICES` may hide them",
-            Self::NoCompiler => {
-                "install CUDA's NVRTC (`libnvrtc.so` or `libnvrtc.so.13`) where LD_LIBRARY_PATH names its folder"
-            }
-            Self::NoHeader { .. } | Self::NoToolkit { .. } => {
-                "install CUDA's headers and set CUDA_PATH to the folder whose `include` has them"
-            }
-        }
-    }
-}
-
-/// The GPUs of this machine that CUDA gives this process.
+/// The devices of a kind that this process may compute on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpus {
+pub struct Devices {
+    pub kind: DeviceKind,
     /// The name of the first one.
     pub name: String,
+    /// Processor threads, or GPUs.
     pub count: usize,
-    /// Memory of each; the least, where they differ.
-    pub memory: Bytes,
+    /// Memory of all together, where the system tells.
+    pub memory: Option<Bytes>,
+    /// `true` if large operators are quick on them: not on processors, whatever drives these.
+    pub large: bool,
 }
 
-impl Gpus {
-    /// Looks for GPUs, and for everything that computing on them needs.
+impl Devices {
+    /// Looks for devices of a kind, and for everything that computing on them needs.
     ///
     /// # Errors
     ///
-    /// When something is missing, or the program was built without CUDA.
-    pub fn find() -> Result<Self, DeviceError> {
-        driver::find()
+    /// When something is missing, or the program was built without it.
+    pub fn find(kind: DeviceKind) -> Result<Self, DeviceError> {
+        driver(kind).find()
+    }
+
+    /// Returns the name and number of the devices for people.
+    pub fn described(&self) -> String {
+        describe(self.kind, &self.name, self.count)
     }
 }
 
-/// Checks that ranks can compute on devices of this kind here.
-///
-/// # Errors
-///
-/// When something is missing.
-pub fn check_device(kind: DeviceKind) -> Result<(), DeviceError> {
-    match kind {
-        DeviceKind::Cpu => Ok(()),
-        DeviceKind::Cuda => Gpus::find().map(drop),
+/// Returns the name and number of devices for people.
+pub fn describe(kind: DeviceKind, name: &str, count: usize) -> String {
+    if kind.is_cpu() { format!("{name} ({count} threads)") } else { format!("{count} × {name}") }
+}
+
+/// What the executor asks of a kind of devices.
+trait Driver: Sync {
+    /// See [`Devices::find`].
+    fn find(&self) -> Result<Devices, DeviceError>;
+
+    /// Returns Burn with the backend that computes on them, and its version as pinned in the workspace.
+    fn framework(&self) -> &'static str;
+
+    /// Returns the device of a number below [`Devices::count`], as Burn's.
+    fn open(&self, index: usize) -> Result<Device, DeviceError>;
+
+    /// Returns the memory of a device that is free now; `None` where it computes in main memory, or does not tell.
+    fn free_memory(&self, _index: usize) -> Option<Bytes> {
+        None
+    }
+
+    /// Returns `true` if a call may return before its result is there, so that kernels wait in a queue.
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    /// Returns `true` if devices of one process can sum up tensors among themselves.
+    fn joins(&self) -> bool {
+        false
     }
 }
 
-/// Returns the framework that computes on devices of a kind, with its version as pinned in the workspace.
-pub const fn framework(kind: DeviceKind) -> &'static str {
+fn driver(kind: DeviceKind) -> &'static dyn Driver {
     match kind {
-        DeviceKind::Cpu => "burn 0.22.1 (flex)",
-        DeviceKind::Cuda => "burn 0.22.1 (cuda)",
+        DeviceKind::Cpu => &processors::Processors,
+        #[cfg(feature = "cuda")]
+        DeviceKind::Cuda => &cuda::Cuda,
+        #[cfg(not(feature = "cuda"))]
+        DeviceKind::Cuda => &not_built::NotBuilt(DeviceKind::Cuda),
+        #[cfg(feature = "wgpu")]
+        DeviceKind::Wgpu => &wgpu::Wgpu,
+        #[cfg(not(feature = "wgpu"))]
+        DeviceKind::Wgpu => &not_built::NotBuilt(DeviceKind::Wgpu),
     }
+}
+
+/// Burn's backend of all GPUs, whatever drives them.
+#[cfg(feature = "cuda")]
+pub(crate) type GpuBackend = burn::backend::Cuda;
+#[cfg(all(feature = "wgpu", not(feature = "cuda")))]
+pub(crate) type GpuBackend = burn::backend::Wgpu;
+
+/// Returns the framework that computes on devices of a kind.
+pub fn framework(kind: DeviceKind) -> &'static str {
+    driver(kind).framework()
 }
 
 /// Returns the device for the rank at `place` among those of its host. Ranks are dealt out to GPUs in turn.
 ///
 /// # Errors
 ///
-/// When something that CUDA needs is missing.
+/// When something is missing that devices of this kind need.
 pub(crate) fn device(kind: DeviceKind, place: usize) -> Result<Device, DeviceError> {
-    match kind {
-        DeviceKind::Cpu => Ok(Device::flex()),
-        DeviceKind::Cuda => driver::gpu(place % Gpus::find()?.count),
-    }
+    driver(kind).open(place % Devices::find(kind)?.count)
+}
+
+/// Returns the number of times that an operator runs between two readings of the clock. A GPU is asked for many kernels
+/// before it has done the first, so that one kernel by itself would take longer than it does in a step.
+pub(crate) fn runs_at_once(kind: DeviceKind) -> usize {
+    if driver(kind).is_asynchronous() { 8 } else { 1 }
+}
+
+/// Returns `true` if values are where they can be sent as soon as they are computed.
+pub(crate) fn computes_in_place(kind: DeviceKind) -> bool {
+    !driver(kind).is_asynchronous()
 }
 
 /// Waits until a device has done what it was asked to. A processor has, whenever a call returns.
@@ -136,13 +154,50 @@ pub(crate) fn settle(device: &Device) {
     }
 }
 
+/// Returns the formats that a device computes in.
+pub(crate) fn formats(device: &Device) -> Vec<NumberFormat> {
+    let has = |format: FloatDType| device.supports_dtype(format);
+    let half = [(NumberFormat::Fp16, FloatDType::F16), (NumberFormat::Bf16, FloatDType::BF16)];
+    let half = half.into_iter().filter(|(_, format)| has(*format)).map(|(format, _)| format);
+    std::iter::once(NumberFormat::Fp32).chain(half).collect()
+}
+
+/// Checks that devices of a kind compute in the format of `plan`.
+///
+/// # Errors
+///
+/// When they do not, or something is missing that they need.
+pub(crate) fn check_format(plan: &Plan, kind: DeviceKind) -> Result<(), DeviceError> {
+    let devices = Devices::find(kind)?;
+    let device = device(kind, 0)?;
+    if device.supports_dtype(compute_format(plan.precision())) {
+        return Ok(());
+    }
+    let problem = format!("{} does not compute in {}, the plan's precision", devices.name, plan.precision());
+    let other = if plan.precision() == Precision::Fp16Mixed { "" } else { " or `--precision fp16-mixed`" };
+    let has_other = device.supports_dtype(FloatDType::F16);
+    let hint = format!("plan with `--precision fp32`{}", if has_other { other } else { "" });
+    Err(DeviceError { kind, problem, hint })
+}
+
+/// Returns the free memory of the devices of ranks at `places`, by the number of the device; `None` where they compute
+/// in main memory or do not tell.
+pub(crate) fn free_memory(kind: DeviceKind, places: &[usize]) -> Result<Option<Vec<(usize, Bytes)>>, DeviceError> {
+    let count = Devices::find(kind)?.count;
+    let used: BTreeSet<usize> = places.iter().map(|place| place % count).collect();
+    Ok(used.into_iter().map(|index| Some((index, driver(kind).free_memory(index)?))).collect())
+}
+
 /// Returns the bytes that Burn holds of the GPUs of the ranks at `places`, each GPU counted once. It keeps freed memory
-/// for later, so that this is about the most that was needed. `None` where a GPU does not report it.
-pub(crate) fn reserved_memory(places: Range<usize>) -> Option<u64> {
-    let count = Gpus::find().ok()?.count;
-    let gpus: BTreeSet<usize> = places.map(|place| place % count).collect();
-    let held = |index| Some(driver::gpu(index).ok()?.memory_pool_usage()?.bytes_reserved);
-    gpus.into_iter().map(held).sum()
+/// for later, so that this is about the most that was needed. `None` on processors, and where a GPU does not report it.
+pub(crate) fn reserved_memory(kind: DeviceKind, places: Range<usize>) -> Option<u64> {
+    if computes_in_place(kind) {
+        return None;
+    }
+    let count = Devices::find(kind).ok()?.count;
+    let used: BTreeSet<usize> = places.map(|place| place % count).collect();
+    let held = |index| Some(driver(kind).open(index).ok()?.memory_pool_usage()?.bytes_reserved);
+    used.into_iter().map(held).sum()
 }
 
 #[cfg(test)]
@@ -151,25 +206,32 @@ mod tests {
 
     #[test]
     fn processors_are_always_there() {
-        assert_eq!(check_device(DeviceKind::Cpu), Ok(()));
-        settle(&device(DeviceKind::Cpu, 7).expect("there are processors"));
+        let processors = Devices::find(DeviceKind::Cpu).expect("there are processors");
+        assert!(processors.count > 0 && !processors.large && processors.described().contains("threads"));
+        let device = device(DeviceKind::Cpu, 7).expect("as well");
+        settle(&device);
+        assert_eq!(formats(&device), [NumberFormat::Fp32, NumberFormat::Fp16, NumberFormat::Bf16]);
+        assert_eq!(reserved_memory(DeviceKind::Cpu, 0..2), None);
     }
 
     #[test]
-    #[cfg(not(feature = "cuda"))]
+    #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
     fn without_the_feature_there_are_no_gpus() {
-        assert_eq!(check_device(DeviceKind::Cuda), Err(DeviceError::NotBuilt));
-        assert_eq!(device(DeviceKind::Cuda, 0).err(), Some(DeviceError::NotBuilt));
-        assert!(DeviceError::NotBuilt.hint().contains("trainyard-cli/cuda"));
+        for kind in [DeviceKind::Cuda, DeviceKind::Wgpu] {
+            let error = Devices::find(kind).expect_err("it was not built");
+            assert_eq!(device(kind, 0).err(), Some(error.clone()));
+            assert!(error.hint.contains(&format!("trainyard-cli/{}", kind.name())), "{error:?}");
+            assert!(error.to_string().contains(&format!("`--device` is {}, but", kind.name())));
+        }
     }
 
     /// On a machine with GPUs they are found, on any other it is said what is missing; nothing panics.
     #[test]
     #[cfg(feature = "cuda")]
     fn what_is_missing_is_an_error() {
-        match Gpus::find() {
-            Ok(gpus) => assert!(gpus.count > 0 && gpus.memory > Bytes(0)),
-            Err(error) => assert!(error != DeviceError::NotBuilt && error.to_string().contains("cuda")),
+        match Devices::find(DeviceKind::Cuda) {
+            Ok(gpus) => assert!(gpus.count > 0 && gpus.memory > Some(Bytes(0))),
+            Err(error) => assert!(error.to_string().contains("cuda") && !error.hint.is_empty()),
         }
     }
 }

@@ -67,7 +67,9 @@ const GLOBAL: usize = 8;
 
 impl Case {
     fn read(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name);
+        // Tests may run elsewhere than where they were built: `benchmarks/gpu/acceptance`.
+        let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let folder = Path::new(&here).join("../tests/golden").join(name);
         let golden = std::fs::read(folder.join("golden.json")).expect("the case is in the repository");
         let configured = std::fs::read_to_string(folder.join("config.json")).ok();
         let spec = configured.map(|text| from_hugging_face(&text, name).expect("transformers wrote it"));
@@ -137,16 +139,16 @@ enum On {
     Kernels,
     /// Processors, with the operators that run on other devices.
     Operators,
-    #[cfg(feature = "cuda")]
-    Gpu,
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    Gpu(DeviceKind),
 }
 
 impl On {
     fn kind(self) -> DeviceKind {
         match self {
             Self::Kernels | Self::Operators => DeviceKind::Cpu,
-            #[cfg(feature = "cuda")]
-            Self::Gpu => DeviceKind::Cuda,
+            #[cfg(any(feature = "cuda", feature = "wgpu"))]
+            Self::Gpu(kind) => kind,
         }
     }
 
@@ -247,7 +249,7 @@ fn norm(values: impl IntoIterator<Item = f32>) -> f64 {
 fn assert_equals_pytorch(name: &str) {
     let case = Case::read(name);
     assert_learns_as_in_pytorch(&case, WHOLE, 1e-4);
-    assert_same_gradients(&case);
+    assert_same_gradients(&case, WHOLE, 1e-4);
 }
 
 fn assert_learns_as_in_pytorch(case: &Case, cut: Cut, tolerance: f64) {
@@ -269,11 +271,11 @@ fn assert_learns_as_in_pytorch(case: &Case, cut: Cut, tolerance: f64) {
 }
 
 /// Asserts the norms of the gradients of the first step, from what plain gradient descent did with them.
-fn assert_same_gradients(case: &Case) {
+fn assert_same_gradients(case: &Case, cut: Cut, tolerance: f64) {
     let rate = 0.5;
-    let before = train(case, WHOLE, (Optimizer::Sgd, rate), 0).values;
-    let after = train(case, WHOLE, (Optimizer::Sgd, rate), 1).values;
-    let mut compared = 0;
+    let before = train(case, cut, (Optimizer::Sgd, rate), 0).values;
+    let after = train(case, cut, (Optimizer::Sgd, rate), 1).values;
+    let (mut compared, mut wrong) = (0, Vec::new());
     for (name, before) in &before {
         let norms = &case.golden.gradient_norms;
         let theirs = norms.get(name).or_else(|| norms.get(&format!("transformer.{name}")));
@@ -281,9 +283,12 @@ fn assert_same_gradients(case: &Case) {
         let Some(theirs) = theirs else { continue };
         let gradients = before.iter().zip(&after[name]).map(|(before, after)| (before - after) / rate as f32);
         let ours = norm(gradients);
-        assert!((ours - theirs).abs() < 1e-4 * theirs + 3e-6, "{name}: {ours} and {theirs}");
+        if (ours - theirs).abs() > tolerance * theirs + 3e-6 {
+            wrong.push(format!("{name}: {ours} and {theirs}"));
+        }
         compared += 1;
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(compared, case.golden.gradient_norms.len());
 }
 
@@ -338,27 +343,69 @@ fn cuts_equal_one_process_without_own_kernels() {
     assert_equals_one_process(&["gpt2", "resnet-basic"], Cut { on, data: 2, pipeline: 2, micro: 2, ..WHOLE });
 }
 
-/// Matrix units take single precision with ten bits of mantissa (TF32), so losses are near those of PyTorch on a
-/// processor, not equal to them.
-#[test]
-#[cfg(feature = "cuda")]
-#[ignore = "needs a GPU"]
-fn every_family_learns_as_in_pytorch_on_a_gpu() {
-    for name in CASES {
-        assert_learns_as_in_pytorch(&Case::read(name), Cut { on: On::Gpu, ..WHOLE }, 1e-2);
-    }
-}
+/// Trainings on GPUs. Those through wgpu are tested everywhere, on a software device where there is no other.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod gpus {
+    use super::*;
 
-/// Two ranks that share a GPU, or have one each, exchange through main memory.
-#[test]
-#[cfg(feature = "cuda")]
-#[ignore = "needs a GPU"]
-fn cuts_learn_as_in_pytorch_on_gpus() {
-    let on = On::Gpu;
-    for cut in
-        [Cut { on, tensor: 2, ..WHOLE }, Cut { on, data: 2, micro: 4, ..WHOLE }, Cut { on, pipeline: 2, ..WHOLE }]
-    {
-        assert_learns_as_in_pytorch(&Case::read("gpt2"), cut, 1e-2);
+    #[cfg(feature = "wgpu")]
+    const WGPU: On = On::Gpu(DeviceKind::Wgpu);
+    #[cfg(feature = "cuda")]
+    const CUDA: On = On::Gpu(DeviceKind::Cuda);
+
+    /// Ranks that share a GPU, or have one each, exchange through main memory.
+    fn assert_cuts_near_one_process(on: On, tolerance: f64) {
+        let whole = Cut { on, ..WHOLE };
+        for cut in [
+            Cut { data: 2, micro: 4, ..whole },
+            Cut { tensor: 2, ..whole },
+            Cut { tensor: 2, sequence: true, ..whole },
+            Cut { pipeline: 2, micro: 4, ..whole },
+        ] {
+            assert_near_one_process(&["gpt2", "llama"], cut, tolerance);
+        }
+        assert_near_one_process(&["resnet-basic"], Cut { data: 2, pipeline: 2, micro: 2, ..whole }, tolerance);
+    }
+
+    /// A GPU approximates `exp` and its kin: a few parts in ten thousand of some gradients are lost.
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn gradients_are_those_of_pytorch_through_wgpu() {
+        for name in CASES {
+            assert_same_gradients(&Case::read(name), Cut { on: WGPU, ..WHOLE }, 1e-3);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn every_family_learns_as_in_pytorch_through_wgpu() {
+        for name in CASES {
+            assert_learns_as_in_pytorch(&Case::read(name), Cut { on: WGPU, ..WHOLE }, 2e-4);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn cuts_equal_one_process_through_wgpu() {
+        assert_cuts_near_one_process(WGPU, 1e-5);
+    }
+
+    /// Matrix units take single precision with ten bits of mantissa (TF32), so losses are near those of PyTorch on a
+    /// processor, not equal to them.
+    #[test]
+    #[cfg(feature = "cuda")]
+    #[ignore = "needs a GPU of NVIDIA's"]
+    fn every_family_learns_as_in_pytorch_through_cuda() {
+        for name in CASES {
+            assert_learns_as_in_pytorch(&Case::read(name), Cut { on: CUDA, ..WHOLE }, 1e-2);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    #[ignore = "needs a GPU of NVIDIA's"]
+    fn cuts_equal_one_process_through_cuda() {
+        assert_cuts_near_one_process(CUDA, 1e-2);
     }
 }
 
@@ -380,13 +427,18 @@ fn networks_have_the_layers_and_parameters_that_descriptions_count() {
 
 /// Compares ten steps of a parallel training with those of one process with the same micro-batches.
 fn assert_equals_one_process(names: &[&str], cut: Cut) {
+    assert_near_one_process(names, cut, 1e-5);
+}
+
+/// Does so, where losses may differ by a part `tolerance` of them.
+fn assert_near_one_process(names: &[&str], cut: Cut, tolerance: f64) {
     for name in names {
         let case = Case::read(name);
         let how = (Optimizer::Sgd, case.golden.runs["sgd"].learning_rate);
-        let one = train(&case, Cut { micro: cut.micro, ..WHOLE }, how, 10);
+        let one = train(&case, Cut { on: cut.on, micro: cut.micro, ..WHOLE }, how, 10);
         let several = train(&case, cut, how, 10);
         for (step, (one, several)) in one.losses.iter().zip(&several.losses).enumerate() {
-            assert!((one - several).abs() < 1e-5 * one, "{name}, step {step}: {one} and {several}");
+            assert!((one - several).abs() < tolerance * one, "{name}, step {step}: {one} and {several}");
         }
     }
 }

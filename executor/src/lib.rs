@@ -1,5 +1,5 @@
 //! Runs plans: a [`Plan`](trainyard_plan::Plan) trains through Burn on the processors of this machine, or on its GPUs
-//! (feature `cuda`).
+//! (features `cuda` and `wgpu`).
 //!
 //! Ranks are threads of one process or of several, joined by a [`process_group`]; [`run()`] trains a model on real data
 //! as its plan cuts it, writes checkpoints, and measures every step.
@@ -53,7 +53,7 @@ mod unit;
 mod weights;
 
 pub use clock::Clock;
-pub use device::{DeviceError, Gpus, check_device, framework};
+pub use device::{DeviceError, Devices, describe, framework};
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
     measure_operators, measure_overlap, measure_overlap_of,

@@ -10,7 +10,7 @@ mod functions;
 mod prepare;
 
 use crate::clock::Clock;
-use crate::device::{DeviceError, check_device, device, settle};
+use crate::device::{DeviceError, Devices, device, formats, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::processor::threads_per_rank;
 use crate::statistics::{median, quantile};
@@ -35,18 +35,22 @@ pub struct MeasureSettings {
     pub seconds_per_case: f64,
     /// The kind of device that ranks compute on.
     pub device: DeviceKind,
+    /// `true` to measure large operators too.
+    pub large: bool,
 }
 
 impl MeasureSettings {
     /// Returns the customary settings for a machine with `cores` processor threads: one rank, two, four, … and as many
     /// as there are cores.
     pub fn for_cores(cores: usize) -> Self {
-        Self { cores, ranks: numbers_of_ranks(cores), seconds_per_case: 0.015, device: DeviceKind::Cpu }
+        let ranks = numbers_of_ranks(cores);
+        Self { cores, ranks, seconds_per_case: 0.015, device: DeviceKind::Cpu, large: false }
     }
 
-    /// Returns the customary settings for a machine with `count` GPUs, whose ranks share `cores` processor threads.
-    pub fn for_gpus(count: usize, cores: usize) -> Self {
-        Self { ranks: numbers_of_ranks(count), device: DeviceKind::Cuda, ..Self::for_cores(cores) }
+    /// Returns the customary settings for `devices`, whose ranks share `cores` processor threads.
+    pub fn of(devices: &Devices, cores: usize) -> Self {
+        let ranks = numbers_of_ranks(devices.count);
+        Self { ranks, device: devices.kind, large: devices.large, ..Self::for_cores(cores) }
     }
 }
 
@@ -110,8 +114,8 @@ pub fn measure_operators(
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    check_device(settings.device)?;
-    measure_cases(&cases::grid(settings.device), settings, progress, stop)
+    let formats = formats(&device(settings.device, 0)?);
+    measure_cases(&cases::grid(&formats, settings.large), settings, progress, stop)
 }
 
 /// The grid is gone through this often, some seconds apart: what another program disturbed once is measured again when
@@ -312,9 +316,9 @@ mod tests {
     #[test]
     #[cfg(not(feature = "cuda"))]
     fn nothing_is_measured_where_there_is_no_device() {
-        let settings = MeasureSettings::for_gpus(1, 2);
+        let settings = MeasureSettings { device: DeviceKind::Cuda, ..MeasureSettings::for_cores(2) };
         let measured = measure_operators(&settings, &mut |_| panic!("nothing is done"), &AtomicBool::new(false));
-        assert_eq!(measured, Err(MeasureError::Device(DeviceError::NotBuilt)));
+        assert!(matches!(measured, Err(MeasureError::Device(error)) if error.kind == DeviceKind::Cuda));
     }
 
     #[test]
@@ -323,7 +327,7 @@ mod tests {
         let mut seen = Vec::new();
         let stop = AtomicBool::new(false);
         // The first shape of each class is the smallest.
-        let mut cases = cases::grid(DeviceKind::Cpu);
+        let mut cases = cases::grid(&NumberFormat::ALL, false);
         cases.dedup_by_key(|case| (case.operator, case.format));
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
         assert_eq!(seen.last(), Some(&MeasureProgress { done: SWEEPS * samples.len(), total: SWEEPS * samples.len() }));
@@ -357,7 +361,8 @@ mod tests {
         assert_eq!(MeasureSettings::for_cores(1).ranks, [1]);
         assert_eq!(MeasureSettings::for_cores(6).ranks, [1, 2, 4, 6]);
         assert_eq!(MeasureSettings::for_cores(8).ranks, [1, 2, 4, 8]);
-        let gpus = MeasureSettings::for_gpus(4, 16);
+        let four = Devices { kind: DeviceKind::Cuda, name: "x".into(), count: 4, memory: None, large: true };
+        let gpus = MeasureSettings::of(&four, 16);
         assert_eq!((gpus.ranks, gpus.cores, gpus.device), (vec![1, 2, 4], 16, DeviceKind::Cuda));
     }
 }

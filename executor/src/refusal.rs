@@ -54,10 +54,10 @@ pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Invalid> {
 /// but ranks take turns.
 pub fn oversubscription(plan: &Plan, device: DeviceKind, count: usize) -> Option<String> {
     let ranks = plan.mesh().ranks() as usize;
-    let shared = match device {
-        DeviceKind::Cpu => "processor threads",
-        DeviceKind::Cuda if count == 1 => "GPU",
-        DeviceKind::Cuda => "GPUs",
+    let shared = match (device.is_cpu(), count) {
+        (true, _) => "processor threads",
+        (false, 1) => "GPU",
+        (false, _) => "GPUs",
     };
     (ranks > count).then(|| format!("{ranks} ranks share {count} {shared}, so they wait for each other"))
 }

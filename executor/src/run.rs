@@ -1,11 +1,11 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::clock::Clock;
-use crate::device::{DeviceError, Gpus, check_device, device, framework, reserved_memory};
+use crate::device::{DeviceError, Devices, check_format, device, framework, reserved_memory};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::loader::{Loader, LoaderError};
-use crate::memory::{AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
+use crate::memory::{AllocationMeter, MemoryShortage, MemoryWatch, check_memory};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
@@ -173,7 +173,7 @@ impl RunError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Invalid(invalid) => invalid.hint(),
-            Self::Device(error) => Some(error.hint().into()),
+            Self::Device(error) => Some(error.hint.clone()),
             Self::Memory(shortage) => Some(shortage.hint.clone()),
             Self::Weights(error) => Some(error.hint().into()),
             Self::Checkpoint(error) => error.hint(),
@@ -312,7 +312,7 @@ fn run_on(
         return Err(Invalid::value("ranks", world.ranks(), "as many as the plan has").into());
     }
     check(options)?;
-    check_device(options.device)?;
+    check_format(plan, options.device)?;
     check_room(world, plan, options.device)?;
     let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
@@ -361,12 +361,8 @@ fn check_room(world: &World, plan: &Plan, device: DeviceKind) -> Result<(), RunE
     let all_here = world.ranks_on_host() == world.ranks();
     let here = if all_here { 0..world.ranks() } else { world.local() };
     let first_place = if all_here { 0 } else { world.places_on_host().start };
-    let here = here.map(|rank| Rank(rank as u32));
-    match device {
-        DeviceKind::Cpu => check_memory(plan, here)?,
-        DeviceKind::Cuda => check_gpu_memory(plan, here.zip(first_place..), Gpus::find()?.count)?,
-    }
-    Ok(())
+    let here: Vec<(Rank, usize)> = here.map(|rank| Rank(rank as u32)).zip(first_place..).collect();
+    check_memory(plan, device, &here)
 }
 
 fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {
@@ -582,10 +578,8 @@ fn train(
             save(job, &mut outcome, &trainer, progress)?;
         }
     }
-    outcome.memory = match job.options.device {
-        DeviceKind::Cpu => job.memory.peak(),
-        DeviceKind::Cuda => reserved_memory(trainer.world().places_of_process()),
-    };
+    let on_devices = reserved_memory(job.options.device, trainer.world().places_of_process());
+    outcome.memory = on_devices.or_else(|| job.memory.peak());
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
     outcome.corrupt = job.data.corrupt_samples();
@@ -723,9 +717,9 @@ fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
 
 fn device_report(job: &Job<'_>) -> DeviceReport {
     let kind = job.options.device;
-    let (processor, cores) = match (kind, Gpus::find()) {
-        (DeviceKind::Cuda, Ok(gpus)) => (gpus.name, gpus.count),
-        _ => (processor_name(), cores()),
+    let (processor, cores) = match Devices::find(kind) {
+        Ok(devices) => (devices.name, devices.count),
+        Err(_) => (processor_name(), cores()),
     };
     DeviceReport {
         processor,

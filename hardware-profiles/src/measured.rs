@@ -171,6 +171,8 @@ pub enum DeviceKind {
     Cpu,
     /// NVIDIA GPUs, through CUDA.
     Cuda,
+    /// GPUs of any make, through wgpu: Vulkan, Metal or DirectX 12.
+    Wgpu,
 }
 
 impl DeviceKind {
@@ -179,6 +181,7 @@ impl DeviceKind {
         match self {
             Self::Cpu => "cpu",
             Self::Cuda => "cuda",
+            Self::Wgpu => "wgpu",
         }
     }
 

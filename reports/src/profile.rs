@@ -9,7 +9,7 @@ use trainyard_units::human_count;
 pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
     let device = match machine.device {
         DeviceKind::Cpu => ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
-        DeviceKind::Cuda => ("GPUs", format!("{} × {}", machine.devices, machine.processor)),
+        DeviceKind::Cuda | DeviceKind::Wgpu => ("GPUs", format!("{} × {}", machine.devices, machine.processor)),
     };
     let rows = [
         device,

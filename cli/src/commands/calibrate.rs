@@ -13,8 +13,8 @@ use trainyard_calibration::{
     MeasurementKind, Measurements, fit_profile, profile_to_toml, refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
-    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, processor_name,
+    Devices, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
 };
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, OperatorSample,
@@ -31,7 +31,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
         return refit_from(from, arguments, output);
     }
     let kind = DeviceKind::from(arguments.device);
-    device::check(kind)?;
+    device::find(kind)?;
     let path = arguments.out.clone().unwrap_or_else(|| local_profile(kind));
     let stop = super::execution::stop_on_interrupt();
     let profile = match arguments.launcher {
@@ -50,12 +50,12 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
 /// Refuses flags that do not apply to measurements of a kind.
 fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(), Failure> {
     use MeasurementKind::{Collectives, NcclTests, Run, Trace};
-    let cuda = arguments.device == Device::Cuda;
+    let other = arguments.device != Device::Cpu;
     let flags: [(_, _, &[MeasurementKind], _); 4] = [
         ("--instance", arguments.instance.is_some(), &[Collectives, NcclTests], "measurements of collectives"),
         ("--stack", arguments.stack.is_some(), &[Trace], "traces of a profiler"),
         ("--profile", arguments.profile.is_some(), &[Run], "runs of this program"),
-        ("--device cuda", cuda, &[Run], "runs of this program"),
+        ("--device", other, &[Run], "runs of this program"),
     ];
     match flags.into_iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&kind)) {
         Some((flag, _, _, what)) => Err(Failure::input(format!("`{flag}` is for {what}"))
@@ -158,7 +158,7 @@ fn measure_hosts(
     let of_pair = collectives.iter().filter(|sample| sample.operation == CollectiveOperation::Send && ranks > 2);
     let of_pair: Vec<_> = of_pair.map(|sample| CollectiveSample { ranks: 2, ..sample.clone() }).collect();
     collectives.extend(of_pair);
-    let machine = Machine::of(kind, ranks, ranks.div_ceil(here))?;
+    let machine = Machine::of(device::find(kind)?, ranks, ranks.div_ceil(here));
     keep(path, machine, operators, collectives, overlap).map(Some)
 }
 
@@ -186,20 +186,15 @@ pub(crate) fn measure(
     output: &Output,
 ) -> Result<MeasuredMachine, Failure> {
     files::expect_room(path, Written::File)?;
-    let (settings, devices) = match kind {
-        DeviceKind::Cpu => (MeasureSettings::for_cores(cores()), cores()),
-        DeviceKind::Cuda => {
-            let count = device::gpus()?.count;
-            (MeasureSettings::for_gpus(count, cores()), count)
-        }
-    };
+    let devices = device::find(kind)?;
+    let (settings, count) = (MeasureSettings::of(&devices, cores()), devices.count);
     let operators = operators(&settings, stop, output)?;
     let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
     let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
     if let Some(warning) = unsteady(operators.iter().map(|sample| sample.spread).collect()) {
         output.warn(warning);
     }
-    keep(path, Machine::of(kind, devices, 1)?, operators, collectives, overlap)
+    keep(path, Machine::of(devices, count, 1), operators, collectives, overlap)
 }
 
 /// Spread above which measurements are unsteady. On a quiet machine a quarter of the operators spread by a fifth;
@@ -231,16 +226,10 @@ struct Machine {
 }
 
 impl Machine {
-    /// Describes `devices` ranks on `hosts` hosts like this one.
-    fn of(kind: DeviceKind, devices: usize, hosts: usize) -> Result<Self, Failure> {
-        let (processor, memory) = match kind {
-            DeviceKind::Cpu => (processor_name(), machine::memory()),
-            DeviceKind::Cuda => {
-                let gpus = device::gpus()?;
-                (gpus.name, Bytes(gpus.memory.0 * gpus.count as u64))
-            }
-        };
-        Ok(Self { kind, processor, devices, memory: Bytes(memory.0 * hosts as u64) })
+    /// Describes `devices` ranks on `hosts` hosts like this one, which has those of `here`.
+    fn of(here: Devices, devices: usize, hosts: usize) -> Self {
+        let memory = here.memory.unwrap_or_else(machine::memory);
+        Self { kind: here.kind, processor: here.name, devices, memory: Bytes(memory.0 * hosts as u64) }
     }
 }
 

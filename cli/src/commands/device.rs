@@ -3,21 +3,12 @@
 use crate::arguments::Device;
 use crate::failure::{Exit, Failure};
 use std::path::Path;
-use trainyard_executor::{DeviceError, Gpus, check_device};
+use trainyard_executor::Devices;
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 
-/// Fails, with what is missing, where ranks cannot compute on devices of this kind.
-pub(super) fn check(kind: DeviceKind) -> Result<(), Failure> {
-    check_device(kind).map_err(|error| failure(&error))
-}
-
-/// Returns the GPUs of this machine.
-pub(super) fn gpus() -> Result<Gpus, Failure> {
-    Gpus::find().map_err(|error| failure(&error))
-}
-
-fn failure(error: &DeviceError) -> Failure {
-    Failure::of(Exit::Input, error).hint(error.hint())
+/// Returns the devices of this kind; fails, with what is missing, where ranks cannot compute on them.
+pub(super) fn find(kind: DeviceKind) -> Result<Devices, Failure> {
+    Devices::find(kind).map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint.clone()))
 }
 
 /// Refuses a profile of another device than the flag's, or of one that is not here.
@@ -31,6 +22,6 @@ pub(super) fn check_profile(flag: Option<Device>, profile: &MeasuredMachine, pat
             kind.name()
         ))
         .hint("leave --device out, name another profile with --on, or measure again with --recalibrate")),
-        None => check(kind),
+        None => find(kind).map(drop),
     }
 }

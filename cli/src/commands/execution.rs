@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, HyperParameters, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    AllocationMeter, HyperParameters, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, describe,
     oversubscription, refusal, run_in,
 };
 use trainyard_hardware_profiles::DeviceKind;
@@ -100,10 +100,8 @@ pub(crate) fn runnable(
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).maybe_hint(refusal.hint()));
     }
-    let count = match device {
-        DeviceKind::Cpu => threads.unwrap_or_else(cores),
-        DeviceKind::Cuda => super::device::gpus()?.count,
-    };
+    let here = super::device::find(device)?.count;
+    let count = threads.filter(|_| device.is_cpu()).unwrap_or(here);
     if let Some(warning) = oversubscription(&plan, device, count) {
         output.warn(warning);
     }
@@ -387,10 +385,7 @@ pub(crate) fn comparison(
     ComparisonDocument {
         schema: COMPARISON_SCHEMA.into(),
         plan: document.plan.clone(),
-        device: match device.kind {
-            DeviceKind::Cpu => format!("{} ({} threads)", device.processor, device.cores),
-            DeviceKind::Cuda => format!("{} × {}", device.cores, device.processor),
-        },
+        device: describe(device.kind, &device.processor, device.cores as usize),
         steps: report.steps.len() as u64,
         predicted,
         measured,

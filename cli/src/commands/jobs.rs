@@ -644,7 +644,7 @@ fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
     let own = [
         ("--data", arguments.data.is_some(), in_each_job("data")),
         ("--tokenizer", arguments.tokenizer.is_some(), in_each_job("data")),
-        ("--device cuda", arguments.device == Some(Device::Cuda), ON_PROCESSORS.into()),
+        ("--device", arguments.device.is_some_and(|device| device != Device::Cpu), ON_PROCESSORS.into()),
         ("--constants", arguments.job.constants.is_some(), "name them in the job's file".into()),
         ("--prices", arguments.job.prices.is_some(), "nothing is rented".into()),
     ];

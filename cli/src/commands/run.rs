@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
         stop_when_input_ends()?;
     }
     if let Some(device) = arguments.device {
-        device::check(device.into())?;
+        device::find(device.into())?;
     }
     let (processes, output) = processes::join(arguments.launcher, output)?;
     let output = &output;
@@ -70,7 +70,7 @@ fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failur
     let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
     let measured_on = profile.map(|profile| profile.device);
     let kind = arguments.device.map(DeviceKind::from).or(measured_on).unwrap_or_default();
-    device::check(kind)?;
+    device::find(kind)?;
     let plan = runnable(&document, &arguments.plan, kind, arguments.threads.map(usize::from), heard)?;
     Ok(Prepared { document, plan, kind, measured_on })
 }

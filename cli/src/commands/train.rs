@@ -34,7 +34,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         return jobs::train(file, arguments, history, output);
     }
     if let Some(device) = arguments.device {
-        device::check(device.into())?;
+        device::find(device.into())?;
     }
     if arguments.job.prices.is_some() {
         return Err(Failure::input("`--prices` says what machines cost, but `train` rents none")
@@ -222,7 +222,7 @@ pub(crate) fn profile(
         // Without a device flag, the kind measured before is measured again.
         let before = files::read_profile(&path).ok().filter(|_| device.is_none());
         let kind = before.map_or(kind, |profile| profile.device);
-        device::check(kind)?;
+        device::find(kind)?;
         output.note(format!("calibrate measuring this machine; the profile goes to {}", path.display()));
         return super::calibrate::measure(&path, kind, stop_on_interrupt(), output);
     }

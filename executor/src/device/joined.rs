@@ -2,11 +2,12 @@
 //!
 //! Burn asks NCCL for communicators within one process, one GPU for each rank. Other groups exchange through the host.
 
-use super::{DeviceKind, Gpus, device, driver};
+use super::{Devices, device, driver};
 use crate::process_group::{GroupError, ProcessGroup, Reduction};
 use burn::tensor::distributed::{CollectiveTensor, ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 use std::collections::BTreeSet;
+use trainyard_hardware_profiles::DeviceKind;
 
 /// The GPUs of a group's ranks.
 #[derive(Clone)]
@@ -20,12 +21,12 @@ impl JoinedGpus {
     /// Joins the GPUs of the ranks of `group` where NCCL can: its library is there, the ranks are several, they are of
     /// one process, and each has a GPU of its own.
     pub(crate) fn of(group: &ProcessGroup, kind: DeviceKind) -> Option<Self> {
-        if kind != DeviceKind::Cuda || group.size() == 1 || group.is_across_processes() || !driver::joins_gpus() {
+        if group.size() == 1 || group.is_across_processes() || !driver(kind).joins() {
             return None;
         }
         let before = group.place_on_host() - group.world_rank();
         let places: Vec<usize> = group.world_ranks().iter().map(|rank| before + rank).collect();
-        if !is_one_each(&places, Gpus::find().ok()?.count) {
+        if !is_one_each(&places, Devices::find(kind).ok()?.count) {
             return None;
         }
         let devices = places.into_iter().map(|place| device(kind, place)).collect::<Result<_, _>>().ok()?;

@@ -1,7 +1,6 @@
 //! Where the headers are that CUDA's compiler needs.
-#![cfg_attr(not(any(feature = "cuda", test)), allow(dead_code, reason = "only CUDA asks"))]
+#![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA asks"))]
 
-use super::DeviceError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -13,16 +12,20 @@ const HEADERS: [&str; 4] = ["cuda_fp16.h", "cuda_bf16.h", "mma.h", "cooperative_
 const FOLDERS: [&str; 2] = ["/usr/local/cuda", "/opt/cuda"];
 const SYSTEM: (&str, &str) = ("/usr/bin/nvcc", "/usr");
 
-/// Returns the folder with CUDA's headers, if they are there. `variable` is the value of `CUDA_PATH`.
-pub(super) fn headers(variable: Option<OsString>, exists: &dyn Fn(&Path) -> bool) -> Result<PathBuf, DeviceError> {
+/// What the user may do where they are missing.
+pub(super) const HINT: &str = "install CUDA's headers and set CUDA_PATH to the folder whose `include` has them";
+
+/// Returns the folder with CUDA's headers, or what is missing. `variable` is the value of `CUDA_PATH`.
+pub(super) fn headers(variable: Option<OsString>, exists: &dyn Fn(&Path) -> bool) -> Result<PathBuf, String> {
     let installed = FOLDERS.into_iter().find(|folder| exists(Path::new(folder)));
     let with_system = || exists(Path::new(SYSTEM.0)).then_some(SYSTEM.1);
     let Some(root) = variable.map(PathBuf::from).or_else(|| installed.or_else(with_system).map(PathBuf::from)) else {
-        return Err(DeviceError::NoToolkit { searched: format!("{}, {} or {}", FOLDERS[0], FOLDERS[1], SYSTEM.0) });
+        let searched = format!("{}, {} or {}", FOLDERS[0], FOLDERS[1], SYSTEM.0);
+        return Err(format!("CUDA is not there: `CUDA_PATH` is not set, and there is no {searched}"));
     };
     let folder = root.join("include");
     match HEADERS.into_iter().find(|header| !exists(&folder.join(header))) {
-        Some(header) => Err(DeviceError::NoHeader { header, folder }),
+        Some(header) => Err(format!("CUDA's header `{header}` is not in {}", folder.display())),
         None => Ok(folder),
     }
 }
@@ -31,7 +34,7 @@ pub(super) fn headers(variable: Option<OsString>, exists: &dyn Fn(&Path) -> bool
 mod tests {
     use super::*;
 
-    fn found(variable: Option<&str>, there: &[&str]) -> Result<PathBuf, DeviceError> {
+    fn found(variable: Option<&str>, there: &[&str]) -> Result<PathBuf, String> {
         headers(variable.map(Into::into), &|path| there.iter().any(|known| Path::new(known).starts_with(path)))
     }
 
@@ -50,9 +53,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let error = found(None, &["/usr/bin/gcc"]).expect_err("no CUDA");
-        assert!(error.to_string().contains("CUDA_PATH") && error.to_string().contains("/usr/local/cuda"), "{error}");
+        assert!(error.contains("CUDA_PATH") && error.contains("/usr/local/cuda"), "{error}");
         let error = found(Some("/x"), &["/x/include/cuda_fp16.h"]).expect_err("one header of four");
-        assert_eq!(error, DeviceError::NoHeader { header: "cuda_bf16.h", folder: "/x/include".into() });
-        assert!(error.hint().contains("CUDA_PATH"));
+        assert_eq!(error, "CUDA's header `cuda_bf16.h` is not in /x/include");
     }
 }

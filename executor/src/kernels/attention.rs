@@ -58,9 +58,10 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
     let [rows, features] = queries.dims();
     let width = features / heads;
     let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
+    // Not by `repeat_dim`: through CubeCL, Burn 0.22.1 gets the gradient of a single repetition wrong.
     let shared = |tensor: Tensor<2>| {
         let whole: Tensor<5> = split(tensor, groups).unsqueeze_dim(2);
-        whole.repeat_dim(2, heads / groups).reshape([samples, heads, sequence, width])
+        whole.expand([samples, groups, heads / groups, sequence, width]).reshape([samples, heads, sequence, width])
     };
     let queries = split(queries, heads) * (1.0 / (width as f64).sqrt());
     let scores = queries.matmul(shared(keys).transpose());

@@ -1,7 +1,7 @@
 //! The grid of operators and shapes.
 
 use super::prepare;
-use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 
 /// One operator at one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,16 +186,18 @@ const LARGE: [(OperatorClass, &[usize]); 26] = [
 /// (blocks, hidden) of larger models, for GPUs.
 const LARGE_PARAMETERS: [[usize; 2]; 2] = [[6, 768], [12, 1024]];
 
-/// Returns every case that is timed on devices of a kind.
-pub(super) fn grid(kind: DeviceKind) -> Vec<Case> {
-    let mut cases = for_processors();
-    if kind == DeviceKind::Cuda {
-        cases.extend(large());
+/// Returns every case that is timed on devices that compute in these formats, also at `large` shapes where they are
+/// quick.
+pub(super) fn grid(formats: &[NumberFormat], large: bool) -> Vec<Case> {
+    let mut cases = small();
+    if large {
+        cases.extend(larger());
     }
+    cases.retain(|case| formats.contains(&case.format));
     cases
 }
 
-fn large() -> Vec<Case> {
+fn larger() -> Vec<Case> {
     let mut cases = Vec::new();
     for format in NumberFormat::ALL {
         cases.extend(LARGE.map(|(operator, shape)| Case::new(operator, format, shape)));
@@ -206,8 +208,8 @@ fn large() -> Vec<Case> {
     cases
 }
 
-/// Returns the cases timed on processors.
-fn for_processors() -> Vec<Case> {
+/// Returns the cases timed on every device.
+fn small() -> Vec<Case> {
     use OperatorClass::{
         Accumulate, Activation, AdamW, Attention, BatchNorm, ClassToken, Convolution, CrossEntropy, Embedding, Flatten,
         FullAttention, GatedActivation, Lamb, Lars, LayerNorm, Linear, MaxPool, MeanPool, Momentum, Relu, Residual,
@@ -272,11 +274,13 @@ mod tests {
 
     #[test]
     fn gpus_are_timed_at_more_and_nothing_twice() {
-        let (few, all) = (grid(DeviceKind::Cpu), grid(DeviceKind::Cuda));
+        let (few, all) = (grid(&NumberFormat::ALL, false), grid(&NumberFormat::ALL, true));
         assert_eq!(few, all[..few.len()]);
         let different: BTreeSet<_> = all.iter().map(|case| (case.operator, case.format, case.dimensions)).collect();
         assert_eq!(different.len(), all.len());
         let formats = |format| all[few.len()..].iter().filter(|case| case.format == format).count();
         assert!(NumberFormat::ALL.into_iter().all(|format| formats(format) > LARGE.len()));
+        let single: Vec<_> = few.into_iter().filter(|case| case.format == NumberFormat::Fp32).collect();
+        assert_eq!(grid(&[NumberFormat::Fp32], false), single);
     }
 }

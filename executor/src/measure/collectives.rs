@@ -2,7 +2,7 @@
 
 use super::{MeasureError, MeasureSettings, Place, WorkerError, on_world};
 use crate::clock::Clock;
-use crate::device::device;
+use crate::device::{computes_in_place, device};
 use crate::network::operators::{from_vec, to_vec};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
 use crate::processor::threads_per_rank;
@@ -207,10 +207,10 @@ fn share_lost(group: &ProcessGroup, place: &Place) -> Result<f64, WorkerError> {
 ///
 /// When there is no such device.
 pub fn copy_bandwidth(kind: DeviceKind) -> Result<BytesPerSecond, MeasureError> {
-    match kind {
-        DeviceKind::Cpu => Ok(memory_bandwidth()),
-        DeviceKind::Cuda => Ok(staging_bandwidth(&Place { kind, device: device(kind, 0)?, ranks: 1 })),
+    if computes_in_place(kind) {
+        return Ok(memory_bandwidth());
     }
+    Ok(staging_bandwidth(&Place { kind, device: device(kind, 0)?, ranks: 1 }))
 }
 
 /// Bytes that are copied to learn how fast that is: more than caches hold.

@@ -2,6 +2,7 @@
 
 use super::cases::Case;
 use super::{Place, functions};
+use crate::device::runs_at_once;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
 };
@@ -12,7 +13,7 @@ use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
 use rayon::prelude::*;
-use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
 
@@ -257,15 +258,6 @@ fn others_of(ranks: usize) -> Vec<f32> {
 fn touch(others: &mut [f32]) {
     others.par_chunks_mut(LINE).with_min_len(1 << 12).for_each(|line| line[0] += 1.0);
     std::hint::black_box(others);
-}
-
-/// Returns the number of times that an operator runs between two readings of the clock. A GPU is asked for many kernels
-/// before it has done the first, so that one kernel by itself would take longer than it does in a step.
-fn runs_at_once(kind: DeviceKind) -> usize {
-    match kind {
-        DeviceKind::Cpu => 1,
-        DeviceKind::Cuda => 8,
-    }
 }
 
 fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place) -> f64 {

@@ -1,10 +1,11 @@
 //! Whether a plan fits into the memory that is free, said before anything is allocated.
 
-use crate::device::free_memory;
-use std::collections::BTreeMap;
+use crate::device::{Devices, free_memory};
+use crate::run::RunError;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::LayerRole;
 use trainyard_plan::{GradientStore, Plan, Rank, Recompute, StageId, StateSharding, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
@@ -36,35 +37,22 @@ pub struct MemoryShortage {
     pub hint: String,
 }
 
-/// Checks that `ranks` of `plan`, which share this machine, fit into its free memory. Passes where the system does not
-/// report free memory.
+/// Checks that the ranks of `plan` that compute on this host, each with its place there, fit into the free memory of
+/// their devices. Passes where nothing tells how much is free.
 ///
 /// # Errors
 ///
-/// When they do not fit.
-pub(crate) fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
-    available_memory().map_or(Ok(()), |available| fits(plan, ranks, "main memory", available))
-}
-
-/// Checks that `ranks` of `plan`, each with its place among those of this host, fit into the free memory of the GPUs on
-/// which they compute, of which there are `count`. Passes where the driver does not report free memory.
-///
-/// # Errors
-///
-/// When those of a GPU do not fit.
-pub(crate) fn check_gpu_memory(
-    plan: &Plan,
-    ranks: impl IntoIterator<Item = (Rank, usize)>,
-    count: usize,
-) -> Result<(), MemoryShortage> {
-    let mut by_gpu: BTreeMap<usize, Vec<Rank>> = BTreeMap::new();
-    for (rank, place) in ranks {
-        by_gpu.entry(place % count).or_default().push(rank);
-    }
-    for (gpu, ranks) in by_gpu {
-        if let Some(available) = free_memory(gpu) {
-            fits(plan, ranks, &format!("the memory of GPU {gpu}"), available)?;
-        }
+/// When they do not fit, or there are no such devices.
+pub(crate) fn check_memory(plan: &Plan, kind: DeviceKind, ranks: &[(Rank, usize)]) -> Result<(), RunError> {
+    let places: Vec<usize> = ranks.iter().map(|(_, place)| *place).collect();
+    let Some(free) = free_memory(kind, &places)? else {
+        let all = ranks.iter().map(|(rank, _)| *rank);
+        return Ok(available_memory().map_or(Ok(()), |available| fits(plan, all, "main memory", available))?);
+    };
+    let count = Devices::find(kind)?.count;
+    for (gpu, available) in free {
+        let here = ranks.iter().filter(|(_, place)| place % count == gpu).map(|(rank, _)| *rank);
+        fits(plan, here, &format!("the memory of GPU {gpu}"), available)?;
     }
     Ok(())
 }

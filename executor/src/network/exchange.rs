@@ -61,9 +61,9 @@ pub(crate) fn with_gradient(
     if !input.is_autodiff() {
         return forward(input);
     }
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if !crate::kernels::lies_on_host(&input) {
-        return recorded::<burn::backend::Cuda>(input, forward, backward);
+        return recorded::<crate::device::GpuBackend>(input, forward, backward);
     }
     recorded::<Flex>(input, forward, backward)
 }

@@ -1,0 +1,27 @@
+//! Threads of this machine's processors, which Burn's Flex and the kernels of this crate compute on.
+
+use super::{Device, DeviceError, Devices, Driver};
+use crate::memory::total_memory;
+use crate::processor::{cores, processor_name};
+use trainyard_hardware_profiles::DeviceKind;
+
+pub(super) struct Processors;
+
+impl Driver for Processors {
+    fn find(&self) -> Result<Devices, DeviceError> {
+        let (name, memory) = (processor_name(), total_memory());
+        Ok(Devices { kind: DeviceKind::Cpu, name, count: cores(), memory, large: false })
+    }
+
+    fn framework(&self) -> &'static str {
+        "burn 0.22.1 (flex)"
+    }
+
+    fn open(&self, _: usize) -> Result<Device, DeviceError> {
+        Ok(Device::flex())
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+}
