@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use trainyard_data::{Inputs, MicroBatch};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
-use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};
+use trainyard_plan::{
+    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec, StateSharding,
+};
 
 /// The document that `tests/golden/make.py` writes.
 #[derive(Deserialize)]
@@ -164,13 +166,22 @@ struct Cut {
     pipeline: u32,
     sequence: bool,
     micro: u64,
+    sharding: StateSharding,
 }
 
-const WHOLE: Cut = Cut { on: On::Kernels, data: 1, tensor: 1, pipeline: 1, sequence: false, micro: GLOBAL as u64 };
+const WHOLE: Cut = Cut {
+    on: On::Kernels,
+    data: 1,
+    tensor: 1,
+    pipeline: 1,
+    sequence: false,
+    micro: GLOBAL as u64,
+    sharding: StateSharding::None,
+};
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, .. } = self;
+        let Self { data, tensor, pipeline, sequence, micro, sharding, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -181,6 +192,7 @@ impl Cut {
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
             schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
             stages,
+            state_sharding: sharding,
             optimizer,
             ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
         };
@@ -411,4 +423,17 @@ fn tensor_parallel_transformers_equal_one_process() {
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
     assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+}
+
+#[test]
+fn weights_that_are_gathered_for_each_pass_equal_one_process() {
+    let sharding = StateSharding::Parameters;
+    assert_equals_one_process(&CASES, Cut { data: 2, micro: 4, sharding, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "llama", "vit"], Cut { data: 2, pipeline: 2, micro: 2, sharding, ..WHOLE });
+    assert_equals_one_process(
+        &["gpt2", "llama"],
+        Cut { data: 2, tensor: 2, sequence: true, sharding, micro: 4, ..WHOLE },
+    );
+    let on = On::Operators;
+    assert_equals_one_process(&["gpt2", "llama", "resnet-basic"], Cut { on, data: 2, micro: 4, sharding, ..WHOLE });
 }

@@ -261,7 +261,7 @@ impl Trainer {
                 kept.push(Kept::Recorded(tape));
                 output
             };
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
             stream = Some(output);
         }
         self.groups.tensor.check()?;
@@ -300,7 +300,7 @@ impl Trainer {
             let (of_input, of_weights) = tape.backward(gradient);
             self.groups.tensor.check()?;
             self.keep_gradients(layer, of_weights);
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
             self.hand_over(layer)?;
             let Some(of_input) = of_input else {
                 self.record(Phase::Backward, Some(m), start);
@@ -449,7 +449,7 @@ impl Trainer {
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             stream = Some(self.compute(layer, stream, batch, false).0);
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
         }
         self.groups.tensor.check()?;
         let output = stream.expect("chunks have layers");
@@ -464,7 +464,7 @@ impl Trainer {
     fn gather_only(&mut self, chunk: u32) -> Result<(), GroupError> {
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
         }
         Ok(())
     }

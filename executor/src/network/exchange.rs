@@ -37,14 +37,15 @@ where
     fn backward(self, ops: Ops<GradientRule, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let GradientRule(rule) = ops.state;
         unary::<B, _>(ops.parents, ops.node, gradients, |gradient| {
-            primitive::<B>(rule(Tensor::from_primitive::<B>(gradient)))
+            primitive::<B, 2>(rule(Tensor::from_primitive::<B>(gradient)))
         });
     }
 }
 
-const ONE_DEVICE: &str = "a rank computes on one device";
+pub(super) const ONE_DEVICE: &str = "a rank computes on one device";
 
-fn primitive<B: Backend>(tensor: Tensor<2>) -> FloatTensor<B>
+/// Returns what a backend computes with of a tensor that records nothing.
+pub(super) fn primitive<B: Backend, const D: usize>(tensor: Tensor<D>) -> FloatTensor<B>
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
@@ -78,7 +79,7 @@ where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
     let input = input.try_into_primitive::<Autodiff<B>>().expect(ONE_DEVICE);
-    let result = |input| primitive::<B>(forward(Tensor::from_primitive::<B>(input)));
+    let result = |input| primitive::<B, 2>(forward(Tensor::from_primitive::<B>(input)));
     let node = input.node();
     let prepared = Backward::<B, 1>::prepare::<NoCheckpointing>(WithGradient, [node]).compute_bound().stateful();
     let output = match prepared {

@@ -16,6 +16,7 @@ mod parameter;
 mod parts;
 mod resnet;
 mod rows;
+mod shelf;
 mod vit;
 
 use burn::tensor::{Device, Tensor};
@@ -27,6 +28,7 @@ use trainyard_units::Invalid;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
+pub(crate) use shelf::Shelf;
 
 /// One layer of a network.
 pub(crate) trait Layer: Send + Sync {
@@ -55,10 +57,18 @@ pub(crate) struct Weights {
     noted: Mutex<BTreeMap<usize, Tensor<1>>>,
 }
 
-/// One of them: its elements, and the shape of what this rank has.
+/// One of them, and the shape of what this rank has.
 pub(crate) struct Weight {
-    pub(crate) flat: Tensor<1>,
+    pub(crate) elements: Elements,
     pub(crate) shape: Vec<usize>,
+}
+
+/// The elements of a weight.
+pub(crate) enum Elements {
+    /// Here, as (elements).
+    Here(Tensor<1>),
+    /// On a shelf, from which a recording that begins at `leaf` fetches them whenever it needs them.
+    Fetched { leaf: Tensor<1>, shelf: Shelf },
 }
 
 const UNPOISONED: &str = "nothing panics while it holds this lock";
@@ -81,9 +91,16 @@ impl Weights {
 
     /// Returns the weight at `slot`, whose shape has `D` dimensions.
     pub(crate) fn get<const D: usize>(&self, slot: usize) -> Tensor<D> {
-        let Weight { flat, shape } = &self.values[slot];
-        let shape: [usize; D] = shape.as_slice().try_into().expect("layers ask for the shapes that they declared");
-        flat.clone().reshape(shape)
+        let shape = self.values[slot].shape.as_slice();
+        self.shaped(slot, shape.try_into().expect("layers ask for the shapes that they declared"))
+    }
+
+    /// Returns the weight at `slot` in another shape of as many elements.
+    pub(crate) fn shaped<const D: usize>(&self, slot: usize, shape: [usize; D]) -> Tensor<D> {
+        match &self.values[slot].elements {
+            Elements::Here(flat) => flat.clone().reshape(shape),
+            Elements::Fetched { leaf, shelf } => shelf::fetched(leaf, shelf, shape),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::exchange::{TensorGroup, with_gradient};
 use crate::kernels::{self, AttentionShape};
-use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
 pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
@@ -54,13 +54,27 @@ pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &Tenso
     let own: Vec<i32> = ids.iter().map(|id| *id - first as i32).collect();
     let missing: Vec<bool> = own.iter().map(|id| *id < 0 || *id >= entries as i32).collect();
     let places = own.iter().zip(&missing).map(|(id, missing)| if *missing { 0 } else { *id }).collect();
-    let ids: Tensor<2, Int> = integers(places, [1, ids.len()], &device);
-    let rows = burn::tensor::module::embedding(table, ids).reshape([-1, width as i64]);
+    let places: Tensor<1, Int> = integers(places, [ids.len()], &device.clone().inner());
+    let rows = picked_rows(table, places);
     if group.size() == 1 {
         return rows;
     }
     let missing = Tensor::<2, Bool>::from_data(TensorData::new(missing, [own.len(), 1]), &device);
     rows.mask_fill(missing.expand([own.len(), width]), 0.0)
+}
+
+/// Returns rows of a table, (entries, width) → (places, width). What is recorded holds the places, not the table.
+fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
+    let shape = table.dims();
+    let of_result = places.clone();
+    with_gradient(
+        table,
+        |table| table.select(0, places),
+        move |gradient| {
+            let zeros = like(Tensor::<2>::zeros(shape, &gradient.device()), gradient.dtype());
+            zeros.select_assign(0, of_result.clone(), gradient, IndexingUpdateOp::Add)
+        },
+    )
 }
 
 /// Computes the mean softmax cross-entropy in nats over rows of logits, (rows, classes of this rank) → (1, 1). The
