@@ -17,7 +17,7 @@ use trainyard_data::{Inputs, MicroBatch};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec, StateSharding,
+    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Recompute, ScheduleName, StageSpec, StateSharding,
 };
 
 /// The document that `tests/golden/make.py` writes.
@@ -167,6 +167,7 @@ struct Cut {
     sequence: bool,
     micro: u64,
     sharding: StateSharding,
+    recompute: Recompute,
 }
 
 const WHOLE: Cut = Cut {
@@ -177,11 +178,12 @@ const WHOLE: Cut = Cut {
     sequence: false,
     micro: GLOBAL as u64,
     sharding: StateSharding::None,
+    recompute: Recompute::None,
 };
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, sharding, .. } = self;
+        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -193,6 +195,7 @@ impl Cut {
             schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
             stages,
             state_sharding: sharding,
+            recompute,
             optimizer,
             ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
         };
@@ -436,4 +439,14 @@ fn weights_that_are_gathered_for_each_pass_equal_one_process() {
     );
     let on = On::Operators;
     assert_equals_one_process(&["gpt2", "llama", "resnet-basic"], Cut { on, data: 2, micro: 4, sharding, ..WHOLE });
+}
+
+#[test]
+fn attention_that_is_computed_again_equals_one_process() {
+    let (names, recompute) = (["gpt2", "llama", "mistral", "bert", "vit"], Recompute::Selective);
+    assert_equals_one_process(&names, Cut { recompute, micro: 4, ..WHOLE });
+    let sharding = StateSharding::Parameters;
+    assert_equals_one_process(&names[..2], Cut { data: 2, pipeline: 2, micro: 2, sharding, recompute, ..WHOLE });
+    assert_equals_one_process(&names[..2], Cut { tensor: 2, sequence: true, recompute, ..WHOLE });
+    assert_equals_one_process(&names, Cut { on: On::Operators, recompute, ..WHOLE });
 }

@@ -68,6 +68,8 @@ pub(crate) struct Trainer {
     micro_batches: u32,
     /// By layer, `true` if its activations are recomputed in backward.
     recomputed: Vec<bool>,
+    /// `true` if the cores of attention are computed again in backward.
+    cores_again: bool,
     reduction: GradientReduction,
     shards: Shards,
     /// By layer.
@@ -139,6 +141,7 @@ impl Trainer {
             program: plan.pipeline().program(place.stage),
             micro_batches: plan.batch().accumulation as u32,
             recomputed: roles.map(|is_block| recompute && is_block).collect(),
+            cores_again: plan.recompute() == Recompute::Selective,
             reduction: plan.gradient_reduction(),
             shards,
             units,
@@ -320,7 +323,7 @@ impl Trainer {
 
     fn pass(&self, recorded: bool, training: bool) -> Pass {
         let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
-        Pass { tensor: self.groups.tensor.clone(), device, training }
+        Pass { tensor: self.groups.tensor.clone(), device, training, cores_again: recorded && self.cores_again }
     }
 
     fn weights(&self, layer: usize, recorded: bool) -> (Weights, Vec<Tensor<1>>) {

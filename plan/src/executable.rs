@@ -81,7 +81,7 @@ pub const EXECUTABLE: Executable = Executable {
         ScheduleName::OneForwardOneBackward,
         ScheduleName::Interleaved,
     ]),
-    recompute: Cow::Borrowed(&[Recompute::None, Recompute::Full]),
+    recompute: Cow::Borrowed(Recompute::ALL),
     state_sharding: Cow::Borrowed(StateSharding::ALL),
     hybrid_sharding: true,
     any_sharding_groups: true,

@@ -100,7 +100,8 @@ impl Layer for Block {
         let heads = Heads { samples, heads: self.gpt.heads as usize / group.size() };
         let normal = layer_norm(stream.clone(), weights.get(0), weights.get(1), EPSILON);
         let qkv = linear(group.enter(normal, samples), weights.get(2), Some(weights.get(3)));
-        let stream = stream + project(group, attention(qkv, heads), weights, 4, samples);
+        let context = pass.core([qkv], move |[qkv]| attention(qkv, heads));
+        let stream = stream + project(group, context, weights, 4, samples);
         let normal = layer_norm(stream.clone(), weights.get(6), weights.get(7), EPSILON);
         let expanded = gelu(linear(group.enter(normal, samples), weights.get(8), Some(weights.get(9))));
         stream + project(group, expanded, weights, 10, samples)

@@ -114,7 +114,7 @@ impl Block {
         let values = self.values.forward(weights, rows);
         let queries = self.rotation.apply(pass, queries, samples, heads.queries);
         let keys = self.rotation.apply(pass, keys, samples, heads.keys);
-        attention([queries, keys, values], samples, heads, self.mask)
+        attention(pass, [queries, keys, values], samples, heads, self.mask)
     }
 }
 

@@ -49,6 +49,19 @@ pub(crate) struct Pass {
     pub(crate) device: Device,
     /// `true` in training, `false` in evaluation; batch normalisation depends on it.
     pub(crate) training: bool,
+    /// `true` if the cores of attention are computed again in backward, and keep their operands alone until then.
+    pub(crate) cores_again: bool,
+}
+
+impl Pass {
+    /// Computes the core of attention from queries, keys and values.
+    fn core<const N: usize>(
+        &self,
+        operands: [Tensor<2>; N],
+        operator: impl Fn([Tensor<2>; N]) -> Tensor<2> + Clone + Send + Sync + 'static,
+    ) -> Tensor<2> {
+        if self.cores_again { operators::again(operands, operator) } else { operator(operands) }
+    }
 }
 
 /// The weights of one layer on one rank, in the format that computes.

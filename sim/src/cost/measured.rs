@@ -29,6 +29,7 @@ impl DeviceCosts for MeasuredMachine {
         Ok(LayerCost {
             forward: pricing.layer(layer, Pass::Forward, samples, sharing)?,
             backward: pricing.layer(layer, Pass::Backward, samples, sharing)?,
+            core: pricing.attention_core(layer, samples, sharing)?,
             ..LayerCost::default()
         })
     }
@@ -220,6 +221,18 @@ impl<'a> MeasuredPricing<'a> {
             Pass::Backward => CorrectedPhase::Backward,
         };
         Ok(total * self.machine.correction(phase))
+    }
+
+    /// The core of a layer's attention, forward: what selective recomputation does again.
+    fn attention_core(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Result<Seconds, MachineError> {
+        let mut total = Seconds::ZERO;
+        for operator in &layer.operators {
+            let operator = operator.on_rank(samples, sharing);
+            if let OperatorKind::Attention(_) = operator {
+                total += self.operator(operator, Pass::Forward)?;
+            }
+        }
+        Ok(total * self.machine.correction(CorrectedPhase::Backward))
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
