@@ -168,6 +168,8 @@ struct Cut {
     micro: u64,
     sharding: StateSharding,
     recompute: Recompute,
+    /// Where there is a pipeline.
+    schedule: ScheduleName,
 }
 
 const WHOLE: Cut = Cut {
@@ -179,11 +181,12 @@ const WHOLE: Cut = Cut {
     micro: GLOBAL as u64,
     sharding: StateSharding::None,
     recompute: Recompute::None,
+    schedule: ScheduleName::OneForwardOneBackward,
 };
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, .. } = self;
+        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, schedule, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -192,7 +195,7 @@ impl Cut {
         let spec = PlanSpec {
             parallel: ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
-            schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
+            schedule: if pipeline > 1 { schedule } else { ScheduleName::None },
             stages,
             state_sharding: sharding,
             recompute,
@@ -449,4 +452,20 @@ fn attention_that_is_computed_again_equals_one_process() {
     assert_equals_one_process(&names[..2], Cut { data: 2, pipeline: 2, micro: 2, sharding, recompute, ..WHOLE });
     assert_equals_one_process(&names[..2], Cut { tensor: 2, sequence: true, recompute, ..WHOLE });
     assert_equals_one_process(&names, Cut { on: On::Operators, recompute, ..WHOLE });
+}
+
+#[test]
+fn backward_in_halves_equals_one_process() {
+    let schedule = ScheduleName::ZeroBubbleH1;
+    assert_equals_one_process(&CASES, Cut { pipeline: 2, micro: 2, schedule, ..WHOLE });
+    let (sharding, recompute) = (StateSharding::Parameters, Recompute::Full);
+    assert_equals_one_process(&["gpt2", "vit"], Cut { data: 2, pipeline: 2, micro: 1, schedule, sharding, ..WHOLE });
+    let cut = Cut { pipeline: 3, micro: 2, schedule, recompute, ..WHOLE };
+    assert_equals_one_process(&["gpt2", "bert", "llama"], cut);
+    let cut = Cut { tensor: 2, pipeline: 2, sequence: true, micro: 2, schedule, ..WHOLE };
+    assert_equals_one_process(&["gpt2", "llama"], cut);
+    assert_equals_one_process(
+        &["gpt2", "llama", "mlp"],
+        Cut { on: On::Operators, pipeline: 2, micro: 2, schedule, ..WHOLE },
+    );
 }

@@ -9,7 +9,7 @@
 //! section 3.2.
 
 use crate::network::operators::{from_vec, single, to_vecs};
-use crate::network::{Elements, Network, ParameterKey, Role, Shelf, TensorGroup, Weight, Weights};
+use crate::network::{Elements, Network, ParameterKey, Postponed, Role, Shelf, TensorGroup, Weight, Weights};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::ops::Range;
 use trainyard_plan::StateSharding;
@@ -157,6 +157,7 @@ impl Unit {
     pub(crate) fn weights(
         &self,
         recorded: bool,
+        postponed: Option<Postponed>,
         elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>,
     ) -> (Weights, Vec<Tensor<1>>) {
         let mut leaves = Vec::new();
@@ -177,7 +178,7 @@ impl Unit {
             };
             values.push(Weight { elements, shape: slot.shape.clone() });
         }
-        (Weights::new(values), leaves)
+        (Weights::new(values, postponed), leaves)
     }
 
     /// Adds the gradient of a parameter to those of the micro-batches before.

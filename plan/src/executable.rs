@@ -80,6 +80,7 @@ pub const EXECUTABLE: Executable = Executable {
         ScheduleName::GPipe,
         ScheduleName::OneForwardOneBackward,
         ScheduleName::Interleaved,
+        ScheduleName::ZeroBubbleH1,
     ]),
     recompute: Cow::Borrowed(Recompute::ALL),
     state_sharding: Cow::Borrowed(StateSharding::ALL),

@@ -164,7 +164,7 @@ impl Layer for Head {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let rows = self.norm.forward(weights, rows::from_before(input));
         let rows = pass.tensor.enter(rows, batch.samples);
-        rows::vocabulary_loss(pass, rows, (weights.get(self.table), self.vocabulary), None, batch)
+        rows::vocabulary_loss(pass, weights, rows, (self.table, self.vocabulary), None, batch)
     }
 }
 

@@ -14,12 +14,14 @@ mod mlp;
 pub(crate) mod operators;
 mod parameter;
 mod parts;
+mod postponed;
 mod resnet;
 mod rows;
 mod shelf;
 mod vit;
 
 use burn::tensor::{Device, Tensor};
+use postponed::{Matrix, ProductSlots, Stored};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_data::MicroBatch;
@@ -28,6 +30,7 @@ use trainyard_units::Invalid;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
+pub(crate) use postponed::Postponed;
 pub(crate) use shelf::Shelf;
 
 /// One layer of a network.
@@ -67,6 +70,8 @@ impl Pass {
 /// The weights of one layer on one rank, in the format that computes.
 pub(crate) struct Weights {
     values: Vec<Weight>,
+    /// Where backward notes what it postpones, if it goes in halves.
+    postponed: Option<Postponed>,
     noted: Mutex<BTreeMap<usize, Tensor<1>>>,
 }
 
@@ -77,6 +82,7 @@ pub(crate) struct Weight {
 }
 
 /// The elements of a weight.
+#[derive(Clone)]
 pub(crate) enum Elements {
     /// Here, as (elements).
     Here(Tensor<1>),
@@ -84,11 +90,52 @@ pub(crate) enum Elements {
     Fetched { leaf: Tensor<1>, shelf: Shelf },
 }
 
+impl Elements {
+    /// Returns the elements, detached from any recording.
+    fn plain(&self) -> Tensor<1> {
+        match self {
+            Self::Here(elements) => operators::plain(elements.clone()),
+            Self::Fetched { shelf, .. } => shelf.elements(),
+        }
+    }
+}
+
 const UNPOISONED: &str = "nothing panics while it holds this lock";
 
 impl Weights {
-    pub(crate) fn new(values: Vec<Weight>) -> Self {
-        Self { values, noted: Mutex::default() }
+    /// Makes the weights of a layer. With `postponed`, the gradients of products are computed in a half of their own,
+    /// and all rows that products are given must be recorded.
+    pub(crate) fn new(values: Vec<Weight>, postponed: Option<Postponed>) -> Self {
+        Self { values, postponed, noted: Mutex::default() }
+    }
+
+    /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
+    pub(crate) fn linear(&self, rows: Tensor<2>, weight: usize, bias: Option<usize>) -> Tensor<2> {
+        match &self.postponed {
+            None => operators::linear(rows, self.get(weight), bias.map(|bias| self.get(bias))),
+            Some(postponed) => {
+                let shift = bias.map(|bias| self.values[bias].elements.plain());
+                let product = (ProductSlots { weight, bias }, Stored::ByInput);
+                postponed.product(rows, product, self.matrix(weight), shift)
+            }
+        }
+    }
+
+    /// Computes the logits of a head that is tied to a table: (rows, width) · (classes, width)ᵀ.
+    pub(crate) fn tied_head(&self, rows: Tensor<2>, table: usize) -> Tensor<2> {
+        match &self.postponed {
+            None => operators::tied_head(rows, self.get(table)),
+            Some(postponed) => {
+                let product = (ProductSlots { weight: table, bias: None }, Stored::ByOutput);
+                postponed.product(rows, product, self.matrix(table), None)
+            }
+        }
+    }
+
+    fn matrix(&self, slot: usize) -> Matrix {
+        let Weight { elements, shape } = &self.values[slot];
+        let shape = shape.as_slice().try_into().expect("products have matrices");
+        Matrix { elements: elements.clone(), shape }
     }
 
     /// Notes what a running mean becomes by this pass; it changes for the passes after it.

@@ -81,7 +81,7 @@ pub(crate) fn again<const N: usize>(
 }
 
 /// Returns the numbers of a tensor, detached from any recording.
-fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 
