@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use trainyard_data::{Inputs, MicroBatch};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
-use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};
+use trainyard_plan::{
+    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Recompute, ScheduleName, StageSpec, StateSharding,
+};
 
 /// The document that `tests/golden/make.py` writes.
 #[derive(Deserialize)]
@@ -166,13 +168,27 @@ struct Cut {
     pipeline: u32,
     sequence: bool,
     micro: u64,
+    sharding: StateSharding,
+    recompute: Recompute,
+    /// Where there is a pipeline.
+    schedule: ScheduleName,
 }
 
-const WHOLE: Cut = Cut { on: On::Kernels, data: 1, tensor: 1, pipeline: 1, sequence: false, micro: GLOBAL as u64 };
+const WHOLE: Cut = Cut {
+    on: On::Kernels,
+    data: 1,
+    tensor: 1,
+    pipeline: 1,
+    sequence: false,
+    micro: GLOBAL as u64,
+    sharding: StateSharding::None,
+    recompute: Recompute::None,
+    schedule: ScheduleName::OneForwardOneBackward,
+};
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, .. } = self;
+        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, schedule, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -181,8 +197,10 @@ impl Cut {
         let spec = PlanSpec {
             parallel: ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
-            schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
+            schedule: if pipeline > 1 { schedule } else { ScheduleName::None },
             stages,
+            state_sharding: sharding,
+            recompute,
             optimizer,
             ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
         };
@@ -463,4 +481,43 @@ fn tensor_parallel_transformers_equal_one_process() {
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
     assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+}
+
+#[test]
+fn weights_that_are_gathered_for_each_pass_equal_one_process() {
+    let sharding = StateSharding::Parameters;
+    assert_equals_one_process(&CASES, Cut { data: 2, micro: 4, sharding, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "llama", "vit"], Cut { data: 2, pipeline: 2, micro: 2, sharding, ..WHOLE });
+    assert_equals_one_process(
+        &["gpt2", "llama"],
+        Cut { data: 2, tensor: 2, sequence: true, sharding, micro: 4, ..WHOLE },
+    );
+    let on = On::Operators;
+    assert_equals_one_process(&["gpt2", "llama", "resnet-basic"], Cut { on, data: 2, micro: 4, sharding, ..WHOLE });
+}
+
+#[test]
+fn attention_that_is_computed_again_equals_one_process() {
+    let (names, recompute) = (["gpt2", "llama", "mistral", "bert", "vit"], Recompute::Selective);
+    assert_equals_one_process(&names, Cut { recompute, micro: 4, ..WHOLE });
+    let sharding = StateSharding::Parameters;
+    assert_equals_one_process(&names[..2], Cut { data: 2, pipeline: 2, micro: 2, sharding, recompute, ..WHOLE });
+    assert_equals_one_process(&names[..2], Cut { tensor: 2, sequence: true, recompute, ..WHOLE });
+    assert_equals_one_process(&names, Cut { on: On::Operators, recompute, ..WHOLE });
+}
+
+#[test]
+fn backward_in_halves_equals_one_process() {
+    let schedule = ScheduleName::ZeroBubbleH1;
+    assert_equals_one_process(&CASES, Cut { pipeline: 2, micro: 2, schedule, ..WHOLE });
+    let (sharding, recompute) = (StateSharding::Parameters, Recompute::Full);
+    assert_equals_one_process(&["gpt2", "vit"], Cut { data: 2, pipeline: 2, micro: 1, schedule, sharding, ..WHOLE });
+    let cut = Cut { pipeline: 3, micro: 2, schedule, recompute, ..WHOLE };
+    assert_equals_one_process(&["gpt2", "bert", "llama"], cut);
+    let cut = Cut { tensor: 2, pipeline: 2, sequence: true, micro: 2, schedule, ..WHOLE };
+    assert_equals_one_process(&["gpt2", "llama"], cut);
+    assert_equals_one_process(
+        &["gpt2", "llama", "mlp"],
+        Cut { on: On::Operators, pipeline: 2, micro: 2, schedule, ..WHOLE },
+    );
 }

@@ -5,7 +5,7 @@
 //! arXiv:1604.06174, section 3).
 
 use crate::network::operators::seeded;
-use crate::network::{Layer, Pass, Weights};
+use crate::network::{Layer, Pass, Postponed, Weights};
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
 use trainyard_data::MicroBatch;
@@ -19,20 +19,43 @@ pub(crate) struct Tape {
     output: Tensor<2>,
     /// The new values of running means, by slot.
     noted: BTreeMap<usize, Tensor<1>>,
+    /// What backward postpones, if it goes in halves.
+    postponed: Option<Postponed>,
+}
+
+/// The second half of a backward pass: gradients of weights that were found on the way, and those still to compute.
+pub(crate) struct WeightHalf {
+    found: Vec<Option<Tensor<1>>>,
+    postponed: Option<Postponed>,
+}
+
+impl WeightHalf {
+    /// Returns the gradient of each weight that took part, by slot.
+    pub(crate) fn gradients(self) -> Vec<Option<Tensor<1>>> {
+        let Self { mut found, postponed } = self;
+        for (slot, gradient) in postponed.into_iter().flat_map(Postponed::gradients) {
+            found[slot] = Some(match found[slot].take() {
+                Some(before) => before + gradient,
+                None => gradient,
+            });
+        }
+        found
+    }
 }
 
 impl Tape {
-    /// Computes a layer and records it. `input` records nothing.
+    /// Computes a layer and records it. `input` records nothing. `postponed` is that of the weights.
     pub(crate) fn record(
         layer: &dyn Layer,
         pass: &Pass,
         (weights, leaves): (Weights, Vec<Tensor<1>>),
+        postponed: Option<Postponed>,
         input: Option<Tensor<2>>,
         batch: &MicroBatch,
     ) -> Self {
         let input = input.map(|input| Tensor::from_inner(input).require_grad());
         let output = layer.forward(pass, &weights, input.clone(), batch);
-        Self { input, leaves, output, noted: weights.noted() }
+        Self { input, leaves, output, noted: weights.noted(), postponed }
     }
 
     /// Takes the new values that this pass gives running means, by slot.
@@ -45,12 +68,12 @@ impl Tape {
         self.output.clone().inner()
     }
 
-    /// Goes back from the gradient of the output to those of the input and of each weight that took part, by slot.
-    pub(crate) fn backward(self, gradient: Tensor<2>) -> (Option<Tensor<2>>, Vec<Option<Tensor<1>>>) {
-        let Self { input, leaves, output, .. } = self;
+    /// Goes back from the gradient of the output to that of the input. What is left are gradients of weights.
+    pub(crate) fn backward(self, gradient: Tensor<2>) -> (Option<Tensor<2>>, WeightHalf) {
+        let Self { input, leaves, output, postponed, .. } = self;
         let mut gradients = seeded(output, gradient).backward();
         let of_input = input.map(|input| input.grad_remove(&mut gradients).expect("the graph reaches its input"));
-        let of_weights = leaves.into_iter().map(|leaf| leaf.grad_remove(&mut gradients)).collect();
-        (of_input, of_weights)
+        let found = leaves.into_iter().map(|leaf| leaf.grad_remove(&mut gradients)).collect();
+        (of_input, WeightHalf { found, postponed })
     }
 }

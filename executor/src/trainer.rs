@@ -4,13 +4,13 @@ use crate::clock::Clock;
 use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
-use crate::network::{Network, ParameterKey, Pass, Weights};
+use crate::network::{Network, ParameterKey, Pass, Postponed, Weights};
 use crate::optimizer::{HyperParameters, RankOptimizer};
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, Tag};
 use crate::reducer::Reducer;
 use crate::report::{Phase, Span};
-use crate::tape::Tape;
+use crate::tape::{Tape, WeightHalf};
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::collections::BTreeMap;
@@ -68,6 +68,8 @@ pub(crate) struct Trainer {
     micro_batches: u32,
     /// By layer, `true` if its activations are recomputed in backward.
     recomputed: Vec<bool>,
+    /// `true` if the cores of attention are computed again in backward.
+    cores_again: bool,
     reduction: GradientReduction,
     shards: Shards,
     /// By layer.
@@ -81,6 +83,10 @@ pub(crate) struct Trainer {
     format: FloatDType,
     device: Device,
     in_flight: BTreeMap<(u32, u32), Vec<Kept>>,
+    /// `true` if backward goes in halves: gradients of inputs, and of weights later.
+    halves: bool,
+    /// By chunk and micro-batch, the second halves of its layers that are still to come.
+    postponed: BTreeMap<(u32, u32), Vec<(usize, WeightHalf)>>,
     clock: Clock,
     spans: Vec<Span>,
 }
@@ -135,10 +141,11 @@ impl Trainer {
         let units = held.iter().map(|layer| (*layer, builder.unit(*layer))).collect();
         let roles = plan.graph().layers().map(|layer| layer.role == LayerRole::Block);
         let recompute = plan.recompute() == Recompute::Full;
+        let program = plan.pipeline().program(place.stage);
         Self {
-            program: plan.pipeline().program(place.stage),
             micro_batches: plan.batch().accumulation as u32,
             recomputed: roles.map(|is_block| recompute && is_block).collect(),
+            cores_again: plan.recompute() == Recompute::Selective,
             reduction: plan.gradient_reduction(),
             shards,
             units,
@@ -150,6 +157,9 @@ impl Trainer {
             format,
             device,
             in_flight: BTreeMap::new(),
+            halves: program.iter().any(|slot| slot.pass == StagePass::BackwardInput),
+            postponed: BTreeMap::new(),
+            program,
             clock: options.clock,
             spans: Vec::new(),
             network,
@@ -184,10 +194,8 @@ impl Trainer {
             let batch = batches.get(micro_batch as usize);
             match pass {
                 StagePass::Forward => loss += self.forward(chunk, micro_batch, batch)?,
-                StagePass::Backward => self.backward(chunk, micro_batch, batch)?,
-                StagePass::BackwardInput | StagePass::BackwardWeight => {
-                    unreachable!("plans that compute them apart were refused")
-                }
+                StagePass::Backward | StagePass::BackwardInput => self.backward(chunk, micro_batch, batch)?,
+                StagePass::BackwardWeight => self.backward_weights(chunk, micro_batch)?,
             }
         }
         self.collect_reductions()?;
@@ -261,7 +269,7 @@ impl Trainer {
                 kept.push(Kept::Recorded(tape));
                 output
             };
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
             stream = Some(output);
         }
         self.groups.tensor.check()?;
@@ -284,33 +292,56 @@ impl Trainer {
 
     /// Passes a micro-batch backward through a chunk of layers.
     fn backward(&mut self, chunk: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
-        let mut gradient = match self.place.behind[chunk as usize] {
+        let gradient = match self.place.behind[chunk as usize] {
             Some(from) => self.receive(from, Message::Backward(chunk, m))?,
             None => self.gradient_of_loss(),
         };
         let batch = self.batch(batch);
         let start = self.now();
         let mut kept = self.in_flight.remove(&(chunk, m)).expect("forward comes before backward");
+        let mut postponed = Vec::new();
+        let mut gradient = Some(gradient);
         for layer in self.place.chunks[chunk as usize].clone().rev() {
             self.gather_weights(layer)?;
             let tape = match kept.pop().expect("every layer was kept") {
                 Kept::Recorded(tape) => tape,
                 Kept::Input(input) => self.recorded(layer, Some(input), &batch),
             };
-            let (of_input, of_weights) = tape.backward(gradient);
+            let (of_input, of_weights) = tape.backward(gradient.take().expect("only the first layer has no input"));
             self.groups.tensor.check()?;
-            self.keep_gradients(layer, of_weights);
-            self.units.get_mut(&layer).expect(HELD).release();
-            self.hand_over(layer)?;
-            let Some(of_input) = of_input else {
-                self.record(Phase::Backward, Some(m), start);
-                return Ok(());
-            };
+            self.units[&layer].release();
+            if self.halves {
+                postponed.push((layer, of_weights));
+            } else {
+                self.take_gradients(layer, of_weights)?;
+            }
             gradient = of_input;
         }
+        if self.halves {
+            self.postponed.insert((chunk, m), postponed);
+        }
         self.record(Phase::Backward, Some(m), start);
-        let to = self.place.before[chunk as usize].expect("only the first layer has no input");
-        self.send(to, Message::Backward(to.1, m), gradient)
+        match (self.place.before[chunk as usize], gradient) {
+            (Some(to), Some(gradient)) => self.send(to, Message::Backward(to.1, m), gradient),
+            _ => Ok(()),
+        }
+    }
+
+    /// Computes what the backward pass of a micro-batch through a chunk of layers has postponed.
+    fn backward_weights(&mut self, chunk: u32, m: u32) -> Result<(), GroupError> {
+        let start = self.now();
+        let postponed = self.postponed.remove(&(chunk, m)).expect("gradients of inputs come before those of weights");
+        for (layer, of_weights) in postponed {
+            self.take_gradients(layer, of_weights)?;
+        }
+        self.record(Phase::Backward, Some(m), start);
+        Ok(())
+    }
+
+    /// Adds a layer's gradients of one micro-batch to those before, and hands them on once they are whole.
+    fn take_gradients(&mut self, layer: usize, of_weights: WeightHalf) -> Result<(), GroupError> {
+        self.keep_gradients(layer, of_weights.gradients());
+        self.hand_over(layer)
     }
 
     /// Returns the micro-batch as layers see it: ranks in between know only how many samples it has.
@@ -320,20 +351,22 @@ impl Trainer {
 
     fn pass(&self, recorded: bool, training: bool) -> Pass {
         let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
-        Pass { tensor: self.groups.tensor.clone(), device, training }
+        Pass { tensor: self.groups.tensor.clone(), device, training, cores_again: recorded && self.cores_again }
     }
 
-    fn weights(&self, layer: usize, recorded: bool) -> (Weights, Vec<Tensor<1>>) {
+    fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> (Weights, Vec<Tensor<1>>) {
         let elsewhere = |key: ParameterKey| {
             let source = self.network.parameter(key).tied_to.expect("only tied parameters are held elsewhere");
             self.units[&(source.layer as usize)].slots[source.slot as usize].working()
         };
-        self.units[&layer].weights(recorded, &elsewhere)
+        self.units[&layer].weights(recorded, postponed, &elsewhere)
     }
 
     fn recorded(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tape {
-        let weights = self.weights(layer, true);
-        Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, input, batch)
+        // The first layer has no gradient of an input to compute before those of its weights.
+        let postponed = (self.halves && input.is_some()).then(Postponed::default);
+        let weights = self.weights(layer, true, postponed.clone());
+        Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, postponed, input, batch)
     }
 
     /// Computes a layer's output without recording gradients, and the new values of running means.
@@ -344,7 +377,7 @@ impl Trainer {
         batch: &MicroBatch,
         training: bool,
     ) -> (Tensor<2>, BTreeMap<usize, Tensor<1>>) {
-        let (weights, _) = self.weights(layer, false);
+        let (weights, _) = self.weights(layer, false, None);
         let output = self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch);
         (output, weights.noted())
     }
@@ -449,7 +482,7 @@ impl Trainer {
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             stream = Some(self.compute(layer, stream, batch, false).0);
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
         }
         self.groups.tensor.check()?;
         let output = stream.expect("chunks have layers");
@@ -464,7 +497,7 @@ impl Trainer {
     fn gather_only(&mut self, chunk: u32) -> Result<(), GroupError> {
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
-            self.units.get_mut(&layer).expect(HELD).release();
+            self.units[&layer].release();
         }
         Ok(())
     }

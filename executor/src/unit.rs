@@ -9,7 +9,7 @@
 //! section 3.2.
 
 use crate::network::operators::{from_vec, single, to_vecs};
-use crate::network::{Network, ParameterKey, Role, TensorGroup, Weight, Weights};
+use crate::network::{Elements, Network, ParameterKey, Postponed, Role, Shelf, TensorGroup, Weight, Weights};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::ops::Range;
 use trainyard_plan::StateSharding;
@@ -56,7 +56,7 @@ pub(crate) struct Slot {
     pub(crate) held_elsewhere: bool,
     /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
     /// are sharded.
-    working: Option<Tensor<1>>,
+    working: Shelf,
     /// The own piece in single precision, where `working` is not that.
     master: Option<Tensor<1>>,
     /// Gradients of the micro-batches so far, whole.
@@ -74,8 +74,6 @@ pub(crate) struct Unit {
     format: FloatDType,
     device: Device,
 }
-
-const IS_THERE: &str = "weights are gathered before they are used";
 
 /// The builder of a rank's layers.
 pub(crate) struct Builder<'a> {
@@ -107,7 +105,7 @@ impl Builder<'_> {
                 role: parameter.role,
                 replicated: parameter.split.is_none(),
                 held_elsewhere: (self.held_elsewhere)(key),
-                working: None,
+                working: Shelf::default(),
                 master: None,
                 gradient: None,
                 reduced: None,
@@ -136,8 +134,13 @@ impl Unit {
         }
         if !self.gathers(slot) {
             let working = from_vec(values, [slot.length], &self.device);
-            slot.working = Some(if slot.role == Role::Trained { working.cast(self.format) } else { working });
+            slot.working.put(if slot.role == Role::Trained { working.cast(self.format) } else { working });
         }
+    }
+
+    /// Returns a number that stands in a recording for weights that it does not keep.
+    fn number(&self) -> Tensor<1> {
+        Tensor::from_inner(Tensor::<1>::zeros([1], &self.device).cast(self.format))
     }
 
     fn gathers(&self, slot: &Slot) -> bool {
@@ -154,21 +157,28 @@ impl Unit {
     pub(crate) fn weights(
         &self,
         recorded: bool,
+        postponed: Option<Postponed>,
         elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>,
     ) -> (Weights, Vec<Tensor<1>>) {
         let mut leaves = Vec::new();
         let mut values = Vec::new();
         for slot in &self.slots {
-            let plain = if slot.held_elsewhere { elsewhere(slot.key) } else { slot.working() };
-            let flat = match (recorded, slot.role) {
-                (true, Role::Trained) => Tensor::from_inner(plain).require_grad(),
-                (true, Role::Statistic) => Tensor::from_inner(plain),
-                (false, _) => plain,
+            let plain = || if slot.held_elsewhere { elsewhere(slot.key) } else { slot.working() };
+            let leaf = match (recorded, slot.role) {
+                (true, Role::Trained) if self.gathers(slot) => self.number().require_grad(),
+                (true, Role::Trained) => Tensor::from_inner(plain()).require_grad(),
+                (true, Role::Statistic) => Tensor::from_inner(plain()),
+                (false, _) => plain(),
             };
-            leaves.push(flat.clone());
-            values.push(Weight { flat, shape: slot.shape.clone() });
+            leaves.push(leaf.clone());
+            let elements = if recorded && self.gathers(slot) {
+                Elements::Fetched { leaf, shelf: slot.working.clone() }
+            } else {
+                Elements::Here(leaf)
+            };
+            values.push(Weight { elements, shape: slot.shape.clone() });
         }
-        (Weights::new(values), leaves)
+        (Weights::new(values, postponed), leaves)
     }
 
     /// Adds the gradient of a parameter to those of the micro-batches before.
@@ -280,15 +290,15 @@ impl Unit {
             let mut whole: Vec<f32> =
                 (0..count).flat_map(|rank| &all[rank * stride + start..][..each]).copied().collect();
             whole.truncate(slot.length);
-            slot.working = Some(from_vec(whole, [slot.length], &device).cast(format));
+            slot.working.put(from_vec(whole, [slot.length], &device).cast(format));
             start += each;
         }
     }
 
     /// Lets go of gathered weights until they are needed again.
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn release(&self) {
         if self.shards.gathers_weights() {
-            self.slots.iter_mut().filter(|slot| slot.is_own()).for_each(|slot| slot.working = None);
+            self.trained().for_each(|slot| drop(slot.working.take()));
         }
     }
 
@@ -307,7 +317,7 @@ impl Unit {
         let slot_ = &mut self.slots[slot];
         match slot_.master.take() {
             Some(master) => master,
-            None if count == 1 => slot_.working.take().expect(IS_THERE),
+            None if count == 1 => slot_.working.take().expect("weights that nobody shares out are always there"),
             None => self.master_of(&self.slots[slot]),
         }
     }
@@ -317,7 +327,7 @@ impl Unit {
         let (format, shards) = (self.format, self.shards);
         let slot = &mut self.slots[slot];
         if !shards.shares_updates() {
-            slot.working = Some(value.clone().cast(format));
+            slot.working.put(value.clone().cast(format));
         }
         if shards.shares_updates() || format != FloatDType::F32 {
             slot.master = Some(value);
@@ -333,12 +343,12 @@ impl Slot {
 
     /// Returns all values of this rank in the format that computes.
     pub(crate) fn working(&self) -> Tensor<1> {
-        self.working.clone().expect(IS_THERE)
+        self.working.elements()
     }
 
     /// Sets a running mean's new values.
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
-        let old = self.working.replace(values);
+        let old = self.working.put(values);
         self.before = self.before.take().or(old);
     }
 
@@ -351,7 +361,7 @@ impl Slot {
     pub(crate) fn leave_out(&mut self) {
         self.reduced = None;
         if let Some(before) = self.before.take() {
-            self.working = Some(before);
+            self.working.put(before);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Lowering {
     pub blocking_transfers: bool,
     /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute.
     pub sharded_overlap: bool,
+    /// `true` if all ranks agree on a step before any of them updates, so that no stage begins the next one early.
+    pub agrees_on_steps: bool,
 }
 
 /// Returns the work of one optimizer step of `plan`.
@@ -114,6 +116,7 @@ impl<'a> Builder<'a> {
     fn new(plan: &'a Plan, lowering: Lowering) -> Self {
         let steps = match plan.schedule().between_steps() {
             BetweenSteps::Flush => 1,
+            BetweenSteps::Staggered if lowering.agrees_on_steps => 1,
             BetweenSteps::Staggered => STAGGERED_STEPS,
             BetweenSteps::Continuous => UNDRAINED_STEPS,
         };
@@ -383,7 +386,27 @@ fn with_updates(slots: Vec<Slot>, micro_batches: u32) -> Vec<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StateSharding};
+    use crate::schedules::ScheduleName;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StageSpec, StateSharding};
+
+    pub(super) const LOWERING: Lowering =
+        Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true, agrees_on_steps: false };
+
+    #[test]
+    fn stages_that_agree_on_a_step_end_it_together() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let half = model.graph().len() / 2;
+        let plan = Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { pipeline: 2, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 8, micro: 1, accumulation: 8 },
+            schedule: ScheduleName::ZeroBubbleH1,
+            stages: vec![StageSpec { first: 0, layers: half }, StageSpec { first: half, layers: half }],
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.8xlarge", 1), 2 * half)
+        })
+        .expect("a valid plan");
+        let ends = |agrees_on_steps| lower(&plan, Lowering { agrees_on_steps, ..LOWERING }).step_ends().len();
+        assert_eq!((ends(false), ends(true)), (2, 1));
+    }
 
     #[test]
     fn equal_work_is_one_segment() {
@@ -396,7 +419,7 @@ mod tests {
             ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.8xlarge", 1), layers)
         })
         .expect("a valid plan");
-        let graph = lower(&plan, Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true });
+        let graph = lower(&plan, LOWERING);
         let segments = graph.segments();
         // Forward of each layer, its backward, and its backward that adds to gradients of earlier micro-batches.
         assert_eq!(segments.len(), 3 * layers);

@@ -32,6 +32,12 @@ struct Linear;
 impl Kernel<3> for Linear {
     type Kept = [FlexTensor; 2];
 
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
+        vec![weight]
+    }
+
     fn forward(&self, [x, weight, bias]: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
         let result = product_with_bias(&x, &weight, contiguous(bias).storage());
         (result, [x, weight])
@@ -50,6 +56,12 @@ struct Transposed;
 
 impl Kernel<2> for Transposed {
     type Kept = [FlexTensor; 2];
+
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
+        vec![weight]
+    }
 
     fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
         (product(&x, &weight.transpose(0, 1)), [x, weight])

@@ -60,6 +60,12 @@ struct LayerNorm {
 impl Kernel<3> for LayerNorm {
     type Kept = Kept;
 
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights(kept: &mut Kept) -> Vec<&mut FlexTensor> {
+        vec![&mut kept.scale]
+    }
+
     fn forward(&self, operands: [FlexTensor; 3]) -> (FlexTensor, Kept) {
         let [x, scale, shift] = operands.map(contiguous);
         let [rows, features] = extent(&x);
@@ -76,6 +82,7 @@ impl Kernel<3> for LayerNorm {
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
         let Kept { x, scale, moments } = kept;
+        let scale = contiguous(scale);
         let [rows, features] = extent(&x);
         let mut gradient = contiguous(gradient);
         let sums: Vec<[Vec<f32>; 2]> = gradient
@@ -103,6 +110,12 @@ struct RmsNorm {
 impl Kernel<2> for RmsNorm {
     type Kept = Kept;
 
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights(kept: &mut Kept) -> Vec<&mut FlexTensor> {
+        vec![&mut kept.scale]
+    }
+
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, Kept) {
         let [x, scale] = operands.map(contiguous);
         let [rows, features] = extent(&x);
@@ -117,6 +130,7 @@ impl Kernel<2> for RmsNorm {
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 2]) -> [Option<FlexTensor>; 2] {
         let Kept { x, scale, moments } = kept;
+        let scale = contiguous(scale);
         let [_, features] = extent(&x);
         let mut gradient = contiguous(gradient);
         let sums: Vec<Vec<f32>> = gradient

@@ -21,6 +21,15 @@ pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
     /// The values saved for backward.
     type Kept: Clone + Debug + Send + 'static;
 
+    /// Positions of the weights among the operands, as far as backward needs them. They are saved apart from
+    /// [`Self::Kept`]: a recording may let go of weights until then.
+    const WEIGHTS: &'static [usize] = &[];
+
+    /// Returns the places of those weights in what is saved.
+    fn weights(_: &mut Self::Kept) -> Vec<&mut FlexTensor> {
+        Vec::new()
+    }
+
     /// Computes the result, and the values saved for backward.
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, Self::Kept);
 
@@ -86,13 +95,16 @@ pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [Dispatch
         return Tensor::<2>::from_primitive::<Flex>(result).into_dispatch();
     }
     let guards = operands.each_ref().map(Tracked::node);
-    let operands = operands.map(Tracked::into_primitive);
     let result = match kernel.clone().prepare::<NoCheckpointing>(guards).compute_bound().stateful() {
-        OpsKind::Tracked(preparation) => {
-            let (result, kept) = kernel.forward(operands);
-            preparation.finish(kept, result)
+        OpsKind::Tracked(mut preparation) => {
+            let weights = K::WEIGHTS.iter().map(|at| preparation.checkpoint(&operands[*at])).collect();
+            let (result, mut kept) = kernel.forward(operands.map(Tracked::into_primitive));
+            for weight in K::weights(&mut kept) {
+                *weight = from_numbers(Vec::new(), [0]);
+            }
+            preparation.finish(Saved { kept, weights }, result)
         }
-        OpsKind::UnTracked(preparation) => preparation.finish(kernel.forward(operands).0),
+        OpsKind::UnTracked(preparation) => preparation.finish(kernel.forward(operands.map(Tracked::into_primitive)).0),
     };
     Tensor::<2>::from_primitive::<Autodiff<Flex>>(result).into_dispatch()
 }
@@ -120,6 +132,13 @@ struct Operation<K, const N: usize> {
     types: [FloatDType; N],
 }
 
+/// The values saved for backward, and where Burn saves the weights among them.
+#[derive(Clone, Debug)]
+struct Saved<T> {
+    kept: T,
+    weights: Vec<NodeId>,
+}
+
 impl<const N: usize, K: Kernel<N>> Operation<K, N> {
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, K::Kept) {
         let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, FloatDType::F32)));
@@ -128,12 +147,16 @@ impl<const N: usize, K: Kernel<N>> Operation<K, N> {
 }
 
 impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Operation<K, N> {
-    type State = K::Kept;
+    type State = Saved<K::Kept>;
 
-    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let gradient = cast(gradients.consume::<Flex>(&ops.node), FloatDType::F32);
+        let Saved { mut kept, weights } = ops.state;
+        for (place, node) in K::weights(&mut kept).into_iter().zip(weights) {
+            *place = cast(checkpointer.retrieve_node_output::<FlexTensor>(node), FloatDType::F32);
+        }
         let parents: [Option<NodeId>; N] = ops.parents.each_ref().map(|parent| parent.as_ref().map(|node| node.id));
-        let found = self.kernel.backward(ops.state, gradient, parents.map(|parent| parent.is_some()));
+        let found = self.kernel.backward(kept, gradient, parents.map(|parent| parent.is_some()));
         for ((parent, gradient), float) in parents.into_iter().zip(found).zip(self.types) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<Flex>(parent, cast(gradient, float));

@@ -3,11 +3,9 @@
 use crate::device::{Devices, free_memory};
 use crate::run::RunError;
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_models::LayerRole;
-use trainyard_plan::{GradientStore, Plan, Rank, Recompute, StageId, StateSharding, Store, kept_elsewhere, resident};
+use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
@@ -26,8 +24,8 @@ pub struct MemoryShortage {
     pub place: String,
     /// Ranks of this machine that share it.
     pub ranks: usize,
-    /// Bytes that the ranks hold together at the peak of a step, as the plan counts it, with the gathered weights that
-    /// stay until backward; memory of the software itself comes on top.
+    /// Bytes that the ranks hold together at the peak of a step, as the plan counts it; memory of the software
+    /// itself comes on top.
     pub needed: Bytes,
     /// Free memory.
     pub available: Bytes,
@@ -83,33 +81,15 @@ fn fits(
 /// Returns the bytes that a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on
 /// its GPU, from which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
-    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host) + recorded_weights(plan, stage)
-}
-
-/// Returns the bytes of gathered weights that recorded layers keep from forward to backward, of every micro-batch under
-/// way. Plans count those of two layers: frameworks let go of the others and gather them again.
-fn recorded_weights(plan: &Plan, stage: StageId) -> Bytes {
-    if !plan.shards(StateSharding::Parameters) {
-        return Bytes(0);
-    }
-    let is_recorded =
-        |layer: usize| plan.recompute() != Recompute::Full || plan.graph().layer(layer).role != LayerRole::Block;
-    let of_layer = |layer: usize| plan.held(&(layer..layer + 1)).updated() * plan.precision().element_bytes();
-    let of_run = |layers: Range<usize>| layers.filter(|layer| is_recorded(*layer)).map(of_layer).sum::<u64>();
-    let of_runs: Vec<u64> = plan.stages().chunks_of(stage).map(of_run).collect();
-    Bytes(plan.pipeline().peak(stage, &of_runs))
+    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host)
 }
 
 /// Names the largest part of the largest rank's memory, and the changes that make it smaller.
 fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
     let held = resident(plan, stage, GRADIENTS);
-    let recorded = recorded_weights(plan, stage);
-    let passing = held.activations + held.buffers + held.workspace + recorded;
+    let passing = held.activations + held.buffers + held.workspace;
     let lasting = Bytes(bytes.0.saturating_sub(passing.0));
-    let gathered = if recorded.0 > 0 { " and gathered weights" } else { "" };
-    let help = if recorded.0 > 0 && plan.recompute() != Recompute::Full {
-        "recompute = \"full\" needs less: blocks then gather their weights again for backward and keep none"
-    } else if passing > lasting {
+    let help = if passing > lasting {
         "a smaller batch.micro or recompute = \"full\" needs less"
     } else if plan.mesh().ranks() > 1 {
         "state_sharding, more machines or a smaller model needs less of each"
@@ -117,7 +97,7 @@ fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
         "a smaller model, or a plan over several machines, needs less of each"
     };
     format!(
-        "a rank of stage {} takes {} for weights and optimizer state and {} for activations{gathered}; {help}",
+        "a rank of stage {} takes {} for weights and optimizer state and {} for activations; {help}",
         stage.0,
         human_bytes(lasting),
         human_bytes(passing)
@@ -217,7 +197,7 @@ fn left(files: &GroupFiles, limit: &str, usage: &str, statistics: &str) -> Optio
 mod tests {
     use super::*;
     use trainyard_models::{Family, ModelSpec};
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, StageSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StageSpec, StateSharding};
 
     fn plan(data: u32, hidden: u64) -> Plan {
         Plan::try_from(spec(data, hidden)).expect("a valid plan")
@@ -238,6 +218,11 @@ mod tests {
             stages: vec![StageSpec { first: 0, layers: 6 }],
             ..PlanSpec::plain(model, ClusterSpec::of("local", 1), 6)
         }
+    }
+
+    fn layers(spec: PlanSpec, layers: u32) -> PlanSpec {
+        let model = ModelSpec { layers: Some(layers), ..spec.model.clone() };
+        PlanSpec { stages: vec![StageSpec { first: 0, layers: layers as usize + 2 }], model, ..spec }
     }
 
     fn ranks(plan: &Plan) -> impl Iterator<Item = Rank> + use<> {
@@ -273,35 +258,18 @@ mod tests {
     }
 
     #[test]
-    fn gathered_weights_stay_until_backward_unless_blocks_are_computed_again() {
-        // Single precision: 256 entries and 64 positions of width 64, blocks of 12 h² + 13 h, the last norm.
-        let (tables, block, norm) = (4 * (256 + 64) * 64, 4 * (12 * 64 * 64 + 13 * 64), 4 * 2 * 64);
-        let recorded = |spec: PlanSpec| {
-            let plan = Plan::try_from(spec).expect("a valid plan");
-            let without = resident(&plan, StageId(0), GRADIENTS).total();
-            assert_eq!(rank_bytes(&plan, StageId(0)), without + recorded_weights(&plan, StageId(0)));
-            recorded_weights(&plan, StageId(0)).0
+    fn of_shared_weights_two_layers_are_whole_at_once() {
+        let bytes = |spec: PlanSpec| rank_bytes(&Plan::try_from(spec).expect("a valid plan"), StageId(0)).0;
+        // Single precision: 256 entries and 64 positions of width 64, the last norm, blocks of 12 h² + 13 h.
+        let parameters = |layers: u64| (256 + 64) * 64 + 2 * 64 + layers * (12 * 64 * 64 + 13 * 64);
+        let (four, eight) = (spec(2, 64), layers(spec(2, 64), 8));
+        let sharded = |spec: PlanSpec| PlanSpec { state_sharding: StateSharding::Parameters, ..spec };
+        let optimizer = |spec: PlanSpec| PlanSpec { state_sharding: StateSharding::Gradients, ..spec };
+        // Half of the weights is elsewhere; the layers that are gathered are those of any depth.
+        let gathered = |spec: PlanSpec, blocks: u64| {
+            bytes(sharded(spec.clone())) + 2 * parameters(blocks) - bytes(optimizer(spec))
         };
-        assert_eq!(recorded(spec(2, 64)), 0);
-        let sharded = PlanSpec { state_sharding: StateSharding::Parameters, ..spec(2, 64) };
-        assert_eq!(recorded(sharded.clone()), tables + 4 * block + norm);
-        let again = PlanSpec { recompute: Recompute::Full, ..sharded.clone() };
-        assert_eq!(recorded(again.clone()), tables + norm);
-        // Two micro-batches are under way in the first of two stages, which holds the tables and two blocks.
-        let pipeline = PlanSpec {
-            parallel: ParallelSpec { data: 2, pipeline: 2, ..ParallelSpec::default() },
-            batch: BatchSpec { global: 4, micro: 1, accumulation: 2 },
-            schedule: ScheduleName::GPipe,
-            stages: vec![StageSpec { first: 0, layers: 3 }, StageSpec { first: 3, layers: 3 }],
-            ..sharded.clone()
-        };
-        assert_eq!(recorded(pipeline), 2 * (tables + 2 * block));
-        let hint = |spec: PlanSpec| {
-            let plan = Plan::try_from(spec).expect("a valid plan");
-            fits(&plan, ranks(&plan), "main memory", Bytes(0)).expect_err("nothing is free").hint
-        };
-        assert!(hint(sharded).contains("gathered weights; recompute = \"full\""));
-        assert!(!hint(again).contains("recompute = \"full\" needs less: blocks"));
+        assert_eq!(gathered(four, 4), gathered(eight, 8));
     }
 
     #[test]

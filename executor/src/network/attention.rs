@@ -55,11 +55,16 @@ impl Mask {
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; Ainslie et al., arXiv:2305.13245, for shared keys.
 pub(super) fn attention(
-    [queries, keys, values]: [Tensor<2>; 3],
+    pass: &Pass,
+    operands: [Tensor<2>; 3],
     samples: usize,
     heads: HeadShape,
     mask: Mask,
 ) -> Tensor<2> {
+    pass.core(operands, move |operands| core(operands, samples, heads, mask))
+}
+
+fn core([queries, keys, values]: [Tensor<2>; 3], samples: usize, heads: HeadShape, mask: Mask) -> Tensor<2> {
     let tokens = queries.dims()[0];
     let causal = match mask {
         Mask::Full => Some(false),

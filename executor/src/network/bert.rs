@@ -152,7 +152,7 @@ impl Layer for Head {
             let rows = self.transformed(weights, rows::scored_rows(pass, rows, batch));
             pass.tensor.enter(rows, batch.samples)
         };
-        let table = (weights.get(self.table), self.vocabulary);
-        rows::vocabulary_loss(pass, rows, table, Some(weights.get(self.bias)), batch)
+        let table = (self.table, self.vocabulary);
+        rows::vocabulary_loss(pass, weights, rows, table, Some(weights.get(self.bias)), batch)
     }
 }

@@ -37,7 +37,7 @@ impl SelfAttention {
         let keys = self.keys.forward(weights, rows.clone());
         let values = self.values.forward(weights, rows);
         let heads = self.heads.on_rank(pass);
-        let context = attention([queries, keys, values], samples, heads, Mask::Full);
+        let context = attention(pass, [queries, keys, values], samples, heads, Mask::Full);
         self.projection.summed(pass, weights, context, samples)
     }
 }

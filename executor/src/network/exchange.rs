@@ -8,43 +8,47 @@ use crate::process_group::{GroupError, ProcessGroup, Reduction, share};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, DispatchKindConversion, DispatchTensor, Flex};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use std::sync::{Arc, Mutex};
 
-/// The backward rule of an operation, on tensors that record nothing.
+/// The backward rule of an operation on `N` tensors, on tensors that record nothing.
 #[derive(Clone)]
-struct GradientRule(Arc<dyn Fn(Tensor<2>) -> Tensor<2> + Send + Sync>);
+struct GradientRule<const N: usize>(Arc<dyn Fn(Tensor<2>) -> [Tensor<2>; N] + Send + Sync>);
 
-impl std::fmt::Debug for GradientRule {
+impl<const N: usize> std::fmt::Debug for GradientRule<N> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("GradientRule")
     }
 }
 
-/// An operation whose gradient is given.
+/// An operation whose gradients are given.
 #[derive(Debug)]
-struct WithGradient;
+struct WithGradients;
 
-impl<B: Backend> Backward<B, 1> for WithGradient
+impl<B: Backend, const N: usize> Backward<B, N> for WithGradients
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    type State = GradientRule;
+    type State = GradientRule<N>;
 
-    fn backward(self, ops: Ops<GradientRule, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<GradientRule<N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let GradientRule(rule) = ops.state;
-        unary::<B, _>(ops.parents, ops.node, gradients, |gradient| {
-            primitive::<B>(rule(Tensor::from_primitive::<B>(gradient)))
-        });
+        let found = rule(Tensor::from_primitive::<B>(gradients.consume::<B>(&ops.node)));
+        for (parent, gradient) in ops.parents.into_iter().zip(found) {
+            if let Some(parent) = parent {
+                gradients.register::<B>(parent.id, primitive::<B, 2>(gradient));
+            }
+        }
     }
 }
 
-const ONE_DEVICE: &str = "a rank computes on one device";
+pub(super) const ONE_DEVICE: &str = "a rank computes on one device";
 
-fn primitive<B: Backend>(tensor: Tensor<2>) -> FloatTensor<B>
+/// Returns what a backend computes with of a tensor that records nothing.
+pub(super) fn primitive<B: Backend, const D: usize>(tensor: Tensor<D>) -> FloatTensor<B>
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
@@ -58,34 +62,43 @@ pub(crate) fn with_gradient(
     forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
     backward: impl Fn(Tensor<2>) -> Tensor<2> + Send + Sync + 'static,
 ) -> Tensor<2> {
-    if !input.is_autodiff() {
-        return forward(input);
-    }
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if !crate::kernels::lies_on_host(&input) {
-        return recorded::<crate::device::GpuBackend>(input, forward, backward);
-    }
-    recorded::<Flex>(input, forward, backward)
+    with_gradients([input], |[input]| forward(input), move |gradient| [backward(gradient)])
 }
 
-/// Does the same for a tensor that records what a backend computes.
-fn recorded<B: Backend>(
-    input: Tensor<2>,
-    forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
-    backward: impl Fn(Tensor<2>) -> Tensor<2> + Send + Sync + 'static,
+/// Does the same for an operation on several tensors, of which all are recorded or none.
+pub(crate) fn with_gradients<const N: usize>(
+    inputs: [Tensor<2>; N],
+    forward: impl FnOnce([Tensor<2>; N]) -> Tensor<2>,
+    backward: impl Fn(Tensor<2>) -> [Tensor<2>; N] + Send + Sync + 'static,
+) -> Tensor<2> {
+    if !inputs[0].is_autodiff() {
+        return forward(inputs);
+    }
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if !crate::kernels::lies_on_host(&inputs[0]) {
+        return recorded::<crate::device::GpuBackend, N>(inputs, forward, backward);
+    }
+    recorded::<Flex, N>(inputs, forward, backward)
+}
+
+/// Does the same for tensors that record what a backend computes.
+fn recorded<B: Backend, const N: usize>(
+    inputs: [Tensor<2>; N],
+    forward: impl FnOnce([Tensor<2>; N]) -> Tensor<2>,
+    backward: impl Fn(Tensor<2>) -> [Tensor<2>; N] + Send + Sync + 'static,
 ) -> Tensor<2>
 where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
-    let input = input.try_into_primitive::<Autodiff<B>>().expect(ONE_DEVICE);
-    let result = |input| primitive::<B>(forward(Tensor::from_primitive::<B>(input)));
-    let node = input.node();
-    let prepared = Backward::<B, 1>::prepare::<NoCheckpointing>(WithGradient, [node]).compute_bound().stateful();
+    let inputs = inputs.map(|input| input.try_into_primitive::<Autodiff<B>>().expect(ONE_DEVICE));
+    let nodes = inputs.each_ref().map(|input| input.node());
+    let inputs = inputs.map(|input| Tensor::from_primitive::<B>(input.into_primitive()));
+    let prepared = Backward::<B, N>::prepare::<NoCheckpointing>(WithGradients, nodes).compute_bound().stateful();
     let output = match prepared {
         OpsKind::Tracked(preparation) => {
-            preparation.finish(GradientRule(Arc::new(backward)), result(input.into_primitive()))
+            preparation.finish(GradientRule(Arc::new(backward)), primitive::<B, 2>(forward(inputs)))
         }
-        OpsKind::UnTracked(preparation) => preparation.finish(result(input.into_primitive())),
+        OpsKind::UnTracked(preparation) => preparation.finish(primitive::<B, 2>(forward(inputs))),
     };
     Tensor::from_primitive::<Autodiff<B>>(output)
 }

@@ -3,7 +3,7 @@
 //! Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3; how tensor
 //! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
 
-use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up, tied_head};
+use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, look_up};
 use super::parameter::{Initial, Parameter, ParameterKey};
 use super::{Layer, Pass, Weights};
 use crate::process_group::share;
@@ -99,21 +99,21 @@ impl Layer for Block {
         let (group, samples) = (&pass.tensor, batch.samples);
         let heads = Heads { samples, heads: self.gpt.heads as usize / group.size() };
         let normal = layer_norm(stream.clone(), weights.get(0), weights.get(1), EPSILON);
-        let qkv = linear(group.enter(normal, samples), weights.get(2), Some(weights.get(3)));
-        let stream = stream + project(group, attention(qkv, heads), weights, 4, samples);
+        let qkv = weights.linear(group.enter(normal, samples), 2, Some(3));
+        let context = pass.core([qkv], move |[qkv]| attention(qkv, heads));
+        let stream = stream + project(group, context, weights, 4, samples);
         let normal = layer_norm(stream.clone(), weights.get(6), weights.get(7), EPSILON);
-        let expanded = gelu(linear(group.enter(normal, samples), weights.get(8), Some(weights.get(9))));
+        let expanded = gelu(weights.linear(group.enter(normal, samples), 8, Some(9)));
         stream + project(group, expanded, weights, 10, samples)
     }
 }
 
 /// Computes a product whose partial sums the ranks add up; the bias is added once, afterwards.
 fn project(group: &super::TensorGroup, rows: Tensor<2>, weights: &Weights, slot: usize, samples: usize) -> Tensor<2> {
-    let (weight, bias) = (weights.get(slot), weights.get(slot + 1));
     if group.size() == 1 {
-        return linear(rows, weight, Some(bias));
+        return weights.linear(rows, slot, Some(slot + 1));
     }
-    group.leave(linear(rows, weight, None), samples) + bias.unsqueeze::<2>()
+    group.leave(weights.linear(rows, slot, None), samples) + weights.get::<1>(slot + 1).unsqueeze::<2>()
 }
 
 impl Layer for Head {
@@ -127,7 +127,7 @@ impl Layer for Head {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let stream = input.expect("the head follows another layer");
         let normal = layer_norm(stream, weights.get(0), weights.get(1), EPSILON);
-        let logits = tied_head(pass.tensor.enter(normal, batch.samples), weights.get(2));
+        let logits = weights.tied_head(pass.tensor.enter(normal, batch.samples), 2);
         let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
         cross_entropy(logits, &batch.targets, first, &pass.tensor)
     }

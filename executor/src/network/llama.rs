@@ -114,7 +114,7 @@ impl Block {
         let values = self.values.forward(weights, rows);
         let queries = self.rotation.apply(pass, queries, samples, heads.queries);
         let keys = self.rotation.apply(pass, keys, samples, heads.keys);
-        attention([queries, keys, values], samples, heads, self.mask)
+        attention(pass, [queries, keys, values], samples, heads, self.mask)
     }
 }
 
@@ -164,7 +164,7 @@ impl Layer for Head {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let rows = self.norm.forward(weights, rows::from_before(input));
         let rows = pass.tensor.enter(rows, batch.samples);
-        rows::vocabulary_loss(pass, rows, (weights.get(self.table), self.vocabulary), None, batch)
+        rows::vocabulary_loss(pass, weights, rows, (self.table, self.vocabulary), None, batch)
     }
 }
 

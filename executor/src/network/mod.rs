@@ -14,11 +14,14 @@ mod mlp;
 pub(crate) mod operators;
 mod parameter;
 mod parts;
+mod postponed;
 mod resnet;
 mod rows;
+mod shelf;
 mod vit;
 
 use burn::tensor::{Device, Tensor};
+use postponed::{Matrix, ProductSlots, Stored};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_data::MicroBatch;
@@ -27,6 +30,8 @@ use trainyard_units::Invalid;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
+pub(crate) use postponed::Postponed;
+pub(crate) use shelf::Shelf;
 
 /// One layer of a network.
 pub(crate) trait Layer: Send + Sync {
@@ -47,25 +52,90 @@ pub(crate) struct Pass {
     pub(crate) device: Device,
     /// `true` in training, `false` in evaluation; batch normalisation depends on it.
     pub(crate) training: bool,
+    /// `true` if the cores of attention are computed again in backward, and keep their operands alone until then.
+    pub(crate) cores_again: bool,
+}
+
+impl Pass {
+    /// Computes the core of attention from queries, keys and values.
+    fn core<const N: usize>(
+        &self,
+        operands: [Tensor<2>; N],
+        operator: impl Fn([Tensor<2>; N]) -> Tensor<2> + Clone + Send + Sync + 'static,
+    ) -> Tensor<2> {
+        if self.cores_again { operators::again(operands, operator) } else { operator(operands) }
+    }
 }
 
 /// The weights of one layer on one rank, in the format that computes.
 pub(crate) struct Weights {
     values: Vec<Weight>,
+    /// Where backward notes what it postpones, if it goes in halves.
+    postponed: Option<Postponed>,
     noted: Mutex<BTreeMap<usize, Tensor<1>>>,
 }
 
-/// One of them: its elements, and the shape of what this rank has.
+/// One of them, and the shape of what this rank has.
 pub(crate) struct Weight {
-    pub(crate) flat: Tensor<1>,
+    pub(crate) elements: Elements,
     pub(crate) shape: Vec<usize>,
+}
+
+/// The elements of a weight.
+#[derive(Clone)]
+pub(crate) enum Elements {
+    /// Here, as (elements).
+    Here(Tensor<1>),
+    /// On a shelf, from which a recording that begins at `leaf` fetches them whenever it needs them.
+    Fetched { leaf: Tensor<1>, shelf: Shelf },
+}
+
+impl Elements {
+    /// Returns the elements, detached from any recording.
+    fn plain(&self) -> Tensor<1> {
+        match self {
+            Self::Here(elements) => operators::plain(elements.clone()),
+            Self::Fetched { shelf, .. } => shelf.elements(),
+        }
+    }
 }
 
 const UNPOISONED: &str = "nothing panics while it holds this lock";
 
 impl Weights {
-    pub(crate) fn new(values: Vec<Weight>) -> Self {
-        Self { values, noted: Mutex::default() }
+    /// Makes the weights of a layer. With `postponed`, the gradients of products are computed in a half of their own,
+    /// and all rows that products are given must be recorded.
+    pub(crate) fn new(values: Vec<Weight>, postponed: Option<Postponed>) -> Self {
+        Self { values, postponed, noted: Mutex::default() }
+    }
+
+    /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
+    pub(crate) fn linear(&self, rows: Tensor<2>, weight: usize, bias: Option<usize>) -> Tensor<2> {
+        match &self.postponed {
+            None => operators::linear(rows, self.get(weight), bias.map(|bias| self.get(bias))),
+            Some(postponed) => {
+                let shift = bias.map(|bias| self.values[bias].elements.plain());
+                let product = (ProductSlots { weight, bias }, Stored::ByInput);
+                postponed.product(rows, product, self.matrix(weight), shift)
+            }
+        }
+    }
+
+    /// Computes the logits of a head that is tied to a table: (rows, width) · (classes, width)ᵀ.
+    pub(crate) fn tied_head(&self, rows: Tensor<2>, table: usize) -> Tensor<2> {
+        match &self.postponed {
+            None => operators::tied_head(rows, self.get(table)),
+            Some(postponed) => {
+                let product = (ProductSlots { weight: table, bias: None }, Stored::ByOutput);
+                postponed.product(rows, product, self.matrix(table), None)
+            }
+        }
+    }
+
+    fn matrix(&self, slot: usize) -> Matrix {
+        let Weight { elements, shape } = &self.values[slot];
+        let shape = shape.as_slice().try_into().expect("products have matrices");
+        Matrix { elements: elements.clone(), shape }
     }
 
     /// Notes what a running mean becomes by this pass; it changes for the passes after it.
@@ -81,9 +151,16 @@ impl Weights {
 
     /// Returns the weight at `slot`, whose shape has `D` dimensions.
     pub(crate) fn get<const D: usize>(&self, slot: usize) -> Tensor<D> {
-        let Weight { flat, shape } = &self.values[slot];
-        let shape: [usize; D] = shape.as_slice().try_into().expect("layers ask for the shapes that they declared");
-        flat.clone().reshape(shape)
+        let shape = self.values[slot].shape.as_slice();
+        self.shaped(slot, shape.try_into().expect("layers ask for the shapes that they declared"))
+    }
+
+    /// Returns the weight at `slot` in another shape of as many elements.
+    pub(crate) fn shaped<const D: usize>(&self, slot: usize, shape: [usize; D]) -> Tensor<D> {
+        match &self.values[slot].elements {
+            Elements::Here(flat) => flat.clone().reshape(shape),
+            Elements::Fetched { leaf, shelf } => shelf::fetched(leaf, shelf, shape),
+        }
     }
 }
 

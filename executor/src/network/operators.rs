@@ -2,9 +2,9 @@
 //!
 //! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
 
-use super::exchange::{TensorGroup, with_gradient};
+use super::exchange::{TensorGroup, with_gradient, with_gradients};
 use crate::kernels::{self, AttentionShape};
-use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
 pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
@@ -54,13 +54,49 @@ pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &Tenso
     let own: Vec<i32> = ids.iter().map(|id| *id - first as i32).collect();
     let missing: Vec<bool> = own.iter().map(|id| *id < 0 || *id >= entries as i32).collect();
     let places = own.iter().zip(&missing).map(|(id, missing)| if *missing { 0 } else { *id }).collect();
-    let ids: Tensor<2, Int> = integers(places, [1, ids.len()], &device);
-    let rows = burn::tensor::module::embedding(table, ids).reshape([-1, width as i64]);
+    let places: Tensor<1, Int> = integers(places, [ids.len()], &device.clone().inner());
+    let rows = picked_rows(table, places);
     if group.size() == 1 {
         return rows;
     }
     let missing = Tensor::<2, Bool>::from_data(TensorData::new(missing, [own.len(), 1]), &device);
     rows.mask_fill(missing.expand([own.len(), width]), 0.0)
+}
+
+/// Computes an operator of which a recording keeps the operands alone: when gradients go back it is computed again, and
+/// then with all that its gradients need.
+///
+/// Source: Chen et al., arXiv:1604.06174, section 3; of attention alone: Korthikanti et al., arXiv:2205.05198, section 5.
+pub(crate) fn again<const N: usize>(
+    operands: [Tensor<2>; N],
+    operator: impl Fn([Tensor<2>; N]) -> Tensor<2> + Clone + Send + Sync + 'static,
+) -> Tensor<2> {
+    let kept = operands.each_ref().map(|operand| plain(operand.clone()));
+    let recorded = operator.clone();
+    with_gradients(operands, operator, move |gradient| {
+        let leaves = kept.clone().map(|operand| Tensor::from_inner(operand).require_grad());
+        let mut gradients = seeded(recorded(leaves.clone()), gradient).backward();
+        leaves.map(|leaf| leaf.grad_remove(&mut gradients).expect("every operand takes part in the result"))
+    })
+}
+
+/// Returns the numbers of a tensor, detached from any recording.
+pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    if tensor.is_autodiff() { tensor.inner() } else { tensor }
+}
+
+/// Returns rows of a table, (entries, width) → (places, width). What is recorded holds the places, not the table.
+fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
+    let shape = table.dims();
+    let of_result = places.clone();
+    with_gradient(
+        table,
+        |table| table.select(0, places),
+        move |gradient| {
+            let zeros = like(Tensor::<2>::zeros(shape, &gradient.device()), gradient.dtype());
+            zeros.select_assign(0, of_result.clone(), gradient, IndexingUpdateOp::Add)
+        },
+    )
 }
 
 /// Computes the mean softmax cross-entropy in nats over rows of logits, (rows, classes of this rank) → (1, 1). The
@@ -140,6 +176,33 @@ pub(crate) fn from_vec<const D: usize>(values: Vec<f32>, shape: [usize; D], devi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn what_is_computed_again_has_the_same_result_and_gradients() {
+        let device = Device::flex();
+        let leaves =
+            || [1.0, -2.0].map(|value| Tensor::from_inner(from_vec(vec![value, 3.0], [1, 2], &device)).require_grad());
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let operator = move |[x, y]: [Tensor<2>; 2]| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            x.clone().exp() * y + x
+        };
+        let gradients = |[x, y]: [Tensor<2>; 2], result: Tensor<2>| {
+            let result = result * 2.0;
+            let mut gradients = result.clone().sum().backward();
+            let found = [x, y].map(|leaf| to_vec(leaf.grad_remove(&mut gradients).expect("it takes part")));
+            (to_vec(result.inner()), found)
+        };
+        let [plain, twice] = [leaves(), leaves()];
+        let expected = gradients(plain.clone(), operator(plain));
+        let result = again(twice.clone(), operator);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
+        assert_eq!(gradients(twice, result), expected);
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn values_come_to_the_host_at_once_as_one_by_one() {

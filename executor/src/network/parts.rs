@@ -114,7 +114,7 @@ pub(super) struct Linear {
 impl Linear {
     /// Maps (rows, inputs) → (rows, outputs), of which this rank may have a part.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
-        operators::linear(rows, weights.get(self.weight), self.bias.map(|bias| weights.get(bias)))
+        weights.linear(rows, self.weight, self.bias)
     }
 
     /// Computes the same for a product that ranks split by rows: their partial sums are added up, and the bias is added
@@ -123,7 +123,7 @@ impl Linear {
         if pass.tensor.size() == 1 {
             return self.forward(weights, rows);
         }
-        let sum = pass.tensor.leave(operators::linear(rows, weights.get(self.weight), None), samples);
+        let sum = pass.tensor.leave(weights.linear(rows, self.weight, None), samples);
         match self.bias {
             Some(bias) => sum + weights.get::<1>(bias).unsqueeze(),
             None => sum,

@@ -1,7 +1,7 @@
 //! What goes into a network and what comes out of it: tokens, images and vectors as rows, scores as losses.
 
-use super::operators::{cross_entropy, from_vec, integers, look_up, single, tied_head};
-use super::{Pass, with_gradient};
+use super::operators::{cross_entropy, from_vec, integers, look_up, single};
+use super::{Pass, Weights, with_gradient};
 use crate::kernels;
 use crate::process_group::share;
 use burn::tensor::{DType, FloatDType, Tensor};
@@ -72,16 +72,17 @@ pub(super) fn vectors(pass: &Pass, batch: &MicroBatch, format: DType) -> Tensor<
     from_vec(values.clone(), [batch.samples, *width], &pass.device).cast(FloatDType::from(format))
 }
 
-/// Computes the mean loss of rows under the scores of a vocabulary of which this rank has a part: (rows, hidden), every
-/// rank's, entered → (1, 1).
+/// Computes the mean loss of rows under the scores of a vocabulary, with the table at a slot, of which this rank has a
+/// part: (rows, hidden), every rank's, entered → (1, 1).
 pub(super) fn vocabulary_loss(
     pass: &Pass,
+    weights: &Weights,
     rows: Tensor<2>,
-    (table, vocabulary): (Tensor<2>, usize),
+    (table, vocabulary): (usize, usize),
     bias: Option<Tensor<1>>,
     batch: &MicroBatch,
 ) -> Tensor<2> {
-    let scores = tied_head(rows, table);
+    let scores = weights.tied_head(rows, table);
     let scores = match bias {
         Some(bias) => scores + bias.unsqueeze::<2>(),
         None => scores,

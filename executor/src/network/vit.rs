@@ -75,11 +75,11 @@ impl Layer for Embedding {
     }
 
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let kernel = weights.get::<4>(self.projection);
-        let [hidden, ..] = kernel.dims();
-        let patches = self.patches(rows::images(pass, batch, kernel.dtype()));
-        let kernel = kernel.reshape([hidden, patches.dims()[1]]).transpose();
-        let rows = operators::linear(patches, kernel, Some(weights.get(self.bias)));
+        let bias = weights.get::<1>(self.bias);
+        let [hidden] = bias.dims();
+        let patches = self.patches(rows::images(pass, batch, bias.dtype()));
+        let kernel = weights.shaped(self.projection, [hidden, patches.dims()[1]]);
+        let rows = operators::tied_head(patches, kernel) + bias.unsqueeze::<2>();
         let (samples, count) = (batch.samples, self.grid * self.grid);
         let class_token = weights.get::<3>(self.class_token).expand([samples, 1, hidden]);
         let tokens = Tensor::cat(vec![class_token, rows.reshape([samples, count, hidden])], 1);

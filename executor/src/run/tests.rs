@@ -466,7 +466,7 @@ fn models_of_every_kind_of_sample_train_alike_on_one_and_two_ranks() {
 fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let single = || spec(1, 1, 1, ScheduleName::None);
     let rounded = PlanSpec { precision: Precision::Tf32, ..single() };
-    let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
+    let scaled = PlanSpec { optimizer: Optimizer::RmsProp, ..single() };
     let recurrent = &trainyard_models::find("gnmt").expect("a model of the catalog").model;
     let recurrent = PlanSpec::plain(recurrent.spec(), ClusterSpec::of("local", 1), recurrent.graph().len());
     let mut narrow = spec(2, 1, 1, ScheduleName::None);
@@ -475,7 +475,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     narrow.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
     for (spec, field) in
-        [(rounded, "precision"), (selective, "recompute"), (recurrent, "model.family"), (narrow, "parallel.tensor")]
+        [(rounded, "precision"), (scaled, "optimizer"), (recurrent, "model.family"), (narrow, "parallel.tensor")]
     {
         let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
         let RunError::Invalid(invalid) = &error else { panic!("{error:?}") };

@@ -202,7 +202,8 @@ fn exchange(collective: Collective, stage: StageId, group: Group, content: Conte
 
 #[cfg(test)]
 mod tests {
-    use crate::lower::{Lowering, lower};
+    use crate::lower::lower;
+    use crate::lower::tests::LOWERING;
     use crate::offload::Store;
     use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision, StateSharding};
     use crate::task::{CopyDirection, Work};
@@ -223,7 +224,7 @@ mod tests {
 
     /// Bytes that go this way in a step.
     fn copied(plan: &Plan, wanted: (CopyDirection, Store)) -> u64 {
-        let graph = lower(plan, Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true });
+        let graph = lower(plan, LOWERING);
         let bytes = |work| match work {
             Work::Copy { way, store, bytes, .. } if (way, store) == wanted => bytes.0,
             _ => 0,

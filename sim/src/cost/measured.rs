@@ -10,7 +10,7 @@ use trainyard_hardware_profiles::{
     CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorClass,
     OperatorSample,
 };
-use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
+use trainyard_plan::operators::{Image, Layer, LayerRole, Mask, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
     ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
@@ -29,6 +29,8 @@ impl DeviceCosts for MeasuredMachine {
         Ok(LayerCost {
             forward: pricing.layer(layer, Pass::Forward, samples, sharing)?,
             backward: pricing.layer(layer, Pass::Backward, samples, sharing)?,
+            weights_share: pricing.weights_share(layer, samples, sharing)?,
+            core: pricing.attention_core(layer, samples, sharing)?,
             ..LayerCost::default()
         })
     }
@@ -80,6 +82,11 @@ impl DeviceCosts for MeasuredMachine {
 
     fn overlap_slowdown(&self) -> Option<f64> {
         self.overlap_slowdown
+    }
+
+    /// The executor's do, as only whole gradients tell whether they are finite.
+    fn agrees_on_steps(&self) -> bool {
+        true
     }
 
     /// That of the executor keeps none.
@@ -220,6 +227,36 @@ impl<'a> MeasuredPricing<'a> {
             Pass::Backward => CorrectedPhase::Backward,
         };
         Ok(total * self.machine.correction(phase))
+    }
+
+    /// The core of a layer's attention, forward: what selective recomputation does again.
+    fn attention_core(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Result<Seconds, MachineError> {
+        let mut total = Seconds::ZERO;
+        for operator in &layer.operators {
+            let operator = operator.on_rank(samples, sharing);
+            if let OperatorKind::Attention(_) = operator {
+                total += self.operator(operator, Pass::Forward)?;
+            }
+        }
+        Ok(total * self.machine.correction(CorrectedPhase::Backward))
+    }
+
+    /// The part of a layer's backward pass that is for gradients of weights, as far as the executor postpones them:
+    /// one of the two products that backward has for each product of a layer that follows another.
+    fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Result<f64, MachineError> {
+        if layer.role == LayerRole::Input {
+            return Ok(0.0);
+        }
+        let (mut all, mut weights) = (Seconds::ZERO, Seconds::ZERO);
+        for operator in &layer.operators {
+            let operator = operator.on_rank(samples, sharing);
+            let time = self.operator(operator, Pass::Backward)?;
+            all += time;
+            if matches!(operator, OperatorKind::Linear { .. } | OperatorKind::TiedHead { .. }) {
+                weights += time * 0.5;
+            }
+        }
+        Ok(if all > Seconds::ZERO { weights.0 / all.0 } else { 0.0 })
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
@@ -479,6 +516,46 @@ mod tests {
     use super::*;
     use trainyard_plan::operators::Convolution;
 
+    fn machine(operators: Vec<OperatorSample>) -> MeasuredMachine {
+        MeasuredMachine {
+            schema: trainyard_hardware_profiles::PROFILE_SCHEMA.into(),
+            name: "local".into(),
+            processor: "test".into(),
+            device: trainyard_hardware_profiles::DeviceKind::Cpu,
+            devices: 1,
+            memory: trainyard_units::Bytes(1),
+            measured: "2026-11-21".into(),
+            framework: "test".into(),
+            copy_bandwidth: trainyard_units::BytesPerSecond(1.0),
+            overlap_slowdown: None,
+            corrections: Vec::new(),
+            operators,
+            collectives: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn cores_are_those_of_attention_and_weights_have_half_of_the_products_behind_the_first_layer() {
+        let graph = trainyard_models::find("gpt2").expect("in the catalog").model.graph();
+        let [input, block] = [&graph.distinct()[0], &graph.distinct()[1]];
+        // Every operator was measured once, at its own shape: one second forward and two backward.
+        let measured = [input, block].into_iter().flat_map(|layer| &layer.operators).map(|operator| {
+            let (operator, shape) = class_and_shape(operator.on_rank(1, Sharing::WHOLE)).expect("the family runs");
+            let (forward_s, backward_s) = (1.0, 2.0);
+            let format = NumberFormat::Fp32;
+            OperatorSample { operator, format, ranks: 1, threads: 1, shape, forward_s, backward_s, spread: 0.0 }
+        });
+        let machine = machine(measured.collect());
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
+        let core = |layer| pricing.attention_core(layer, 1, Sharing::WHOLE).expect("measured").0;
+        assert!((core(block) - 1.0).abs() < 1e-3 && core(input).abs() < 1e-9);
+        let share = |layer| pricing.weights_share(layer, 1, Sharing::WHOLE).expect("measured");
+        // Of four products of two seconds each, half.
+        let all = 2.0 * block.operators.len() as f64;
+        assert!((share(block) - 4.0 / all).abs() < 1e-3, "{}", share(block));
+        assert!(share(input).abs() < 1e-9);
+    }
+
     #[test]
     fn a_measured_shape_has_its_measured_time_and_others_lie_between() {
         let sample = |rows, forward_s| OperatorSample {
@@ -491,21 +568,7 @@ mod tests {
             backward_s: 0.0,
             spread: 0.0,
         };
-        let machine = MeasuredMachine {
-            schema: trainyard_hardware_profiles::PROFILE_SCHEMA.into(),
-            name: "local".into(),
-            processor: "test".into(),
-            device: trainyard_hardware_profiles::DeviceKind::Cpu,
-            devices: 1,
-            memory: trainyard_units::Bytes(1),
-            measured: "2026-11-21".into(),
-            framework: "test".into(),
-            copy_bandwidth: trainyard_units::BytesPerSecond(1.0),
-            overlap_slowdown: None,
-            corrections: Vec::new(),
-            operators: vec![sample(64, 1e-3), sample(256, 3e-3)],
-            collectives: Vec::new(),
-        };
+        let machine = machine(vec![sample(64, 1e-3), sample(256, 3e-3)]);
         let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
         let time =
             |rows| pricing.operator(OperatorKind::LayerNorm { rows, width: 64 }, Pass::Forward).expect("measured").0;
