@@ -1,5 +1,7 @@
 //! The pixels under a kernel, gathered a few rows at a time.
 
+use rayon::prelude::*;
+
 /// The windows of an image that results come from: one for each pixel of a result, its corner `stride` pixels from
 /// those of its neighbours.
 #[derive(Clone, Debug)]
@@ -102,12 +104,12 @@ impl Maps {
         let (channel, pixels) = (layout.channel(), size[0] * size[1]);
         let samples = images.len() / (all * pixels).max(1);
         let mut numbers = vec![0.0; samples * channels * channel];
-        for (sample, to) in numbers.chunks_exact_mut((channels * channel).max(1)).enumerate() {
+        numbers.par_chunks_exact_mut((channels * channel).max(1)).enumerate().for_each(|(sample, to)| {
             let from = &images[(sample * all + first) * pixels..][..channels * pixels];
             for (map, to) in from.chunks_exact(pixels).zip(to.chunks_exact_mut(channel)) {
                 layout.fill(map, size, to);
             }
-        }
+        });
         let Layout { phase, offsets, .. } = layout;
         Self { numbers, phase, strides: [channel, channels * channel], offsets, result: by.result }
     }

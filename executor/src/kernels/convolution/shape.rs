@@ -93,6 +93,9 @@ impl Shape {
     }
 }
 
+/// Inputs whose weights are brought together at once.
+const INPUTS: usize = 16;
+
 /// The pixels of an image that see the result through the same weights.
 struct Phase {
     windows: Windows,
@@ -123,11 +126,16 @@ impl Phase {
         let (inputs, outputs, all) = (shape.inputs / shape.groups, shape.outputs / shape.groups, shape.taps());
         let row = (outputs * self.weights.len()).max(1);
         let mut turned = vec![0.0; shape.inputs * outputs * self.weights.len()];
-        turned.par_chunks_mut(row).enumerate().for_each(|(input, to)| {
-            let first = input / inputs * outputs;
-            for (output, to) in to.chunks_exact_mut(self.weights.len()).enumerate() {
-                let from = &weights[((first + output) * inputs + input % inputs) * all..][..all];
-                to.iter_mut().zip(&self.weights).for_each(|(to, &tap)| *to = from[tap]);
+        // Some inputs at a time, because those of one output lie side by side.
+        turned.par_chunks_mut(INPUTS * row).enumerate().for_each(|(block, to)| {
+            for output in 0..outputs {
+                for (at, to) in to.chunks_exact_mut(row).enumerate() {
+                    let input = block * INPUTS + at;
+                    let output_of_all = input / inputs * outputs + output;
+                    let from = &weights[(output_of_all * inputs + input % inputs) * all..][..all];
+                    let to = &mut to[output * self.weights.len()..];
+                    to.iter_mut().zip(&self.weights).for_each(|(to, &tap)| *to = from[tap]);
+                }
             }
         });
         turned

@@ -36,20 +36,25 @@ pub(super) struct Group<'a> {
 pub(super) fn weight_gradient(windows: &Windows, sides: &Sides, images: &[f32], gradient: &[f32]) -> Vec<f32> {
     let (inputs, outputs) = (sides.inputs / sides.groups, sides.outputs / sides.groups);
     let panel = Arch::new().dispatch(PanelWidth);
-    let groups = (0..sides.groups).flat_map(|group| {
+    let pairs = inputs * windows.taps.len();
+    let mut to = Vec::new();
+    for group in 0..sides.groups {
         let maps = Maps::of(images, sides.inputs, group * inputs, inputs, sides.input, windows);
         let pixels = gradient.len() / sides.outputs;
         let run = run_of(windows.result[1], panel);
         let group = Group { sides, gradient, first: group * outputs, outputs, maps, pixels, run };
-        let pairs = inputs * windows.taps.len();
         // What is turned around in memory, so that it lies across vectors: gradients and the result, or patches.
-        if outputs * (pixels + pairs) <= pairs * pixels {
+        let own = if outputs * (pixels + pairs) <= pairs * pixels {
             group.outputs_across(pairs, panel)
         } else {
             group.pairs_across(pairs, panel)
+        };
+        if sides.groups == 1 {
+            return own;
         }
-    });
-    groups.collect()
+        to.extend_from_slice(&own);
+    }
+    to
 }
 
 struct PanelWidth;
