@@ -5,6 +5,7 @@ use super::vector::{normal, sigmoid, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation;
 use burn::tensor::{Tensor, TensorData};
+use rayon::prelude::*;
 
 /// Computes x · Φ(x) with the exact normal distribution (Hendrycks and Gimpel, arXiv:1606.08415, equation 1).
 pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
@@ -29,6 +30,45 @@ pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
         return activation::silu(gate) * up;
     }
     Tensor::from_dispatch(apply(SwiGlu, [gate.into_dispatch(), up.into_dispatch()]))
+}
+
+/// Computes max(x, 0); what is no number stays so.
+pub(crate) fn relu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if !is_on_host(&x) {
+        return activation::relu(x);
+    }
+    Tensor::from_dispatch(apply(Relu, [x.into_dispatch()]))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Relu;
+
+/// Numbers that a thread does together.
+const BLOCK: usize = 1 << 14;
+
+impl Kernel<1> for Relu {
+    /// The result, which the next layer keeps, too.
+    type Kept = FlexTensor;
+
+    fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
+        let mut x = contiguous(x);
+        if x.is_unique() {
+            x.storage_mut::<f32>().par_chunks_mut(BLOCK).for_each(relu_over);
+            return (x.clone(), x);
+        }
+        let from = x.storage::<f32>();
+        let mut to = vec![0.0; from.len()];
+        to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK)).for_each(|(to, from)| relu_forward(from, to));
+        let result = FlexTensor::from_data(TensorData::new(to, x.layout().shape().clone()));
+        (result.clone(), result)
+    }
+
+    fn backward(&self, result: FlexTensor, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let mut gradient = contiguous(gradient);
+        let result = result.storage::<f32>().par_chunks(BLOCK);
+        gradient.storage_mut::<f32>().par_chunks_mut(BLOCK).zip(result).for_each(|(to, y)| relu_backward(y, to));
+        [Some(gradient)]
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +106,24 @@ const TANH_SLOPE: f32 = 2.0 * 0.797_884_56;
 const TANH_CUBE: f32 = 2.0 * 0.797_884_56 * 0.044_715;
 
 vectorized! {
+    fn relu_over(numbers: &'a mut [f32]) {
+        for number in numbers {
+            *number = if *number < 0.0 { 0.0 } else { *number };
+        }
+    }
+
+    fn relu_forward(from: &'a [f32], to: &'a mut [f32]) {
+        for (to, &x) in to.iter_mut().zip(from) {
+            *to = if x < 0.0 { 0.0 } else { x };
+        }
+    }
+
+    fn relu_backward(result: &'a [f32], gradient: &'a mut [f32]) {
+        for (gradient, &y) in gradient.iter_mut().zip(result) {
+            *gradient = if y > 0.0 { *gradient } else { 0.0 };
+        }
+    }
+
     fn gelu_exact_forward(from: &'a [f32], to: &'a mut [f32]) {
         for (to, &x) in to.iter_mut().zip(from) {
             *to = x * normal(x).0;
@@ -141,6 +199,9 @@ mod tests {
         for shape in SHAPES {
             assert_equal_to_plain([shape], |[x]| gelu(x), |[x]| activation::gelu(x));
             assert_equal_to_plain([shape], |[x]| gelu_tanh(x), |[x]| activation::gelu_approximate(x));
+            assert_equal_to_plain([shape], |[x]| relu(x), |[x]| activation::relu(x));
+            // The same where nobody else holds the operand.
+            assert_equal_to_plain([shape], |[x]| relu(gelu(x)), |[x]| activation::relu(activation::gelu(x)));
             assert_equal_to_plain([shape; 2], |[g, u]| swiglu(g, u), |[g, u]| activation::silu(g) * u);
         }
         half_precision_agrees([[4, 32]], |[x]| gelu(x));

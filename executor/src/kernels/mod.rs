@@ -4,7 +4,8 @@
 //! the chain goes through it many times, saves for backward what cannot be recomputed cheaply, and writes a gradient
 //! over the one it came from where nobody else holds that. On other devices the chain itself runs.
 //!
-//! All take rows of features: one row per token (transformers), or per sample.
+//! All take rows of features, one row per token (transformers) or per sample, or images with the channels of a sample
+//! one after another.
 
 #![allow(clippy::inline_always, reason = "callers choose the vector instructions that these are compiled for")]
 #![allow(clippy::excessive_precision, reason = "constants are those of their sources")]
@@ -12,19 +13,25 @@
 mod activation;
 mod adamw;
 mod attention;
+mod batch_norm;
+mod convolution;
 mod linear;
 mod loss;
 mod normalization;
 mod operation;
+mod pooling;
 mod product;
 #[cfg(test)]
 pub(crate) mod testing;
 mod vector;
 
-pub(crate) use activation::{gelu, gelu_tanh, swiglu};
+pub(crate) use activation::{gelu, gelu_tanh, relu, swiglu};
 pub(crate) use adamw::{AdamWStep, adamw, is_plain, square_sum};
 pub(crate) use attention::{AttentionShape, attention, packed_attention};
+pub(crate) use batch_norm::batch_norm;
+pub(crate) use convolution::{Strides, convolution};
 pub(crate) use linear::{linear, linear_transposed};
 pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;
+pub(crate) use pooling::max_pool;

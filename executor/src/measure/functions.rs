@@ -1,10 +1,8 @@
 //! Operators of families whose layers do not share a function: as those layers compute them, on rows of features.
 
 use super::prepare::values;
-use crate::kernels::{self, AttentionShape};
+use crate::kernels::{self, AttentionShape, Strides};
 use crate::network::operators::{from_vec, single};
-use burn::tensor::module::{batch_norm_train, conv2d, max_pool2d};
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, FloatDType, Tensor};
 
 /// Computes scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
@@ -50,22 +48,21 @@ pub(super) fn convolution(rows: Tensor<2>, weight: Tensor<4>, edges: [usize; 2],
     let [_, channels, side, _] = weight.dims();
     let padding = if side > stride { side / 2 } else { 0 };
     let maps = rows.reshape([-1, channels as i64, edges[0] as i64, edges[1] as i64]);
-    conv2d(maps, weight, None, ConvOptions::new([stride; 2], [padding; 2], [1; 2], 1)).flatten(1, 3)
+    kernels::convolution(maps, weight, Strides { stride, padding, groups: 1 }).flatten(1, 3)
 }
 
 /// Normalises each channel by its mean and variance over samples and `pixels`, scaled and shifted, in single precision.
 pub(super) fn batch_norm(rows: Tensor<2>, by: [Tensor<1>; 2], pixels: usize, epsilon: f64) -> Tensor<2> {
     let [scale, shift] = by.map(single);
-    let format = FloatDType::from(rows.dtype());
     let channels = scale.dims()[0];
-    let maps: Tensor<4> = single(rows).reshape([-1, channels as i64, pixels as i64, 1]);
-    batch_norm_train(maps, scale, shift, epsilon).output.cast(format).flatten(1, 3)
+    let maps: Tensor<4> = rows.reshape([-1, channels as i64, pixels as i64, 1]);
+    kernels::batch_norm(maps, scale, shift, epsilon).images.flatten(1, 3)
 }
 
 /// Returns the largest of each window of three by three pixels, every second of them.
 pub(super) fn max_pool(rows: Tensor<2>, channels: usize, edge: usize) -> Tensor<2> {
     let maps: Tensor<4> = rows.reshape([-1, channels as i64, edge as i64, edge as i64]);
-    max_pool2d(maps, MaxPoolOptions::new([3; 2]).with_stride([2; 2]).with_padding([1; 2])).flatten(1, 3)
+    kernels::max_pool(maps).flatten(1, 3)
 }
 
 /// Computes the mean over pixels: (samples, channels × pixels) → (samples, channels).

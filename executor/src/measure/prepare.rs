@@ -3,6 +3,7 @@
 use super::cases::Case;
 use super::{Place, functions};
 use crate::device::runs_at_once;
+use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
 };
@@ -50,7 +51,7 @@ pub(super) fn prepare(case: Case, place: &Place) -> Run {
             bench.passes([a, b], [a, b], move |x| functions::rms_norm(x, scale.clone(), EPSILON))
         }
         OperatorClass::Activation => bench.passes([a, b], [a, b], gelu),
-        OperatorClass::Relu => bench.passes([a, b], [a, b], burn::tensor::activation::relu),
+        OperatorClass::Relu => bench.passes([a, b], [a, b], kernels::relu),
         OperatorClass::GatedActivation => bench.passes([a, 2 * b], [a, b], functions::gated),
         OperatorClass::Rotary => {
             let angles = functions::angles(a, b, &bench.recording(), bench.format);

@@ -2,7 +2,7 @@
 
 use super::{Initial, Parameter, Pass, Role, Weights, operators};
 use crate::kernels;
-use burn::tensor::module::{batch_norm, batch_norm_train};
+use burn::tensor::module::batch_norm;
 use burn::tensor::{FloatDType, Tensor};
 
 /// Standard deviation of first values, as transformers' `initializer_range`.
@@ -184,21 +184,22 @@ pub(super) struct BatchNorm {
 impl BatchNorm {
     /// (samples, channels, height, width) → the same; computed in single precision.
     pub(super) fn forward(self, pass: &Pass, weights: &Weights, images: Tensor<4>) -> Tensor<4> {
-        let dtype = FloatDType::from(images.dtype());
-        let images = operators::single(images);
         let [scale, shift, mean, variance] =
             [self.scale, self.shift, self.mean, self.variance].map(|slot| operators::single(weights.get::<1>(slot)));
         if !pass.training {
+            let dtype = FloatDType::from(images.dtype());
+            let images = operators::single(images);
             return batch_norm(images, scale, shift, mean, variance, CHANNEL_EPSILON).cast(dtype);
         }
         let [samples, _, height, width] = images.dims();
         let count = (samples * height * width) as f64;
-        let result = batch_norm_train(images, scale, shift, CHANNEL_EPSILON);
+        let result = kernels::batch_norm(images, scale, shift, CHANNEL_EPSILON);
         let unbiased = result.variance * (count / (count - 1.0).max(1.0));
         let moved = |running: Tensor<1>, new: Tensor<1>| running * (1.0 - MOMENTUM) + new * MOMENTUM;
-        weights.note(self.mean, moved(mean, result.mean));
-        weights.note(self.variance, moved(variance, unbiased));
-        result.output.cast(dtype)
+        let plain = |values: Tensor<1>| if values.is_autodiff() { values.inner() } else { values };
+        weights.note(self.mean, moved(plain(mean), plain(result.mean)));
+        weights.note(self.variance, moved(plain(variance), plain(unbiased)));
+        result.images
     }
 }
 

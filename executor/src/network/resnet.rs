@@ -5,10 +5,8 @@
 
 use super::parts::{BatchNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, rows};
+use crate::kernels::{Strides, convolution, max_pool, relu};
 use burn::tensor::Tensor;
-use burn::tensor::activation::relu;
-use burn::tensor::module::{conv2d, max_pool2d};
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::{BlockKind, ResNet};
@@ -95,8 +93,8 @@ impl Convolution {
     }
 
     fn forward(self, pass: &Pass, weights: &Weights, images: Tensor<4>) -> Tensor<4> {
-        let options = ConvOptions::new([self.stride; 2], [self.size / 2; 2], [1; 2], self.groups);
-        let convolved = conv2d(images, weights.get(self.kernel), None, options);
+        let strides = Strides { stride: self.stride, padding: self.size / 2, groups: self.groups };
+        let convolved = convolution(images, weights.get(self.kernel), strides);
         self.norm.forward(pass, weights, convolved)
     }
 }
@@ -127,7 +125,7 @@ impl Layer for Stem {
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let images = rows::images(pass, batch, weights.get::<4>(self.convolution.kernel).dtype());
         let convolved = relu(self.convolution.forward(pass, weights, self.image.images(images)));
-        flat(max_pool2d(convolved, MaxPoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1])))
+        flat(max_pool(convolved))
     }
 }
 
