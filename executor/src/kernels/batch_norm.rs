@@ -83,10 +83,10 @@ fn of_channels<T: Send>([samples, channels, pixels]: [usize; 3], of: impl Fn(usi
     (0..channels).into_par_iter().with_min_len(least).map(of).collect()
 }
 
-/// A line, a · x + b · y + c, for each channel.
-type Line = [f32; 3];
+/// A channel's mean m and the numbers of (x − m) · a + y · b + c.
+type Line = [f32; 4];
 
-/// Writes x · a + y · b + c over `y`, (samples, channels, pixels), with `x` of the same shape.
+/// Writes (x − m) · a + y · b + c over `y`, (samples, channels, pixels), with `x` of the same shape.
 fn combine(x: &[f32], y: &mut [f32], lines: &[Line], pixels: usize) {
     let sample = (lines.len() * pixels).max(1);
     let least = (NUMBERS_MIN / sample).max(1);
@@ -136,7 +136,7 @@ impl Kernel<3> for BatchNorm {
             .map(|((moments, [along, across]), scale)| {
                 let slope = scale * moments.inverse;
                 let of_x = -slope * across * share * moments.inverse;
-                [of_x, slope, -(slope * along).mul_add(share, of_x * moments.mean)]
+                [moments.mean, of_x, slope, -slope * along * share]
             })
             .collect();
         combine(numbers, gradient.storage_mut(), &lines, pixels);
@@ -181,9 +181,9 @@ vectorized! {
     }
 
     fn lines_of(x: &'a [f32], y: &'a mut [f32], lines: &'a [Line], pixels: usize) {
-        for ((x, y), &[of_x, of_y, start]) in x.chunks_exact(pixels).zip(y.chunks_exact_mut(pixels)).zip(lines) {
+        for ((x, y), &[mean, of_x, of_y, start]) in x.chunks_exact(pixels).zip(y.chunks_exact_mut(pixels)).zip(lines) {
             for (y, &x) in y.iter_mut().zip(x) {
-                *y = y.mul_add(of_y, x.mul_add(of_x, start));
+                *y = y.mul_add(of_y, (x - mean).mul_add(of_x, start));
             }
         }
     }

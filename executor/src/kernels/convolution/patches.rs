@@ -150,7 +150,7 @@ impl Maps {
 
 /// Returns the longest run of pixels that rows of `width` and panels of `panel` consist of.
 pub(super) fn run_of(width: usize, panel: usize) -> usize {
-    [16, 8, 4, 2].into_iter().find(|run| width % run == 0 && panel % run == 0).unwrap_or(1)
+    [16, 8, 4, 2].into_iter().find(|run| width.is_multiple_of(*run) && panel.is_multiple_of(*run)).unwrap_or(1)
 }
 
 /// Calls a function with the length of runs as its constant.

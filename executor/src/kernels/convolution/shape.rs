@@ -45,10 +45,10 @@ impl Shape {
 
     /// The windows under the kernel, for each pixel of the result.
     fn windows(&self) -> Windows {
-        let padding = self.padding as isize;
-        let rows = 0..self.kernel[0] as isize;
+        let padding = self.padding.cast_signed();
+        let rows = 0..self.kernel[0].cast_signed();
         let taps =
-            rows.flat_map(|row| (0..self.kernel[1] as isize).map(move |column| [row - padding, column - padding]));
+            rows.flat_map(|row| (0..self.kernel[1].cast_signed()).map(move |column| [row - padding, column - padding]));
         Windows { result: self.output(), stride: self.stride, taps: taps.collect() }
     }
 
@@ -107,14 +107,15 @@ struct Phase {
 impl Phase {
     fn of(shape: &Shape, phase: usize) -> Self {
         let stride = shape.stride;
+        let step = stride.cast_signed();
         let first = [phase / stride, phase % stride];
         let result = [0, 1].map(|axis| (shape.input[axis] + stride - 1 - first[axis]) / stride);
         let (mut taps, mut weights) = (Vec::new(), Vec::new());
         for weight in 0..shape.taps() {
             let at = [weight / shape.kernel[1], weight % shape.kernel[1]];
-            let distance = [0, 1].map(|axis| (first[axis] + shape.padding) as isize - at[axis] as isize);
-            if distance.iter().all(|distance| distance % stride as isize == 0) {
-                taps.push(distance.map(|distance| distance / stride as isize));
+            let distance = [0, 1].map(|axis| (first[axis] + shape.padding).cast_signed() - at[axis].cast_signed());
+            if distance.iter().all(|distance| distance % step == 0) {
+                taps.push(distance.map(|distance| distance / step));
                 weights.push(weight);
             }
         }
