@@ -269,7 +269,8 @@ mod tests {
         let gathered = |spec: PlanSpec, blocks: u64| {
             bytes(sharded(spec.clone())) + 2 * parameters(blocks) - bytes(optimizer(spec))
         };
-        assert_eq!(gathered(four, 4), gathered(eight, 8));
+        assert_eq!(gathered(four, 4), 2 * 4 * (12 * 64 * 64 + 13 * 64));
+        assert_eq!(gathered(eight, 8), 2 * 4 * (12 * 64 * 64 + 13 * 64));
     }
 
     #[test]

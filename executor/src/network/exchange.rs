@@ -91,6 +91,7 @@ where
     DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
 {
     let inputs = inputs.map(|input| input.try_into_primitive::<Autodiff<B>>().expect(ONE_DEVICE));
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the type of the tensor is private in Burn")]
     let nodes = inputs.each_ref().map(|input| input.node());
     let inputs = inputs.map(|input| Tensor::from_primitive::<B>(input.into_primitive()));
     let prepared = Backward::<B, N>::prepare::<NoCheckpointing>(WithGradients, nodes).compute_bound().stateful();
