@@ -52,9 +52,9 @@ impl Shelf {
 /// again when gradients go back. `leaf` is any recorded number; the gradient of the weights becomes its own, as
 /// (elements).
 pub(super) fn fetched<const D: usize>(leaf: &Tensor<1>, shelf: &Shelf, shape: [usize; D]) -> Tensor<D> {
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if !crate::kernels::lies_on_host(leaf) {
-        return recorded::<burn::backend::Cuda, D>(leaf, shelf, shape);
+        return recorded::<crate::device::GpuBackend, D>(leaf, shelf, shape);
     }
     recorded::<Flex, D>(leaf, shelf, shape)
 }
