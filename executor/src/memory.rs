@@ -2,8 +2,8 @@
 
 mod room;
 
-pub(crate) use room::check_memory;
 pub use room::{MemoryShortage, total_memory};
+pub(crate) use room::{check_memory, fits};
 
 use std::fs;
 

@@ -1,11 +1,11 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::clock::Clock;
-use crate::device::{DeviceError, Devices, check_format, device, framework, reserved_memory};
+use crate::device::{DeviceError, Devices, check_format, device, framework, free_memory, reserved_memory};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::loader::{Loader, LoaderError};
-use crate::memory::{AllocationMeter, MemoryShortage, MemoryWatch, check_memory};
+use crate::memory::{AllocationMeter, MemoryShortage, MemoryWatch, check_memory, fits};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
@@ -362,7 +362,16 @@ fn check_room(world: &World, plan: &Plan, device: DeviceKind) -> Result<(), RunE
     let here = if all_here { 0..world.ranks() } else { world.local() };
     let first_place = if all_here { 0 } else { world.places_on_host().start };
     let here: Vec<(Rank, usize)> = here.map(|rank| Rank(rank as u32)).zip(first_place..).collect();
-    check_memory(plan, device, &here)
+    let places: Vec<usize> = here.iter().map(|(_, place)| *place).collect();
+    let Some(free) = free_memory(device, &places)? else {
+        return Ok(check_memory(plan, here.into_iter().map(|(rank, _)| rank))?);
+    };
+    let count = Devices::find(device)?.count;
+    for (gpu, available) in free {
+        let ranks = here.iter().filter(|(_, place)| place % count == gpu).map(|(rank, _)| *rank);
+        fits(plan, ranks, &format!("the memory of GPU {gpu}"), available)?;
+    }
+    Ok(())
 }
 
 fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {

@@ -1,7 +1,6 @@
 //! Where a plan runs: hardware and the software on it.
 
-use crate::cost::device_costs;
-use trainyard_hardware_profiles::{Cluster, Stack};
+use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use trainyard_plan::{Lowering, Mesh};
 use trainyard_units::{Invalid, Seconds};
 
@@ -52,7 +51,8 @@ impl Machine {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
             blocking_transfers: self.stack.exposed_transfer.value > 0.0,
             sharded_overlap: self.stack.sharded_overlap.value,
-            agrees_on_steps: device_costs(&self.cluster.first().device).agrees_on_steps(),
+            // The executor does, which runs on what was measured: only whole gradients tell whether they are finite.
+            agrees_on_steps: matches!(self.cluster.first().device, Device::Measured(_)),
         }
     }
 

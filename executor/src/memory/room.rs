@@ -1,10 +1,7 @@
 //! Whether a plan fits into the memory that is free, said before anything is allocated.
 
-use crate::device::{Devices, free_memory};
-use crate::run::RunError;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
@@ -35,27 +32,22 @@ pub struct MemoryShortage {
     pub hint: String,
 }
 
-/// Checks that the ranks of `plan` that compute on this host, each with its place there, fit into the free memory of
-/// their devices. Passes where nothing tells how much is free.
+/// Checks that `ranks` of `plan`, which share this machine, fit into its free memory. Passes where the system does not
+/// report free memory.
 ///
 /// # Errors
 ///
-/// When they do not fit, or there are no such devices.
-pub(crate) fn check_memory(plan: &Plan, kind: DeviceKind, ranks: &[(Rank, usize)]) -> Result<(), RunError> {
-    let places: Vec<usize> = ranks.iter().map(|(_, place)| *place).collect();
-    let Some(free) = free_memory(kind, &places)? else {
-        let all = ranks.iter().map(|(rank, _)| *rank);
-        return Ok(available_memory().map_or(Ok(()), |available| fits(plan, all, "main memory", available))?);
-    };
-    let count = Devices::find(kind)?.count;
-    for (gpu, available) in free {
-        let here = ranks.iter().filter(|(_, place)| place % count == gpu).map(|(rank, _)| *rank);
-        fits(plan, here, &format!("the memory of GPU {gpu}"), available)?;
-    }
-    Ok(())
+/// When they do not fit.
+pub(crate) fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
+    available_memory().map_or(Ok(()), |available| fits(plan, ranks, "main memory", available))
 }
 
-fn fits(
+/// Checks that `ranks` of `plan` fit into `available` memory of `place`.
+///
+/// # Errors
+///
+/// When they do not fit.
+pub(crate) fn fits(
     plan: &Plan,
     ranks: impl IntoIterator<Item = Rank>,
     place: &str,

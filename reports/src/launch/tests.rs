@@ -426,10 +426,10 @@ fn a_refusal_names_the_field_and_who_can() {
     let error = plain(&zero_bubble, Target::Megatron).expect_err("Megatron-LM has no such schedule");
     assert!(error.to_string().starts_with("`plan.schedule` is gpipe, but Megatron-LM"), "{error}");
     assert_eq!(error.hint().as_deref(), Some("these can: sagemaker, slurm"));
-    let mut nobody = zero_bubble;
-    nobody["plan"]["schedule"] = json!("zb-h1");
-    let error = plain(&nobody, Target::Torchrun).expect_err("nobody has it");
-    assert_eq!(error.hint().as_deref(), Some("no target can; plan again with another value, `--fix schedule=…`"));
+    let mut halves = zero_bubble;
+    halves["plan"]["schedule"] = json!("zb-h1");
+    let error = plain(&halves, Target::Torchrun).expect_err("only the executor has it");
+    assert_eq!(error.hint().as_deref(), Some("these can: slurm"));
 }
 
 #[test]

@@ -139,11 +139,6 @@ pub(crate) trait DeviceCosts: Sync {
         None
     }
 
-    /// Tells whether all ranks agree on the norm of the gradient before any of them updates.
-    fn agrees_on_steps(&self) -> bool {
-        false
-    }
-
     /// Tells whether attention keeps no scores, whatever the model says.
     fn always_fuses_attention(&self) -> bool {
         false

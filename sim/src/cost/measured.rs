@@ -84,11 +84,6 @@ impl DeviceCosts for MeasuredMachine {
         self.overlap_slowdown
     }
 
-    /// The executor's do, as only whole gradients tell whether they are finite.
-    fn agrees_on_steps(&self) -> bool {
-        true
-    }
-
     /// That of the executor keeps none.
     fn always_fuses_attention(&self) -> bool {
         true
