@@ -361,7 +361,7 @@ fn cuts_equal_one_process_without_own_kernels() {
     assert_equals_one_process(&["gpt2", "resnet-basic"], Cut { on, data: 2, pipeline: 2, micro: 2, ..WHOLE });
 }
 
-/// Trainings on GPUs. Those through wgpu are tested everywhere, on a software device where there is no other.
+/// Trainings on GPUs; through wgpu also on a software device, where there is no other.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod gpus {
     use super::*;

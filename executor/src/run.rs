@@ -1,7 +1,9 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::clock::Clock;
-use crate::device::{DeviceError, Devices, check_format, device, framework, free_memory, reserved_memory};
+use crate::device::{
+    DeviceError, Devices, check_format, computes_in_place, device, framework, free_memory, reserved_memory,
+};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::loader::{Loader, LoaderError};
@@ -587,8 +589,11 @@ fn train(
             save(job, &mut outcome, &trainer, progress)?;
         }
     }
-    let on_devices = reserved_memory(job.options.device, trainer.world().places_of_process());
-    outcome.memory = on_devices.or_else(|| job.memory.peak());
+    outcome.memory = if computes_in_place(job.options.device) {
+        job.memory.peak()
+    } else {
+        reserved_memory(job.options.device, trainer.world().places_of_process())
+    };
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
     outcome.corrupt = job.data.corrupt_samples();

@@ -50,6 +50,12 @@ impl Kernel<2> for Convolution {
     /// The operands.
     type Kept = [FlexTensor; 2];
 
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
+        vec![weight]
+    }
+
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
         let [images, weight] = operands.map(contiguous);
         let [height, width] = self.0.output();
@@ -59,7 +65,7 @@ impl Kernel<2> for Convolution {
     }
 
     fn backward(&self, kept: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let ([images, weight], gradient) = (kept, contiguous(gradient));
+        let ([images, weight], gradient) = (kept.map(contiguous), contiguous(gradient));
         let to_images = wanted[0].then(|| self.0.input_gradient(weight.storage(), gradient.storage()));
         let to_weight = wanted[1].then(|| self.0.weight_gradient(images.storage(), gradient.storage()));
         let like = |numbers, tensor: &FlexTensor| {
