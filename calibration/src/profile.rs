@@ -8,23 +8,6 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_units::{Bytes, BytesPerSecond, Invalid};
 
-/// The classes without which no profile was ever written: what the first model that ran needs. Profiles of today have
-/// all; from one of earlier times, what else a step needs is missed when it is priced.
-const FIRST_CLASSES: [OperatorClass; 12] = [
-    OperatorClass::Linear,
-    OperatorClass::Attention,
-    OperatorClass::LayerNorm,
-    OperatorClass::Activation,
-    OperatorClass::Residual,
-    OperatorClass::Embedding,
-    OperatorClass::TiedHead,
-    OperatorClass::CrossEntropy,
-    OperatorClass::AdamW,
-    OperatorClass::Sgd,
-    OperatorClass::Accumulate,
-    OperatorClass::Flatten,
-];
-
 /// Factors of corrections that a machine may have: beyond, something else was measured.
 pub(crate) const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
@@ -80,7 +63,6 @@ pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Invali
         collectives: measurements.collectives,
     };
     check(&machine)?;
-    complete(&machine, OperatorClass::ALL.into_iter().filter(|class| *class != OperatorClass::Rounding))?;
     smooth_collectives(&mut machine.collectives);
     smooth_updates(&mut machine.operators);
     Ok(machine)
@@ -141,7 +123,7 @@ fn check(machine: &MeasuredMachine) -> Result<(), Invalid> {
         }
     }
     check_corrections(machine)?;
-    complete(machine, FIRST_CLASSES.into_iter())
+    complete(machine)
 }
 
 fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), Invalid> {
@@ -180,19 +162,14 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Refuses a number of ranks without one of these operators, and more than one rank without an all-reduce and a
-/// transfer.
-#[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
-fn complete(machine: &MeasuredMachine, classes: impl Iterator<Item = OperatorClass> + Clone) -> Result<(), Invalid> {
-    let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).chain([1]).collect();
+/// Refuses a machine of which no operator was timed, and several ranks without an all-reduce and a transfer among them. Operators that a job needs and a profile
+/// lacks are missed where they are priced.
+fn complete(machine: &MeasuredMachine) -> Result<(), Invalid> {
+    if machine.operators.is_empty() {
+        return Err(Invalid::inside("operators", "no operator was timed"));
+    }
+    let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).collect();
     for ranks in ranks {
-        let known = |class: OperatorClass| {
-            let own = |s: &OperatorSample| s.operator == class && s.ranks == ranks && s.format == NumberFormat::Fp32;
-            machine.operators.iter().any(own)
-        };
-        if let Some(class) = classes.clone().find(|class| !known(*class)) {
-            return Err(missing("operators", &class, ranks));
-        }
         let timed = |operation, ranks| {
             machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks == ranks)
         };
@@ -347,25 +324,18 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_named() {
-        let mut lacking = measurements(&[1, 2]);
-        lacking.operators.retain(|sample| !(sample.operator == OperatorClass::AdamW && sample.ranks == 2));
-        let problem = fit_profile(lacking).expect_err("an empty class");
-        assert!(problem.to_string().contains("AdamW") && problem.to_string().contains("2 ranks"), "{problem}");
+        let nothing = Measurements { operators: Vec::new(), ..measurements(&[1]) };
+        assert!(fit_profile(nothing).expect_err("no operator").to_string().contains("operators"));
         let mut lacking = measurements(&[1, 2]);
         lacking.collectives.clear();
         assert!(fit_profile(lacking).expect_err("no collective").to_string().contains("AllReduce"));
     }
 
     #[test]
-    fn a_profile_of_earlier_times_is_read_though_it_knows_fewer_operators() {
+    fn a_profile_may_know_only_what_a_job_needs() {
         let mut machine = fit_profile(measurements(&[1, 2])).expect("complete");
-        machine.operators.retain(|sample| FIRST_CLASSES.contains(&sample.operator));
-        assert_eq!(profile_from_toml(&profile_to_toml(&machine), "old.toml"), Ok(machine.clone()));
-        machine.operators.retain(|sample| sample.operator != OperatorClass::Linear);
-        assert!(profile_from_toml(&profile_to_toml(&machine), "old.toml").is_err());
-        let mut lacking = measurements(&[1]);
-        lacking.operators.retain(|sample| sample.operator != OperatorClass::Convolution);
-        assert!(fit_profile(lacking).expect_err("new ones have all").to_string().contains("Convolution"));
+        machine.operators.retain(|sample| sample.operator == OperatorClass::Linear);
+        assert_eq!(profile_from_toml(&profile_to_toml(&machine), "one-job.toml"), Ok(machine));
     }
 
     #[test]

@@ -55,8 +55,8 @@ mod weights;
 pub use clock::Clock;
 pub use device::{DeviceError, Devices, describe, framework};
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
-    measure_operators, measure_overlap, measure_overlap_of,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, measure_collectives,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, untimed,
 };
 pub use memory::{AllocationMeter, MemoryShortage, total_memory};
 pub use optimizer::HyperParameters;

@@ -16,9 +16,12 @@ use crate::processor::threads_per_rank;
 use crate::statistics::{median, quantile};
 use burn::tensor::Device;
 use cases::Case;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_hardware_profiles::{DeviceKind, OperatorSample};
+use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorCase, OperatorSample};
 
 pub use collectives::{
     copy_bandwidth, measure_collectives, measure_collectives_of, measure_overlap, measure_overlap_of,
@@ -114,9 +117,51 @@ pub fn measure_operators(
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    let formats = formats(&device(settings.device, 0)?);
-    measure_cases(&cases::grid(&formats, settings.large), settings, progress, stop)
+    let grid = cases::grid(&device_formats(settings.device)?, settings.large);
+    let everywhere = settings.ranks.iter().map(|ranks| (*ranks, grid.clone())).collect();
+    measure_cases(&everywhere, settings, progress, stop)
 }
+
+/// Times these operators, those that can be timed.
+///
+/// # Errors
+///
+/// As [`measure_operators`].
+pub fn measure_these(
+    wanted: &BTreeSet<OperatorCase>,
+    settings: &MeasureSettings,
+    progress: &mut (dyn FnMut(MeasureProgress) + Send),
+    stop: &AtomicBool,
+) -> Result<Vec<OperatorSample>, MeasureError> {
+    let formats = device_formats(settings.device)?;
+    let mut by_ranks: CasesByRanks = BTreeMap::new();
+    for wanted in wanted.iter().filter(|wanted| formats.contains(&wanted.format)) {
+        let cases = by_ranks.entry(wanted.ranks as usize).or_default();
+        cases.extend(Case::of(wanted).filter(|case| !cases.contains(case)));
+    }
+    measure_cases(&by_ranks, settings, progress, stop)
+}
+
+/// Returns those of the wanted operators that can be timed, and were not.
+pub fn untimed(wanted: BTreeSet<OperatorCase>, timed: &[OperatorSample]) -> BTreeSet<OperatorCase> {
+    let timed: BTreeSet<OperatorCase> = timed.iter().map(OperatorSample::case).collect();
+    let is_new = |wanted: &OperatorCase| {
+        Case::of(wanted).is_some_and(|case| !timed.contains(&OperatorCase { shape: case.shape(), ..wanted.clone() }))
+    };
+    wanted.into_iter().filter(is_new).collect()
+}
+
+/// Returns the formats that devices of a kind compute in.
+///
+/// # Errors
+///
+/// When there is no such device.
+pub fn device_formats(kind: DeviceKind) -> Result<Vec<NumberFormat>, DeviceError> {
+    Ok(formats(&device(kind, 0)?))
+}
+
+/// Cases by the number of ranks that run them at the same time.
+type CasesByRanks = BTreeMap<usize, Vec<Case>>;
 
 /// The grid is gone through this often, some seconds apart: what another program disturbed once is measured again when
 /// it may be gone.
@@ -126,27 +171,23 @@ const SWEEPS: usize = 2;
 const DISTURBED: f64 = 0.25;
 
 fn measure_cases(
-    cases: &[Case],
+    by_ranks: &CasesByRanks,
     settings: &MeasureSettings,
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    let rounds: Vec<usize> = (0..SWEEPS).flat_map(|_| settings.ranks.iter().copied()).collect();
-    let total = cases.len() * rounds.len();
+    let total = SWEEPS * by_ranks.values().map(Vec::len).sum::<usize>();
+    let mut done = 0;
     let mut samples: Vec<OperatorSample> = Vec::new();
-    for (round, ranks) in rounds.into_iter().enumerate() {
-        let done = round * cases.len();
+    for (ranks, cases) in (0..SWEEPS).flat_map(|_| by_ranks) {
         let mut report = |case: usize| progress(MeasureProgress { done: done + case, total });
-        for sample in measure_round(cases, ranks, settings, &mut report, stop)? {
-            let same = |known: &&mut OperatorSample| {
-                let kind = |sample: &OperatorSample| (sample.operator, sample.format, sample.ranks);
-                kind(known) == kind(&sample) && known.shape == sample.shape
-            };
-            match samples.iter_mut().find(same) {
+        for sample in measure_round(cases, *ranks, settings, &mut report, stop)? {
+            match samples.iter_mut().find(|known| known.case() == sample.case()) {
                 None => samples.push(sample),
                 Some(known) => *known = agreed(known, sample),
             }
         }
+        done += cases.len();
     }
     Ok(samples)
 }
@@ -179,7 +220,8 @@ fn measure_round(
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
         let device = device(settings.device, group.place_on_host())?;
-        let place = Place { kind: settings.device, device, ranks };
+        let others = Rc::new(RefCell::new(prepare::others_of(ranks, settings.device)));
+        let place = Place { others, ..Place::new(settings.device, device) };
         let each = cases.iter().enumerate().map(|(number, case)| {
             let run = prepare::prepare(*case, &place);
             let times = time_run(&group, run, settings.seconds_per_case / SWEEPS as f64, stop)?;
@@ -199,11 +241,16 @@ fn measure_round(
 struct Place {
     kind: DeviceKind,
     device: Device,
-    /// Number of ranks that run at once.
-    ranks: usize,
+    /// Memory that stands for what other operators of a step write.
+    others: Rc<RefCell<Vec<f32>>>,
 }
 
 impl Place {
+    /// Returns a device with nothing beside what is measured.
+    fn new(kind: DeviceKind, device: Device) -> Self {
+        Self { kind, device, others: Rc::default() }
+    }
+
     /// Returns what `act` returns, and the seconds until the device has done what it asks for.
     fn timed<T>(&self, act: impl FnOnce() -> T) -> (T, f64) {
         settle(&self.device);
@@ -311,7 +358,7 @@ fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> Ope
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+    use trainyard_hardware_profiles::OperatorClass;
 
     #[test]
     #[cfg(not(feature = "cuda"))]
@@ -329,6 +376,7 @@ mod tests {
         // The first shape of each class is the smallest.
         let mut cases = cases::grid(&NumberFormat::ALL, false);
         cases.dedup_by_key(|case| (case.operator, case.format));
+        let cases = CasesByRanks::from([(1, cases.clone()), (2, cases)]);
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
         assert_eq!(seen.last(), Some(&MeasureProgress { done: SWEEPS * samples.len(), total: SWEEPS * samples.len() }));
         for sample in &samples {

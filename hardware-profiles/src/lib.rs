@@ -55,7 +55,7 @@ pub use instance::{HostLinks, Instance};
 pub use interconnect::{Interconnect, Link};
 pub use measured::{
     CollectiveOperation, CollectiveSample, CorrectedPhase, Correction, DeviceKind, MeasuredMachine, NumberFormat,
-    OperatorClass, OperatorSample, PROFILE_SCHEMA,
+    OperatorCase, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
 pub use network::{MeasuredFabric, Messaging, Network, Transport};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};

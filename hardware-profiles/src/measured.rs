@@ -113,6 +113,17 @@ impl NumberFormat {
     }
 }
 
+/// An operator at one shape, as calibration times it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OperatorCase {
+    pub operator: OperatorClass,
+    pub format: NumberFormat,
+    /// Number of ranks at work at the same time.
+    pub ranks: u32,
+    /// Dimensions, as the class names them.
+    pub shape: Vec<u64>,
+}
+
 /// One timed operator on one rank, while every other rank did the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,6 +144,14 @@ pub struct OperatorSample {
     pub backward_s: f64,
     /// Inter-quartile range of the total time over its median.
     pub spread: f64,
+}
+
+impl OperatorSample {
+    /// Returns what was timed.
+    pub fn case(&self) -> OperatorCase {
+        let Self { operator, format, ranks, ref shape, .. } = *self;
+        OperatorCase { operator, format, ranks, shape: shape.clone() }
+    }
 }
 
 /// Operations between ranks as calibration times them.

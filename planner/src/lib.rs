@@ -61,5 +61,5 @@ pub use problem::{
     price_not_found, price_of, price_used, problem, purchase, stored_bytes,
 };
 pub use report::{ReportContent, SourcedConstant, report_content};
-pub use search::Evaluated;
+pub use search::{Evaluated, cases_to_measure};
 pub use trainyard_plan::Fixed;

@@ -4,23 +4,27 @@ use super::{device, processes};
 use crate::arguments::{self, CalibrateArguments, Device, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Written};
-use crate::job::{LOCAL, local_profile};
+use crate::job::{Job, LOCAL, local_profile};
 use crate::machine;
 use crate::output::Output;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
     MeasurementKind, Measurements, fit_profile, profile_to_toml, refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
-    Devices, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
-    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
+    Devices, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, device_formats, framework,
+    measure_collectives, measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these,
+    untimed,
 };
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, OperatorSample,
+    CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, NumberFormat, OperatorCase,
+    OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
+use trainyard_planner::{Fixed, cases_to_measure};
 use trainyard_reports as reports;
-use trainyard_units::{Bytes, Invalid};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, counted};
 
 /// Default path of refitted constants.
 const CONSTANTS: &str = "runs/constants.toml";
@@ -145,7 +149,7 @@ fn measure_hosts(
     let settings = MeasureSettings::for_cores(here * threads);
     let mut settings = MeasureSettings { ranks: vec![1, here], device: kind, ..settings };
     settings.ranks.dedup();
-    let mut operators = operators(&settings, stop, &output)?;
+    let mut operators = operators(None, &settings, stop, &output)?;
     // Ranks on other hosts do not disturb those on this one.
     let all_at_work: Vec<OperatorSample> = operators
         .iter()
@@ -162,38 +166,146 @@ fn measure_hosts(
     keep(path, machine, operators, collectives, overlap).map(Some)
 }
 
-/// Times operators, with a progress bar.
-fn operators(settings: &MeasureSettings, stop: &AtomicBool, output: &Output) -> Result<Vec<OperatorSample>, Failure> {
+/// Times these operators, or those of any model, with a progress bar.
+fn operators(
+    these: Option<&BTreeSet<OperatorCase>>,
+    settings: &MeasureSettings,
+    stop: &AtomicBool,
+    output: &Output,
+) -> Result<Vec<OperatorSample>, Failure> {
     let bar = output.bar(1, "measuring operators {bar:30} {pos}/{len}  {eta} left");
     let mut progress = |MeasureProgress { done, total }| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
-    let operators = measure_operators(settings, &mut progress, stop).map_err(|error| failed(&error));
+    let operators = match these {
+        Some(these) => measure_these(these, settings, &mut progress, stop),
+        None => measure_operators(settings, &mut progress, stop),
+    };
     bar.finish_and_clear();
-    operators
+    let operators = operators.map_err(|error| failed(&error))?;
+    if let Some(warning) = unsteady(operators.iter().map(|sample| sample.spread).collect()) {
+        output.warn(warning);
+    }
+    Ok(operators)
 }
 
 fn failed(error: &MeasureError) -> Failure {
     Failure::of(Exit::Failed, error)
 }
 
-/// Measures this machine's devices of a kind, and writes their profile to `path`.
-pub(crate) fn measure(
-    path: &Path,
-    kind: DeviceKind,
-    stop: &AtomicBool,
-    output: &Output,
-) -> Result<MeasuredMachine, Failure> {
+/// Measures this machine's devices of a kind, and writes their profile to `path`: the operators of any model at a grid
+/// of shapes.
+fn measure(path: &Path, kind: DeviceKind, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
     files::expect_room(path, Written::File)?;
     let devices = device::find(kind)?;
-    let (settings, count) = (MeasureSettings::of(&devices, cores()), devices.count);
-    let operators = operators(&settings, stop, output)?;
-    let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
-    let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
-    if let Some(warning) = unsteady(operators.iter().map(|sample| sample.spread).collect()) {
-        output.warn(warning);
+    let settings = MeasureSettings::of(&devices, cores());
+    let operators = operators(None, &settings, stop, output)?;
+    keep_new(path, devices, &settings, operators, stop)
+}
+
+/// What a job needs to know of the devices that it trains on.
+pub(crate) struct Needs {
+    devices: Devices,
+    settings: MeasureSettings,
+    /// Operators at the shapes that its candidates compute.
+    cases: BTreeSet<OperatorCase>,
+}
+
+impl Needs {
+    /// Returns what is needed to plan `job` on devices of a kind.
+    pub(crate) fn of(job: &Job, fixed: &Fixed, kind: DeviceKind) -> Result<Self, Failure> {
+        let devices = device::find(kind)?;
+        let settings = MeasureSettings::of(&devices, cores());
+        let problem = job.problem_on(blank(&devices, job)?, LOCAL, None)?;
+        let ranks: Vec<u32> = settings.ranks.iter().map(|ranks| *ranks as u32).collect();
+        let cases = cases_to_measure(&problem, fixed, &ranks, kind.is_cpu());
+        Ok(Self { devices, settings, cases })
     }
+
+    /// Returns the profile at `path` with all that is needed; what it does not hold is measured and added. Without
+    /// `known`, what is there, it is written anew.
+    pub(crate) fn met(
+        self,
+        path: &Path,
+        known: Option<MeasuredMachine>,
+        stop: &AtomicBool,
+        output: &Output,
+    ) -> Result<MeasuredMachine, Failure> {
+        let missing = untimed(self.cases, known.as_ref().map_or(&[], |known| &known.operators));
+        let at = path.display();
+        let number = counted(missing.len() as u64, "operator");
+        match &known {
+            Some(known) if missing.is_empty() => {
+                let measured = &known.measured;
+                output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));
+            }
+            Some(_) => output.note(format!("calibrate measuring {number} of this job that {at} lacks")),
+            None => output.note(format!("calibrate measuring {number} of this job; the profile goes to {at}")),
+        }
+        match known {
+            Some(known) if missing.is_empty() => Ok(known),
+            known => {
+                files::expect_room(path, Written::File)?;
+                let new = operators(Some(&missing), &self.settings, stop, output)?;
+                match known {
+                    None => keep_new(path, self.devices, &self.settings, new, stop),
+                    Some(mut known) => {
+                        known.operators.extend(new);
+                        files::write(path, profile_to_toml(&known))?;
+                        Ok(known)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a machine of which nothing is known but the formats that a job may compute in: on processors single
+/// precision, if the job names no other, because they compute in half precision no faster.
+fn blank(devices: &Devices, job: &Job) -> Result<MeasuredMachine, Failure> {
+    let only_single = devices.kind.is_cpu() && job.spec.training.precision.is_none();
+    let formats = device_formats(devices.kind).map_err(|error| Failure::of(Exit::Input, &error))?;
+    let formats = formats.into_iter().filter(|format| !only_single || *format == NumberFormat::Fp32);
+    let known = formats.map(|format| OperatorSample {
+        operator: OperatorClass::Residual,
+        format,
+        ranks: 1,
+        threads: 1,
+        shape: vec![1, 1],
+        forward_s: 1.0,
+        backward_s: 1.0,
+        spread: 0.0,
+    });
+    let machine = Machine::of(devices.clone(), devices.count, 1);
+    Ok(MeasuredMachine {
+        schema: PROFILE_SCHEMA.into(),
+        name: LOCAL.into(),
+        processor: machine.processor,
+        device: machine.kind,
+        devices: machine.devices as u32,
+        memory: machine.memory,
+        measured: machine::today(),
+        framework: framework(machine.kind).into(),
+        copy_bandwidth: BytesPerSecond(1.0),
+        overlap_slowdown: None,
+        corrections: Vec::new(),
+        operators: known.collect(),
+        collectives: Vec::new(),
+    })
+}
+
+/// Measures what else a profile holds, and writes it.
+fn keep_new(
+    path: &Path,
+    devices: Devices,
+    settings: &MeasureSettings,
+    operators: Vec<OperatorSample>,
+    stop: &AtomicBool,
+) -> Result<MeasuredMachine, Failure> {
+    let count = devices.count;
+    let collectives = measure_collectives(settings, stop).map_err(|error| failed(&error))?;
+    let overlap = measure_overlap(settings, stop).map_err(|error| failed(&error))?;
     keep(path, Machine::of(devices, count, 1), operators, collectives, overlap)
 }
 

@@ -28,7 +28,7 @@ use trainyard_plan::list::{
     JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, VARIANTS_MAX, Variant,
 };
 use trainyard_plan::{DataSpec, JobSpec};
-use trainyard_planner::missed_goal;
+use trainyard_planner::{Limits, missed_goal};
 use trainyard_reports as reports;
 use trainyard_units::{Seconds, human_duration};
 
@@ -362,7 +362,7 @@ fn plan(
     output: &Output,
 ) -> Result<Vec<(String, String)>, Failure> {
     let limits = job::limits(&arguments.search, TOP)?;
-    let mut machines: Vec<(PathBuf, MeasuredMachine)> = Vec::new();
+    let machines = profiles(jobs, &limits, file, arguments, output)?;
     let (mut texts, mut shares) = (Vec::new(), BTreeSet::new());
     for listed in jobs {
         let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
@@ -377,12 +377,7 @@ fn plan(
             What::Job(job) => job,
         };
         let path = profile_path(job, arguments.device);
-        let known = machines.iter().position(|(known, _)| *known == path);
-        let number = known.unwrap_or(machines.len());
-        if known.is_none() {
-            let machine = profile(job, arguments.device, arguments.recalibrate, output)?;
-            machines.push((path, of_processors(machine, file)?));
-        }
+        let number = machines.iter().position(|(known, _)| *known == path).expect("every job has its profile");
         let share = machines[number].1.share(listed.devices);
         let profile_name = profile_name(number, listed.devices);
         let constants_name = format!("{}-constants.toml", listed.name);
@@ -402,6 +397,30 @@ fn plan(
         listed.what = What::Planned { document, file: None };
     }
     Ok(texts)
+}
+
+/// Returns the profiles of all jobs that are to be planned, each by its path with all that its jobs need.
+fn profiles(
+    jobs: &[Listed],
+    limits: &Limits,
+    file: &Path,
+    arguments: &TrainArguments,
+    output: &Output,
+) -> Result<Vec<(PathBuf, MeasuredMachine)>, Failure> {
+    let mut machines: Vec<(PathBuf, MeasuredMachine)> = Vec::new();
+    for listed in jobs {
+        let What::Job(job) = &listed.what else { continue };
+        let path = profile_path(job, arguments.device);
+        let known = machines.iter().position(|(known, _)| *known == path);
+        // What was measured anew for one job need not be measured again for the next.
+        let again = arguments.recalibrate && known.is_none();
+        let machine = of_processors(profile(job, &limits.fixed, arguments.device, again, output)?, file)?;
+        match known {
+            Some(number) => machines[number].1 = machine,
+            None => machines.push((path, machine)),
+        }
+    }
+    Ok(machines)
 }
 
 fn plan_name(job: &Listed) -> String {

@@ -1,5 +1,6 @@
 //! `trainyard train`: the whole loop on this machine.
 
+use super::calibrate::Needs;
 use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
 use super::{device, jobs};
 use crate::arguments::{Device, TrainArguments};
@@ -16,7 +17,7 @@ use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, ParallelSpec};
-use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
+use trainyard_planner::{Fixed, MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
@@ -49,7 +50,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
-    let profile = profile(&job, arguments.device, arguments.recalibrate, output)?;
+    let profile = profile(&job, &limits.fixed, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
@@ -209,25 +210,27 @@ pub(crate) fn profile_path(job: &Job, device: Option<Device>) -> PathBuf {
     }
 }
 
-/// Returns the profile that the job names; measures this machine if there is none yet.
+/// Returns the profile that the job names, with all that the job needs: what is missing in that of this machine is
+/// measured.
 pub(crate) fn profile(
     job: &Job,
+    fixed: &Fixed,
     device: Option<Device>,
     again: bool,
     output: &Output,
 ) -> Result<MeasuredMachine, Failure> {
-    let kind = device.map(DeviceKind::from).unwrap_or_default();
     let path = profile_path(job, device);
     if again || (is_local(job) && !path.exists()) {
         // Without a device flag, the kind measured before is measured again.
         let before = files::read_profile(&path).ok().filter(|_| device.is_none());
-        let kind = before.map_or(kind, |profile| profile.device);
-        device::find(kind)?;
-        output.note(format!("calibrate measuring this machine; the profile goes to {}", path.display()));
-        return super::calibrate::measure(&path, kind, stop_on_interrupt(), output);
+        let kind = before.map_or(device.map(DeviceKind::from).unwrap_or_default(), |profile| profile.device);
+        return Needs::of(job, fixed, kind)?.met(&path, None, stop_on_interrupt(), output);
     }
     let profile = files::read_profile(&path)?;
     device::check_profile(device, &profile, &path)?;
+    if is_local(job) {
+        return Needs::of(job, fixed, profile.device)?.met(&path, Some(profile), stop_on_interrupt(), output);
+    }
     output.note(format!("calibrate reused {} of {}; --recalibrate measures again", path.display(), profile.measured));
     Ok(profile)
 }

@@ -1,7 +1,7 @@
 //! The grid of operators and shapes.
 
 use super::prepare;
-use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{NumberFormat, OperatorCase, OperatorClass};
 
 /// One operator at one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,6 +253,29 @@ impl Case {
         Self { operator, format, dimensions }
     }
 
+    /// Returns the case that times what is wanted: exactly, or over a model with about as many parameters in as many
+    /// tensors; `None` where an output is no square.
+    pub(super) fn of(wanted: &OperatorCase) -> Option<Self> {
+        let OperatorCase { operator, format, ref shape, .. } = *wanted;
+        let mut shape: Vec<usize> = shape.iter().map(|size| *size as usize).collect();
+        if operator.is_over_parameters() {
+            return Some(Self::new(operator, format, &prepare::model_of([shape[0], shape[1]])));
+        }
+        let is_square = |pixels: usize| pixels.isqrt().pow(2) == pixels;
+        match operator {
+            OperatorClass::Convolution => {
+                let [pixels, side] = [shape[1], shape[1].isqrt()];
+                shape[1] = side;
+                is_square(pixels)
+            }
+            OperatorClass::MaxPool => is_square(shape[1]),
+            OperatorClass::Embedding => shape[0].is_multiple_of(shape[2]),
+            OperatorClass::ClassToken => shape[0] > 1,
+            _ => true,
+        }
+        .then(|| Self::new(operator, format, &shape))
+    }
+
     /// Returns the dimensions as the class names them.
     pub(super) fn shape(self) -> Vec<u64> {
         let mut sizes = self.dimensions.map(|size| size as u64);
@@ -271,6 +294,33 @@ impl Case {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn what_is_wanted_is_timed_at_its_shape() {
+        let wanted = |operator, shape: &[u64]| OperatorCase {
+            operator,
+            format: NumberFormat::Fp32,
+            ranks: 1,
+            shape: shape.to_vec(),
+        };
+        for (operator, shape) in [
+            (OperatorClass::Linear, &[7, 3, 5][..]),
+            (OperatorClass::Convolution, &[2, 49, 3, 8, 3, 2]),
+            (OperatorClass::MaxPool, &[2, 16, 8]),
+            (OperatorClass::Embedding, &[64, 100, 32, 16]),
+        ] {
+            let case = Case::of(&wanted(operator, shape)).expect("it can be timed");
+            assert_eq!(case.shape(), shape);
+        }
+        assert_eq!(Case::of(&wanted(OperatorClass::Convolution, &[2, 48, 3, 8, 3, 2])), None);
+        for [parameters, tensors] in [[800_000, 52], [125_000_000, 148], [1000, 4]] {
+            let found =
+                Case::of(&wanted(OperatorClass::AdamW, &[parameters, tensors])).expect("it can be timed").shape();
+            assert!((found[1] as f64 / tensors as f64).ln().abs() < 2.0, "{found:?}");
+            let ratio = found[0] as f64 / parameters.min(prepare::PARAMETERS_MAX as u64) as f64;
+            assert!((0.5..2.0).contains(&ratio) || parameters < 10_000, "{found:?}");
+        }
+    }
 
     #[test]
     fn gpus_are_timed_at_more_and_nothing_twice() {

@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::{Place, functions};
-use crate::device::runs_at_once;
+use crate::device::{computes_in_place, runs_at_once};
 use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
@@ -14,7 +14,7 @@ use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
 use rayon::prelude::*;
-use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
 use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
 
@@ -166,12 +166,11 @@ impl Bench {
         let leaves = || (0..runs).map(|_| self.leaf(output, 5)).collect();
         let harness: Vec<f64> = (0..3).map(|_| backward_seconds(leaves(), &gradient, &place)).collect();
         let harness_s = median(&harness);
-        let mut others = others_of(self.place.ranks);
         Box::new(move || {
             let arguments: Vec<I> = (0..runs).map(|_| input()).collect();
-            touch(&mut others);
+            touch(&mut place.others.borrow_mut());
             let (results, forward_s) = place.timed(|| arguments.into_iter().map(&forward).collect::<Vec<_>>());
-            touch(&mut others);
+            touch(&mut place.others.borrow_mut());
             let backward_s = backward_seconds(results, &gradient, &place) - harness_s;
             [forward_s / runs as f64, backward_s / runs as f64]
         })
@@ -251,7 +250,11 @@ const OWN_OTHERS_BYTES: usize = 8 << 20;
 /// Numbers in a line of the cache, which is written as a whole.
 const LINE: usize = 64 / size_of::<f32>();
 
-fn others_of(ranks: usize) -> Vec<f32> {
+/// Returns memory for one of `ranks` ranks to touch; none where operators find their data in a GPU's.
+pub(super) fn others_of(ranks: usize, kind: DeviceKind) -> Vec<f32> {
+    if !computes_in_place(kind) {
+        return Vec::new();
+    }
     vec![1.0; (OTHERS_BYTES / ranks).max(OWN_OTHERS_BYTES) / size_of::<f32>()]
 }
 
@@ -267,7 +270,11 @@ fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place
     place.timed(backward).1
 }
 
-/// Returns a model that only serves to have parameters.
+/// Tokens and positions of a model that only serves to have parameters.
+const TABLE_ROWS: usize = 320;
+const POSITIONS: u64 = 64;
+
+/// Returns such a model.
 fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
     let gpt = Gpt {
         name: "parameters".into(),
@@ -275,8 +282,8 @@ fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
         hidden: hidden as u64,
         heads: 2,
         ffn: 4 * hidden as u64,
-        vocab: 256,
-        seq_len: 64,
+        vocab: TABLE_ROWS as u64 - POSITIONS,
+        seq_len: POSITIONS,
         attention: AttentionKernel::Unfused,
     };
     Network::new(&Model::Gpt(gpt)).expect("decoders are built")
@@ -287,6 +294,19 @@ pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
     let network = parameter_network(dimensions);
     let parameters = network.keys().map(|key| network.parameter(key).elements() as u64).sum();
     [parameters, network.keys().count() as u64]
+}
+
+/// The most parameters of a model that updates are timed over: beyond, they take longer in proportion.
+pub(super) const PARAMETERS_MAX: usize = 1 << 25;
+
+/// Returns blocks and hidden width of a model with about so many parameters in so many tensors. A block has 12 tensors
+/// and 12 times the square of its width; the tables have [`TABLE_ROWS`] times the width.
+pub(super) fn model_of([parameters, tensors]: [usize; 2]) -> [usize; 2] {
+    let blocks = (tensors / 12).max(1);
+    let (square, linear) = (12.0 * blocks as f64, TABLE_ROWS as f64);
+    let parameters = parameters.min(PARAMETERS_MAX) as f64;
+    let hidden = ((linear * linear + 4.0 * square * parameters).sqrt() - linear) / (2.0 * square);
+    [blocks, 2 * (hidden / 2.0).round().max(1.0) as usize]
 }
 
 /// Returns all layers of that model, as one rank holds them.

@@ -6,6 +6,7 @@
 
 mod aim;
 mod bounds;
+mod cases;
 mod complexity;
 mod evaluate;
 mod found;
@@ -20,6 +21,7 @@ mod space;
 mod totals;
 
 pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
+pub use cases::cases_to_measure;
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
 pub(crate) use robust::{choose, preferred};

@@ -6,11 +6,12 @@ use super::layer::LayerCost;
 use super::operation::Operation;
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
+use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorClass,
-    OperatorSample,
+    CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorCase,
+    OperatorClass, OperatorSample,
 };
-use trainyard_plan::operators::{Image, Layer, LayerRole, Mask, OperatorKind, Pass, Pool, Sharing};
+use trainyard_plan::operators::{Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
     ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
@@ -275,14 +276,8 @@ impl<'a> MeasuredPricing<'a> {
 
     /// The optimizer's update, and the copy in the format of compute that follows it where there is one.
     pub(crate) fn update(&self, optimizer: Optimizer, held: ParameterCounts) -> Result<Seconds, MachineError> {
-        let class = match optimizer {
-            Optimizer::AdamW | Optimizer::Adam => OperatorClass::AdamW,
-            Optimizer::Sgd => OperatorClass::Sgd,
-            Optimizer::Momentum => OperatorClass::Momentum,
-            Optimizer::Lars => OperatorClass::Lars,
-            Optimizer::Lamb => OperatorClass::Lamb,
-            Optimizer::RmsProp => return Err(unmeasured(self.machine, optimizer.to_string(), self.ranks)),
-        };
+        let class =
+            class_of_update(optimizer).ok_or_else(|| unmeasured(self.machine, optimizer.to_string(), self.ranks))?;
         let format = format_of(self.precision);
         let rounding = match format {
             NumberFormat::Fp32 => Seconds::ZERO,
@@ -409,6 +404,48 @@ fn format_of(precision: Precision) -> NumberFormat {
         Precision::Fp32 | Precision::Tf32 => NumberFormat::Fp32,
         Precision::Fp16Mixed => NumberFormat::Fp16,
         Precision::Bf16Mixed => NumberFormat::Bf16,
+    }
+}
+
+/// Returns the cases by which a measured machine prices the passes of a model's layers for micro-batches of `samples`,
+/// with so many `ranks` at work and layers shared among them; operators that it cannot price are left out.
+pub fn cases_of_layers(
+    graph: &OperatorGraph,
+    samples: u64,
+    sharing: Sharing,
+    ranks: u32,
+    precision: Precision,
+) -> BTreeSet<OperatorCase> {
+    let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
+    let cases = operators.filter_map(|operator| class_and_shape(operator.on_rank(samples, sharing)));
+    let cases = cases.filter(|(_, shape)| !shape.contains(&0));
+    cases.map(|(operator, shape)| OperatorCase { operator, format: format_of(precision), ranks, shape }).collect()
+}
+
+/// Returns the cases by which it prices what is done once a step over so many parameters in so many tensors.
+pub fn cases_of_update(
+    optimizer: Optimizer,
+    [parameters, tensors]: [u64; 2],
+    ranks: u32,
+    precision: Precision,
+) -> BTreeSet<OperatorCase> {
+    let format = format_of(precision);
+    let rounding = (format != NumberFormat::Fp32).then_some((OperatorClass::Rounding, format));
+    let single = [Some(OperatorClass::Accumulate), Some(OperatorClass::Flatten), class_of_update(optimizer)];
+    let classes = single.into_iter().flatten().map(|class| (class, NumberFormat::Fp32)).chain(rounding);
+    let shape = vec![parameters, tensors];
+    classes.map(|(operator, format)| OperatorCase { operator, format, ranks, shape: shape.clone() }).collect()
+}
+
+/// The class under which calibration times an update; none for optimizers that the executor does not have.
+fn class_of_update(optimizer: Optimizer) -> Option<OperatorClass> {
+    match optimizer {
+        Optimizer::AdamW | Optimizer::Adam => Some(OperatorClass::AdamW),
+        Optimizer::Sgd => Some(OperatorClass::Sgd),
+        Optimizer::Momentum => Some(OperatorClass::Momentum),
+        Optimizer::Lars => Some(OperatorClass::Lars),
+        Optimizer::Lamb => Some(OperatorClass::Lamb),
+        Optimizer::RmsProp => None,
     }
 }
 
