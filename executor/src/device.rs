@@ -128,9 +128,11 @@ pub(crate) fn device(kind: DeviceKind, place: usize) -> Result<Device, DeviceErr
 }
 
 /// Returns the number of times that an operator runs between two readings of the clock. A GPU is asked for many kernels
-/// before it has done the first, so that one kernel by itself would take longer than it does in a step.
+/// before it has done the first, so that one kernel by itself would take longer than it does in a step; not so one on
+/// which every kernel takes long.
 pub(crate) fn runs_at_once(kind: DeviceKind) -> usize {
-    if driver(kind).is_asynchronous() { 8 } else { 1 }
+    let is_quick = || Devices::find(kind).is_ok_and(|devices| devices.large);
+    if driver(kind).is_asynchronous() && is_quick() { 8 } else { 1 }
 }
 
 /// Returns `true` if values are where they can be sent as soon as they are computed.

@@ -10,15 +10,14 @@ mod functions;
 mod prepare;
 
 use crate::clock::Clock;
-use crate::device::{DeviceError, Devices, device, formats, settle};
+use crate::device::{DeviceError, Devices, computes_in_place, device, formats, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::processor::threads_per_rank;
 use crate::statistics::{median, quantile};
 use burn::tensor::Device;
 use cases::Case;
-use std::cell::RefCell;
+use prepare::Run;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorCase, OperatorSample};
@@ -163,9 +162,9 @@ pub fn device_formats(kind: DeviceKind) -> Result<Vec<NumberFormat>, DeviceError
 /// Cases by the number of ranks that run them at the same time.
 type CasesByRanks = BTreeMap<usize, Vec<Case>>;
 
-/// The grid is gone through this often, some seconds apart: what another program disturbed once is measured again when
-/// it may be gone.
-const SWEEPS: usize = 2;
+/// All cases are measured this often, some seconds apart: what another program disturbed once is measured again when it
+/// may be gone.
+const ROUNDS: usize = 2;
 
 /// Two times of a case that differ by more than this share are not noise: something disturbed the slower one.
 const DISTURBED: f64 = 0.25;
@@ -176,10 +175,10 @@ fn measure_cases(
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    let total = SWEEPS * by_ranks.values().map(Vec::len).sum::<usize>();
+    let total = ROUNDS * by_ranks.values().map(Vec::len).sum::<usize>();
     let mut done = 0;
     let mut samples: Vec<OperatorSample> = Vec::new();
-    for (ranks, cases) in (0..SWEEPS).flat_map(|_| by_ranks) {
+    for (ranks, cases) in (0..ROUNDS).flat_map(|_| by_ranks) {
         let mut report = |case: usize| progress(MeasureProgress { done: done + case, total });
         for sample in measure_round(cases, *ranks, settings, &mut report, stop)? {
             match samples.iter_mut().find(|known| known.case() == sample.case()) {
@@ -220,17 +219,20 @@ fn measure_round(
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
         let device = device(settings.device, group.place_on_host())?;
-        let others = Rc::new(RefCell::new(prepare::others_of(ranks, settings.device)));
-        let place = Place { others, ..Place::new(settings.device, device) };
-        let each = cases.iter().enumerate().map(|(number, case)| {
-            let run = prepare::prepare(*case, &place);
-            let times = time_run(&group, run, settings.seconds_per_case / SWEEPS as f64, stop)?;
-            if group.rank() == 0 {
-                (report.lock().expect("progress does not panic"))(number + 1);
-            }
-            Ok(times)
-        });
-        each.collect::<Result<Vec<CaseTimes>, WorkerError>>()
+        let place = Place { kind: settings.device, device };
+        let mut all = Vec::with_capacity(cases.len());
+        for cases in together(cases, settings.device) {
+            let done = all.len();
+            let mut tell = |share: f64| {
+                if group.rank() == 0 {
+                    let cases = (cases.len() as f64 * share) as usize;
+                    (report.lock().expect("progress does not panic"))(done + cases);
+                }
+            };
+            let seconds = settings.seconds_per_case / ROUNDS as f64 * cases.len() as f64;
+            all.extend(time_cases(&group, cases, &place, seconds, &mut tell, stop)?);
+        }
+        Ok(all)
     })?;
     let of_case = |number: usize| timed.iter().map(|rank| &rank[number]).collect::<Vec<_>>();
     Ok(cases.iter().enumerate().map(|(number, case)| sample(*case, ranks, threads, &of_case(number))).collect())
@@ -241,16 +243,9 @@ fn measure_round(
 struct Place {
     kind: DeviceKind,
     device: Device,
-    /// Memory that stands for what other operators of a step write.
-    others: Rc<RefCell<Vec<f32>>>,
 }
 
 impl Place {
-    /// Returns a device with nothing beside what is measured.
-    fn new(kind: DeviceKind, device: Device) -> Self {
-        Self { kind, device, others: Rc::default() }
-    }
-
     /// Returns what `act` returns, and the seconds until the device has done what it asks for.
     fn timed<T>(&self, act: impl FnOnce() -> T) -> (T, f64) {
         settle(&self.device);
@@ -262,6 +257,7 @@ impl Place {
 }
 
 /// Times of one case on one rank.
+#[derive(Default)]
 struct CaseTimes {
     forward: Vec<f64>,
     backward: Vec<f64>,
@@ -300,36 +296,77 @@ fn on_world<T: Send>(
         .collect()
 }
 
-/// Least and greatest number of repetitions of a case in a sweep: enough that one disturbed run has no say, and few
-/// enough that fast ones do not drag on.
-const REPEATS: (f64, f64) = (3.0, 30.0);
+/// Elements of the results of cases that take turns: more than the last cache of a processor holds, and few enough for
+/// its memory.
+const TOGETHER: usize = 1 << 26;
 
-fn time_run(
+/// Cuts a list of cases into runs that take turns. On a GPU each is by itself: its queue holds many of the same, and its
+/// caches are small.
+fn together(cases: &[Case], kind: DeviceKind) -> Vec<&[Case]> {
+    let mut held = 0;
+    let most = if computes_in_place(kind) { TOGETHER } else { 0 };
+    let continues = |_: &Case, next: &Case| {
+        held += next.elements();
+        let fits = held <= most;
+        held = if fits { held } else { next.elements() };
+        fits
+    };
+    cases.chunk_by(continues).collect()
+}
+
+/// Least and greatest number of times that cases take turns: enough that one disturbed time has no say, and few enough
+/// that quick ones do not drag on.
+const SWEEPS: std::ops::RangeInclusive<usize> = 3..=15;
+
+/// Cases that take this many times as long as they should are not repeated.
+const FAR_TOO_LONG: f64 = 10.0;
+
+/// Times cases that take turns, for about so many seconds: forward in order, then backward in reverse order, as the
+/// layers of a step. What a case needs from memory is then as far from the caches as in a step: others have been there
+/// since.
+fn time_cases(
     group: &ProcessGroup,
-    mut run: prepare::Run,
+    cases: &[Case],
+    place: &Place,
     seconds: f64,
+    tell: &mut dyn FnMut(f64),
     stop: &AtomicBool,
-) -> Result<CaseTimes, WorkerError> {
+) -> Result<Vec<CaseTimes>, WorkerError> {
+    let mut runs: Vec<Box<dyn Run>> = cases.iter().map(|case| prepare::prepare(*case, place)).collect();
+    let mut times: Vec<CaseTimes> = cases.iter().map(|_| CaseTimes::default()).collect();
     // A device compiles its kernels, and chooses among them, when it first needs them.
-    run();
+    sweep(&mut runs, &mut times);
+    times.iter_mut().for_each(|times| *times = CaseTimes::default());
     let clock = Clock::start();
-    run();
-    let once = clock.seconds();
-    // Ranks repeat equally often, so that all are busy until the end.
-    let repeats = (seconds / once).clamp(REPEATS.0, REPEATS.1).round();
-    let mut agreed = vec![repeats as f32, f32::from(u8::from(stop.load(Ordering::Relaxed)))];
-    group.broadcast(&mut agreed, 0)?;
-    if agreed[1] > 0.0 {
-        return Err(WorkerError::Stopped);
+    for sweeps in 0..*SWEEPS.end() {
+        let taken = clock.seconds();
+        let wanted = sweeps == 0 || taken < if sweeps < *SWEEPS.start() { seconds * FAR_TOO_LONG } else { seconds };
+        if !agreed_on(group, wanted, stop)? {
+            break;
+        }
+        sweep(&mut runs, &mut times);
+        tell(((sweeps + 1) as f64 / *SWEEPS.start() as f64).min(1.0));
     }
-    let mut times = CaseTimes { forward: Vec::new(), backward: Vec::new() };
-    for _ in 0..agreed[0] as usize {
-        let [forward, backward] = run();
-        times.forward.push(forward);
-        times.backward.push(backward);
-    }
-    group.barrier()?;
+    tell(1.0);
     Ok(times)
+}
+
+/// Returns what the first rank wants, so that all ranks are busy until the end.
+fn agreed_on(group: &ProcessGroup, wanted: bool, stop: &AtomicBool) -> Result<bool, WorkerError> {
+    let mut flags = [wanted, stop.load(Ordering::Relaxed)].map(|flag| f32::from(u8::from(flag))).to_vec();
+    group.broadcast(&mut flags, 0)?;
+    if flags[1] > 0.0 { Err(WorkerError::Stopped) } else { Ok(flags[0] > 0.0) }
+}
+
+/// Runs every case once.
+fn sweep(runs: &mut [Box<dyn Run>], times: &mut [CaseTimes]) {
+    runs.iter_mut().for_each(|run| run.begin());
+    for (run, times) in runs.iter_mut().zip(&mut *times) {
+        times.forward.push(run.forward());
+    }
+    for (run, times) in runs.iter_mut().zip(times).rev() {
+        times.backward.push(run.backward());
+    }
 }
 
 /// Means over ranks of their medians: in a step, ranks wait for each other only a few times, and fluctuations of
@@ -378,7 +415,7 @@ mod tests {
         cases.dedup_by_key(|case| (case.operator, case.format));
         let cases = CasesByRanks::from([(1, cases.clone()), (2, cases)]);
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
-        assert_eq!(seen.last(), Some(&MeasureProgress { done: SWEEPS * samples.len(), total: SWEEPS * samples.len() }));
+        assert_eq!(seen.last(), Some(&MeasureProgress { done: ROUNDS * samples.len(), total: ROUNDS * samples.len() }));
         for sample in &samples {
             assert!(sample.forward_s > 0.0 && sample.backward_s >= 0.0, "{sample:?}");
             assert!(!sample.operator.is_over_parameters() || sample.backward_s == 0.0, "{sample:?}");

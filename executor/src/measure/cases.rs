@@ -276,6 +276,20 @@ impl Case {
         .then(|| Self::new(operator, format, &shape))
     }
 
+    /// Returns the elements of input and result together, about.
+    pub(super) fn elements(self) -> usize {
+        let [a, b, c, d, _, stride] = self.dimensions;
+        match self.operator {
+            OperatorClass::Linear | OperatorClass::TiedHead => a * (b + c),
+            OperatorClass::Attention | OperatorClass::FullAttention => 4 * a * b * c * d,
+            OperatorClass::Embedding => a * d,
+            OperatorClass::Convolution => a * b * b * (c * stride * stride + d),
+            OperatorClass::BatchNorm | OperatorClass::MaxPool | OperatorClass::MeanPool => 2 * a * b * c,
+            class if class.is_over_parameters() => prepare::parameters_of(self.dimensions)[0] as usize,
+            _ => 2 * a * b,
+        }
+    }
+
     /// Returns the dimensions as the class names them.
     pub(super) fn shape(self) -> Vec<u64> {
         let mut sizes = self.dimensions.map(|size| size as u64);

@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::{Place, functions};
-use crate::device::{computes_in_place, runs_at_once};
+use crate::device::runs_at_once;
 use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
@@ -13,18 +13,90 @@ use crate::process_group::alone;
 use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
-use rayon::prelude::*;
-use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
 
-/// Runs a case once and says how long its passes took.
-pub(super) type Run = Box<dyn FnMut() -> [f64; 2]>;
+/// A case that can be run again and again: what it needs is made, then each pass says how many seconds it took.
+pub(super) trait Run {
+    /// Makes what the passes start from, as the results of operators before, and drops what is left of the last ones.
+    fn begin(&mut self) {}
+
+    fn forward(&mut self) -> f64;
+
+    /// Operators over parameters have no such pass.
+    fn backward(&mut self) -> f64 {
+        0.0
+    }
+}
+
+/// Something over parameters, done once a step: returns its seconds.
+struct Once<F>(F);
+
+impl<F: FnMut() -> f64> Run for Once<F> {
+    fn forward(&mut self) -> f64 {
+        (self.0)()
+    }
+}
+
+/// An operator with a forward and a backward pass, so many times in a row.
+struct Passes<I, M, F> {
+    place: Place,
+    runs: usize,
+    input: M,
+    forward: F,
+    gradient: Tensor<2>,
+    /// What putting the gradient in costs, which is no part of the operator.
+    harness_s: f64,
+    arguments: Vec<I>,
+    results: Vec<Tensor<2>>,
+}
+
+impl<I, M: Fn() -> I, F: Fn(I) -> Tensor<2>> Run for Passes<I, M, F> {
+    fn begin(&mut self) {
+        self.results.clear();
+        self.arguments = (0..self.runs).map(|_| (self.input)()).collect();
+    }
+
+    fn forward(&mut self) -> f64 {
+        let arguments = std::mem::take(&mut self.arguments);
+        let (results, seconds) = self.place.timed(|| arguments.into_iter().map(&self.forward).collect::<Vec<_>>());
+        self.results = results;
+        seconds / self.runs as f64
+    }
+
+    fn backward(&mut self) -> f64 {
+        let results = std::mem::take(&mut self.results);
+        (backward_seconds(results, &self.gradient, &self.place) - self.harness_s) / self.runs as f64
+    }
+}
+
+/// The forward pass of one run and the backward pass of another.
+struct Joined {
+    forward: Box<dyn Run>,
+    backward: Box<dyn Run>,
+}
+
+impl Run for Joined {
+    fn begin(&mut self) {
+        self.forward.begin();
+        self.backward.begin();
+    }
+
+    fn forward(&mut self) -> f64 {
+        self.backward.forward();
+        self.forward.forward()
+    }
+
+    fn backward(&mut self) -> f64 {
+        self.backward.backward()
+    }
+}
 
 const EPSILON: f64 = 1e-5;
 
 /// Makes what `case` needs on a device, once, and returns what runs it.
-pub(super) fn prepare(case: Case, place: &Place) -> Run {
+pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
     if case.operator.is_over_parameters() {
         return over_parameters(case, place.clone());
     }
@@ -77,7 +149,7 @@ pub(super) fn prepare(case: Case, place: &Place) -> Run {
     }
 }
 
-fn over_parameters(case: Case, place: Place) -> Run {
+fn over_parameters(case: Case, place: Place) -> Box<dyn Run> {
     let sizes = case.dimensions;
     match case.operator {
         OperatorClass::AdamW => update(Optimizer::AdamW, sizes, place),
@@ -149,7 +221,12 @@ impl Bench {
     }
 
     /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
-    fn passes(&self, input: [usize; 2], output: [usize; 2], forward: impl Fn(Tensor<2>) -> Tensor<2> + 'static) -> Run {
+    fn passes(
+        &self,
+        input: [usize; 2],
+        output: [usize; 2],
+        forward: impl Fn(Tensor<2>) -> Tensor<2> + 'static,
+    ) -> Box<dyn Run> {
         let start = self.start(input);
         self.passes_from(output, move || start.fresh(), forward)
     }
@@ -159,35 +236,28 @@ impl Bench {
         output: [usize; 2],
         input: impl Fn() -> I + 'static,
         forward: impl Fn(I) -> Tensor<2> + 'static,
-    ) -> Run {
+    ) -> Box<dyn Run> {
         let (gradient, place) = (self.plain(output, 7), self.place.clone());
         let runs = runs_at_once(place.kind);
-        // What putting the gradient in costs is no part of the operator.
         let leaves = || (0..runs).map(|_| self.leaf(output, 5)).collect();
         let harness: Vec<f64> = (0..3).map(|_| backward_seconds(leaves(), &gradient, &place)).collect();
         let harness_s = median(&harness);
-        Box::new(move || {
-            let arguments: Vec<I> = (0..runs).map(|_| input()).collect();
-            touch(&mut place.others.borrow_mut());
-            let (results, forward_s) = place.timed(|| arguments.into_iter().map(&forward).collect::<Vec<_>>());
-            touch(&mut place.others.borrow_mut());
-            let backward_s = backward_seconds(results, &gradient, &place) - harness_s;
-            [forward_s / runs as f64, backward_s / runs as f64]
-        })
+        let (arguments, results) = (Vec::new(), Vec::new());
+        Box::new(Passes { place, runs, input, forward, gradient, harness_s, arguments, results })
     }
 
     /// Prepares a residual addition. The residual stream is still held by the branch that left it, and the branch's
     /// result by nobody; in backward the gradients of both are summed.
-    fn residual(&self, rows: usize, width: usize) -> Run {
+    fn residual(&self, rows: usize, width: usize) -> Box<dyn Run> {
         let shape = [rows, width];
         let (start, stream) = (self.start(shape), self.leaf(shape, 1));
         let added = stream.clone();
-        let mut forward = self.passes_from(shape, move || start.fresh(), move |branch| added.clone() + branch);
-        let mut backward = self.passes_from(shape, move || stream.clone(), |stream| stream.clone() + stream);
-        Box::new(move || [forward()[0], backward()[1]])
+        let forward = self.passes_from(shape, move || start.fresh(), move |branch| added.clone() + branch);
+        let backward = self.passes_from(shape, move || stream.clone(), |stream| stream.clone() + stream);
+        Box::new(Joined { forward, backward })
     }
 
-    fn embedding(&self, rows: usize, vocabulary: usize, positions: usize, width: usize) -> Run {
+    fn embedding(&self, rows: usize, vocabulary: usize, positions: usize, width: usize) -> Box<dyn Run> {
         let (table, places) = (self.leaf([vocabulary, width], 2), self.leaf([positions, width], 3));
         let samples = rows / positions;
         let (ids, group) = (tokens(rows, vocabulary), alone_in_tensor_group());
@@ -204,7 +274,7 @@ impl Bench {
         self.passes_from([rows, width], || (), forward)
     }
 
-    fn over_maps(&self, case: Case) -> Run {
+    fn over_maps(&self, case: Case) -> Box<dyn Run> {
         let [samples, second, third, fourth, side, stride] = case.dimensions;
         match case.operator {
             OperatorClass::Convolution => {
@@ -237,31 +307,6 @@ pub(super) fn values(length: usize, start: usize) -> Vec<f32> {
 
 fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
     (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
-}
-
-/// Bytes that other operators of a step write between two passes of one, on all ranks: more than the last cache of a
-/// processor holds. An operator then finds as little of its data there as it does in a step, whose activations are long
-/// gone from the caches when their gradients are wanted, and what it brings there has to take the place of something.
-const OTHERS_BYTES: usize = 80 << 20;
-
-/// Least number of bytes that each rank writes: more than the caches of a core hold.
-const OWN_OTHERS_BYTES: usize = 8 << 20;
-
-/// Numbers in a line of the cache, which is written as a whole.
-const LINE: usize = 64 / size_of::<f32>();
-
-/// Returns memory for one of `ranks` ranks to touch; none where operators find their data in a GPU's.
-pub(super) fn others_of(ranks: usize, kind: DeviceKind) -> Vec<f32> {
-    if !computes_in_place(kind) {
-        return Vec::new();
-    }
-    vec![1.0; (OTHERS_BYTES / ranks).max(OWN_OTHERS_BYTES) / size_of::<f32>()]
-}
-
-/// Touches memory from all threads of the rank, so that none of them has to be woken for the operator.
-fn touch(others: &mut [f32]) {
-    others.par_chunks_mut(LINE).with_min_len(1 << 12).for_each(|line| line[0] += 1.0);
-    std::hint::black_box(others);
 }
 
 fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place) -> f64 {
@@ -338,11 +383,11 @@ fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
 }
 
 /// Prepares the norm of all gradients, and the update.
-fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
+fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Box<dyn Run> {
     let network = parameter_network(dimensions);
     let mut units = parameter_units(&network, WHOLE, &place.device);
     let mut optimizer = RankOptimizer::new(kind, HyperParameters::of(kind));
-    Box::new(move || {
+    Box::new(Once(move || {
         let gradients: Vec<_> = units.iter().map(|unit| gradients(unit, &place.device)).collect();
         let step = || {
             let all: Vec<&Tensor<1>> = gradients.iter().flatten().map(|(_, gradient)| gradient).collect();
@@ -358,22 +403,22 @@ fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
                 slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
             }
         };
-        [place.timed(step).1, 0.0]
-    })
+        place.timed(step).1
+    }))
 }
 
 /// Prepares the rounding of single-precision parameters to the format of compute, tensor by tensor.
-fn rounding(format: NumberFormat, dimensions: [usize; 6], place: Place) -> Run {
+fn rounding(format: NumberFormat, dimensions: [usize; 6], place: Place) -> Box<dyn Run> {
     let network = parameter_network(dimensions);
     let length = |key| network.parameter(key).elements();
     let master: Vec<Tensor<1>> =
         network.keys().map(|key| from_vec(values(length(key), 1), [length(key)], &place.device)).collect();
-    Box::new(move || {
+    Box::new(Once(move || {
         let round = || master.iter().map(|tensor| tensor.clone().cast(format_of(format))).collect::<Vec<_>>();
         let (rounded, seconds) = place.timed(round);
         std::hint::black_box(rounded);
-        [seconds, 0.0]
-    })
+        seconds
+    }))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,7 +429,7 @@ enum Gathering {
     Flatten,
 }
 
-fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
+fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Box<dyn Run> {
     let network = parameter_network(dimensions);
     // Only what ranks share out goes through one buffer.
     let shards = match gathering {
@@ -392,7 +437,7 @@ fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
         Gathering::Flatten => Shards { state: StateSharding::Gradients, count: 2, own: 0 },
     };
     let mut units = parameter_units(&network, shards, &place.device);
-    Box::new(move || {
+    Box::new(Once(move || {
         let mut seconds = 0.0;
         for unit in &mut units {
             let add = |unit: &mut Unit, more: Vec<(usize, Tensor<1>)>| {
@@ -414,6 +459,6 @@ fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
             }
             unit.slots.iter_mut().for_each(|slot| slot.reduced = None);
         }
-        [seconds, 0.0]
-    })
+        seconds
+    }))
 }
