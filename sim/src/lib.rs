@@ -58,8 +58,8 @@ pub use bound::{Communications, step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_chunks, usable};
 pub use cost::{
     Costs, LayerCost, LayerCosts, LayerTable, Operation, Phase, Placed, all_reduce_time, cases_of_layers,
-    cases_of_update, collective_time, collective_time_by, expected_max_sigma, layer_costs, layer_costs_among,
-    product_time, roofline, transfer_time,
+    cases_of_update, collective_time, collective_time_by, expected_max_sigma, far_from_timed, layer_costs,
+    layer_costs_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use input::{Copies, DataSet, InputStall, Intake, LoaderRates, StageTimes, copies, image_decoding};

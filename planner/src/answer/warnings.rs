@@ -10,7 +10,7 @@ use trainyard_hardware_profiles::{Instance, Service, Transport};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
-use trainyard_sim::ENCRYPTED_SHARE;
+use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::human_count;
 
 /// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
@@ -53,6 +53,7 @@ impl Warnings<'_> {
             self.zone(),
             self.wide_interval(),
             self.stack_interval(),
+            self.untimed(),
         ]
         .into_iter()
         .flatten()
@@ -92,6 +93,22 @@ impl Warnings<'_> {
         let gpu = machine.cluster.first().device.gpu()?;
         let uncertainty = &gpu.achieved.uncertainty;
         (uncertainty.value >= UNCERTAIN).then(|| format!("{}: {}; the interval is wide", gpu.name, uncertainty.source))
+    }
+
+    /// Warns of a profile that was measured for jobs of other sizes.
+    fn untimed(&self) -> Option<String> {
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let profile = machine.cluster.first().device.measured()?;
+        let (mesh, micro) = (self.plan.mesh(), self.plan.batch().micro);
+        let cases = cases_of_layers(self.plan.graph(), micro, mesh.sharing(), mesh.ranks(), self.plan.precision());
+        let far = far_from_timed(profile, &cases);
+        (far > 0).then(|| {
+            format!(
+                "{far} of {} operators are priced from sizes more than four times off: `trainyard train` measures those \
+                 of its job first",
+                cases.len()
+            )
+        })
     }
 
     fn rental(&self, rental: &Rental) -> Vec<String> {

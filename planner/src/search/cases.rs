@@ -59,3 +59,86 @@ fn updates(problem: &Problem, graph: &OperatorGraph, ranks: u32, precision: Prec
     let sizes = shares.map(|share| [graph.updated_parameters() / share, (tensors / share).max(1)]);
     sizes.flat_map(|size| cases_of_update(problem.optimizer, size, ranks, precision)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_hardware_profiles::{
+        CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass,
+        OperatorSample, PROFILE_SCHEMA,
+    };
+    use trainyard_plan::{GlobalBatch, JobSpec};
+    use trainyard_units::{Bytes, BytesPerSecond};
+
+    /// A machine on which every case takes as long as its first dimension is large.
+    fn machine(cases: impl IntoIterator<Item = OperatorCase>) -> MeasuredMachine {
+        let timed = |case: OperatorCase| {
+            let (forward_s, backward_s) = (1e-6 * case.shape[0] as f64, 2e-6 * case.shape[0] as f64);
+            let OperatorCase { operator, format, ranks, shape } = case;
+            OperatorSample { operator, format, ranks, threads: 1, shape, forward_s, backward_s, spread: 0.1 }
+        };
+        let exchange = |operation| CollectiveSample { operation, ranks: 2, bytes: 1 << 10, seconds: 1e-4 };
+        MeasuredMachine {
+            schema: PROFILE_SCHEMA.into(),
+            name: "local".into(),
+            processor: "a processor".into(),
+            device: DeviceKind::Cpu,
+            devices: 2,
+            memory: Bytes(1 << 33),
+            measured: "2026-11-25".into(),
+            framework: "burn".into(),
+            copy_bandwidth: BytesPerSecond(1e10),
+            overlap_slowdown: None,
+            corrections: Vec::new(),
+            operators: cases.into_iter().map(timed).collect(),
+            collectives: vec![exchange(CollectiveOperation::AllReduce), exchange(CollectiveOperation::Send)],
+        }
+    }
+
+    fn asked(job: &JobSpec, machine: MeasuredMachine) -> Problem {
+        let resources =
+            Resources { profile: Some(machine), profile_path: Some("local".into()), ..Resources::default() };
+        problem(job, resources).expect("a job")
+    }
+
+    fn job(model: &str, batch: u64) -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some(model.into());
+        job.data.samples = Some(1000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(batch));
+        job.cluster.profile = Some("local".into());
+        job
+    }
+
+    #[test]
+    fn a_job_is_planned_from_what_it_asked_for() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        for (model, batch) in [("mnist-mlp", 24), ("resnet18", 8), ("gpt2", 2)] {
+            let job = job(model, batch);
+            let cases = cases_to_measure(&asked(&job, machine([known.clone()])), &Fixed::default(), &[1, 2], true);
+            assert!(cases.iter().all(|case| case.ranks <= 2 && !case.shape.contains(&0)));
+            assert!(cases.iter().any(|case| case.operator == OperatorClass::AdamW), "{model}");
+            let document = recommend(&asked(&job, machine(cases)), &Limits::default(), &job).expect("a plan");
+            let told: Vec<&String> =
+                document.warnings.iter().filter(|told| told.contains("priced from sizes")).collect();
+            assert!(told.is_empty(), "{model}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_take_long_are_left_to_proportion() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        let problem = asked(&job("gpt2", 64), machine([known]));
+        let rows = |is_cpu| {
+            let cases = cases_to_measure(&problem, &Fixed::default(), &[1, 2], is_cpu);
+            let linear = cases.into_iter().filter(|case| case.operator == OperatorClass::Linear);
+            linear.map(|case| case.shape[0]).max()
+        };
+        assert_eq!(rows(true), Some(1024));
+        assert!(rows(false) > Some(1024));
+    }
+}

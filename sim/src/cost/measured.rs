@@ -437,6 +437,22 @@ pub fn cases_of_update(
     classes.map(|(operator, format)| OperatorCase { operator, format, ranks, shape: shape.clone() }).collect()
 }
 
+/// Counts those of some cases that are far from what was timed: no sample of the operator has each dimension within
+/// [`FAR`] times theirs. More rows or samples, the first dimension, are not far: they take longer in proportion.
+pub fn far_from_timed(machine: &MeasuredMachine, cases: &BTreeSet<OperatorCase>) -> usize {
+    let is_near = |sample: &OperatorSample, case: &OperatorCase| {
+        let apart = |at: usize| (case.shape[at] as f64 / sample.shape[at] as f64).ln();
+        let limit = FAR.ln() + 1e-9;
+        (sample.operator, sample.format) == (case.operator, case.format)
+            && apart(0) >= -limit
+            && (1..case.shape.len()).all(|at| apart(at).abs() <= limit)
+    };
+    cases.iter().filter(|case| !machine.operators.iter().any(|sample| is_near(sample, case))).count()
+}
+
+/// The ratio of sizes beyond which an operator's rate may well be another.
+const FAR: f64 = 4.0;
+
 /// The class under which calibration times an update; none for optimizers that the executor does not have.
 fn class_of_update(optimizer: Optimizer) -> Option<OperatorClass> {
     match optimizer {
@@ -586,6 +602,23 @@ mod tests {
         let all = 2.0 * block.operators.len() as f64;
         assert!((share(block) - 4.0 / all).abs() < 1e-3, "{}", share(block));
         assert!(share(input).abs() < 1e-9);
+    }
+
+    #[test]
+    fn other_widths_and_fewer_rows_are_far_and_more_rows_are_not() {
+        let case = |rows, width| OperatorCase {
+            operator: OperatorClass::LayerNorm,
+            format: NumberFormat::Fp32,
+            ranks: 1,
+            shape: vec![rows, width],
+        };
+        let OperatorCase { operator, format, ranks, shape } = case(64, 64);
+        let sample =
+            OperatorSample { operator, format, ranks, threads: 1, shape, forward_s: 1.0, backward_s: 1.0, spread: 0.0 };
+        let machine = machine(vec![sample]);
+        let far = |rows, width| far_from_timed(&machine, &BTreeSet::from([case(rows, width)]));
+        assert_eq!([far(16, 64), far(9999, 64), far(64, 16), far(64, 256)], [0; 4]);
+        assert_eq!([far(15, 64), far(64, 15), far(64, 257)], [1; 3]);
     }
 
     #[test]

@@ -26,6 +26,6 @@ pub(crate) use device::{DeviceCosts, OperatorCost, device_costs};
 pub use gemm::product_time;
 pub(crate) use layer::{Inside, InsideMessage};
 pub use layer::{LayerCost, LayerCosts, expected_max_sigma, layer_costs, layer_costs_among};
-pub use measured::{cases_of_layers, cases_of_update};
+pub use measured::{cases_of_layers, cases_of_update, far_from_timed};
 pub use operation::{Operation, Phase};
 pub use roofline::roofline;
