@@ -166,6 +166,7 @@ struct Cut {
     data: u32,
     tensor: u32,
     pipeline: u32,
+    context: u32,
     sequence: bool,
     micro: u64,
     sharding: StateSharding,
@@ -179,6 +180,7 @@ const WHOLE: Cut = Cut {
     data: 1,
     tensor: 1,
     pipeline: 1,
+    context: 1,
     sequence: false,
     micro: GLOBAL as u64,
     sharding: StateSharding::None,
@@ -188,14 +190,14 @@ const WHOLE: Cut = Cut {
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, schedule, .. } = self;
+        let Self { data, tensor, pipeline, context, sequence, micro, sharding, recompute, schedule, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
             .map(|stage| StageSpec { first: start(stage), layers: start(stage + 1) - start(stage) })
             .collect();
         let spec = PlanSpec {
-            parallel: ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() },
+            parallel: ParallelSpec { data, tensor, pipeline, context, sequence, ..ParallelSpec::default() },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
             schedule: if pipeline > 1 { schedule } else { ScheduleName::None },
             stages,
@@ -482,6 +484,32 @@ fn tensor_parallel_transformers_equal_one_process() {
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
     assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+}
+
+#[test]
+fn ranks_that_share_the_tokens_of_samples_equal_one_process() {
+    let names = ["gpt2", "llama", "mistral", "bert"];
+    for context in [2, 4] {
+        assert_equals_one_process(&names, Cut { context, ..WHOLE });
+    }
+    // A token of seventeen for each: sixteen patches and the class token.
+    assert_equals_one_process(&["vit"], Cut { context: 17, ..WHOLE });
+    assert_equals_one_process(&names, Cut { on: On::Operators, context: 2, ..WHOLE });
+}
+
+#[test]
+fn sharing_tokens_of_samples_joins_all_other_cuts() {
+    let names = ["gpt2", "llama", "mistral", "bert"];
+    assert_equals_one_process(&names, Cut { data: 2, context: 2, micro: 4, ..WHOLE });
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, recompute: Recompute::Full, ..WHOLE });
+    assert_equals_one_process(&names, Cut { context: 2, recompute: Recompute::Selective, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, context: 2, sequence: true, ..WHOLE });
+    for sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+        assert_equals_one_process(&names, Cut { data: 2, context: 2, micro: 2, sharding, ..WHOLE });
+    }
+    let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, sharding, ..WHOLE });
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, schedule, ..WHOLE });
 }
 
 #[test]

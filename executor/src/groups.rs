@@ -1,7 +1,7 @@
 //! The groups of ranks that a rank belongs to, as the plan's mesh has them.
 
 use crate::device::JoinedGpus;
-use crate::network::{TensorGroup, rows_per_sample};
+use crate::network::{ContextGroup, TensorGroup, rows_per_sample};
 use crate::process_group::{GroupError, ProcessGroup, Wire};
 use crate::reducer::GradientGroups;
 use crate::unit::Shards;
@@ -17,6 +17,8 @@ pub(crate) struct Groups {
     pub(crate) tensor: TensorGroup,
     /// The same, for what is not part of a layer.
     pub(crate) tensor_plain: ProcessGroup,
+    /// Ranks that share the tokens of each sample.
+    pub(crate) context: ContextGroup,
     /// The stages that a micro-batch goes through.
     pub(crate) pipeline: ProcessGroup,
     /// Ranks that sum gradients; used by the reducer's thread alone.
@@ -58,6 +60,7 @@ impl Groups {
             at: mesh.coordinates(rank),
             tensor: TensorGroup::new(tensor.clone(), mesh.parallel().sequence, JoinedGpus::of(&tensor, kind)),
             tensor_plain: tensor,
+            context: ContextGroup::new(along(&mesh.group(rank, Group::Context))?),
             pipeline: along(&mesh.pipeline_group(rank))?,
             gradients,
             weights: along(&shard)?,
@@ -70,12 +73,18 @@ impl Groups {
         })
     }
 
+    /// Returns an error if an exchange within a layer failed.
+    pub(crate) fn check(&self) -> Result<(), GroupError> {
+        self.tensor.check()?;
+        self.context.check()
+    }
+
     /// Returns the kind of sharding and the pieces that this rank owns.
     pub(crate) fn shards(&self, plan: &Plan) -> Shards {
         Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank() }
     }
 
-    /// Returns the number of replicas of the model.
+    /// Returns the number of ranks that hold the same layers and have other samples or other tokens of them.
     pub(crate) fn replicas(&self) -> f32 {
         self.replicas as f32
     }

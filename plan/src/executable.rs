@@ -71,7 +71,7 @@ pub const EXECUTABLE: Executable = Executable {
     experts_need_sequence: false,
     tensor: true,
     sequence: true,
-    context: false,
+    context: true,
     expert: false,
     tables: false,
     precisions: Cow::Borrowed(&[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed]),

@@ -3,13 +3,14 @@
 //! Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3; how tensor
 //! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
 
-use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, look_up};
+use super::attention::{HeadShape, Mask, attention};
+use super::operators::{self, Heads, cross_entropy, gelu, layer_norm};
 use super::parameter::{Initial, Parameter, ParameterKey};
-use super::{Layer, Pass, Weights};
+use super::{Layer, Pass, Weights, rows};
 use crate::process_group::share;
 use burn::tensor::Tensor;
 use std::sync::Arc;
-use trainyard_data::{Inputs, MicroBatch};
+use trainyard_data::MicroBatch;
 use trainyard_models::Gpt;
 
 /// GPT-2's layer norm epsilon.
@@ -55,14 +56,8 @@ impl Layer for Embedding {
     }
 
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
-        let Inputs::Tokens { ids, .. } = &batch.inputs else { unreachable!("a sequence model is given tokens") };
-        let rows = look_up(weights.get(0), ids, first, &pass.tensor);
-        let rows = pass.tensor.leave(rows, batch.samples);
-        let own = pass.tensor.own_tokens(self.0.seq_len as usize);
-        let (length, width) = (own.len(), self.0.hidden as usize);
-        let positions = weights.get::<2>(1).narrow(0, own.start, length);
-        (rows.reshape([batch.samples, length, width]) + positions.unsqueeze::<3>()).reshape([-1, width as i64])
+        let rows = rows::embed(pass, weights.get(0), self.0.vocab as usize, batch);
+        rows::add_positions(pass, rows, weights.get(1), batch)
     }
 }
 
@@ -97,14 +92,27 @@ impl Layer for Block {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let stream = input.expect("a block follows another layer");
         let (group, samples) = (&pass.tensor, batch.samples);
-        let heads = Heads { samples, heads: self.gpt.heads as usize / group.size() };
         let normal = layer_norm(stream.clone(), weights.get(0), weights.get(1), EPSILON);
         let qkv = weights.linear(group.enter(normal, samples), 2, Some(3));
-        let context = pass.core([qkv], move |[qkv]| attention(qkv, heads));
+        let context = self.attention(pass, qkv, samples);
         let stream = stream + project(group, context, weights, 4, samples);
         let normal = layer_norm(stream.clone(), weights.get(6), weights.get(7), EPSILON);
         let expanded = gelu(weights.linear(group.enter(normal, samples), 8, Some(9)));
         stream + project(group, expanded, weights, 10, samples)
+    }
+}
+
+impl Block {
+    /// (tokens, 3 × width), queries, keys and values side by side → (tokens, width).
+    fn attention(&self, pass: &Pass, qkv: Tensor<2>, samples: usize) -> Tensor<2> {
+        let heads = self.gpt.heads as usize / pass.tensor.size();
+        if pass.context.size() == 1 {
+            return pass.core([qkv], move |[qkv]| operators::attention(qkv, Heads { samples, heads }));
+        }
+        let width = qkv.dims()[1] / 3;
+        let parts = [0, 1, 2].map(|part| qkv.clone().narrow(1, part * width, width));
+        let shape = HeadShape { queries: heads, keys: heads, width: width / heads };
+        attention(pass, parts, samples, shape, Mask::Causal)
     }
 }
 

@@ -193,16 +193,18 @@ impl Rotation {
         Self { positions, pairs, cosines, sines }
     }
 
-    /// Turns all heads of (samples × positions, heads × width).
+    /// Turns all heads of the own tokens, (samples × own tokens, heads × width).
     fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
         let [height, width] = rows.dims();
         let (pairs, dtype) = (self.pairs, rows.dtype());
+        let (first, ranks) = (pass.context.first_token(), pass.context.size());
+        let own = self.positions / ranks;
         let table = |values: &[f32]| {
-            let data = TensorData::new(values.to_vec(), [1, self.positions, 1, pairs]);
-            Tensor::<4>::from_data(data, &pass.device).cast(dtype)
+            let own_rows: Vec<f32> = values.chunks(pairs).skip(first).step_by(ranks).flatten().copied().collect();
+            Tensor::<4>::from_data(TensorData::new(own_rows, [1, own, 1, pairs]), &pass.device).cast(dtype)
         };
         let (cosines, sines) = (table(&self.cosines), table(&self.sines));
-        let features = rows.reshape([samples, self.positions, heads, 2 * pairs]);
+        let features = rows.reshape([samples, own, heads, 2 * pairs]);
         let (first, second) = (features.clone().narrow(3, 0, pairs), features.narrow(3, pairs, pairs));
         let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
         let turned_second = second * cosines + first * sines;

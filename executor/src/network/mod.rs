@@ -6,6 +6,7 @@
 
 mod attention;
 mod bert;
+mod context;
 mod encoder;
 mod exchange;
 mod gpt;
@@ -14,6 +15,7 @@ mod mlp;
 pub(crate) mod operators;
 mod parameter;
 mod parts;
+mod peers;
 mod postponed;
 mod resnet;
 mod rows;
@@ -28,6 +30,7 @@ use trainyard_data::MicroBatch;
 use trainyard_models::Model;
 use trainyard_units::Invalid;
 
+pub(crate) use context::ContextGroup;
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
 pub(crate) use postponed::Postponed;
@@ -48,6 +51,8 @@ pub(crate) trait Layer: Send + Sync {
 pub(crate) struct Pass {
     /// The ranks that share this layer's weights.
     pub(crate) tensor: TensorGroup,
+    /// The ranks that share the tokens of a sample.
+    pub(crate) context: ContextGroup,
     /// The device on which tensors are made; it records gradients where a backward pass follows.
     pub(crate) device: Device,
     /// `true` in training, `false` in evaluation; batch normalisation depends on it.

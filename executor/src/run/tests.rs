@@ -205,6 +205,14 @@ fn tensor_parallelism_joins_all_others() {
 }
 
 #[test]
+fn ranks_that_share_the_tokens_of_samples_equal_the_single_process() {
+    let context = |spec: PlanSpec, context| PlanSpec { parallel: ParallelSpec { context, ..spec.parallel }, ..spec };
+    assert_equals_single_process(&context(spec(1, 1, 1, ScheduleName::None), 3));
+    let cut = tensor(spec(2, 1, 2, ScheduleName::None), 2, true);
+    assert_equals_single_process(&PlanSpec { state_sharding: StateSharding::Gradients, ..context(cut, 2) });
+}
+
+#[test]
 fn interleaved_stages_equal_the_single_process() {
     let stages = [(0, 1), (1, 2), (3, 2), (5, 1)].map(|(first, layers)| StageSpec { first, layers }).to_vec();
     let cut = |data, accumulation| PlanSpec {
