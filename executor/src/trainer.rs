@@ -136,8 +136,9 @@ impl Trainer {
             let source = network.parameter(key).tied_to;
             !shards.gathers_weights() && source.is_some_and(|source| held.contains(&(source.layer as usize)))
         };
-        let (tensor, held_elsewhere) = (&groups.tensor, &alias);
-        let builder = Builder { network: &network, tensor, shards, format, device: &device, values, held_elsewhere };
+        let (tensor, experts, held_elsewhere) = (&groups.tensor, &groups.experts, &alias);
+        let builder =
+            Builder { network: &network, tensor, experts, shards, format, device: &device, values, held_elsewhere };
         let units = held.iter().map(|layer| (*layer, builder.unit(*layer))).collect();
         let roles = plan.graph().layers().map(|layer| layer.role == LayerRole::Block);
         let recompute = plan.recompute() == Recompute::Full;
@@ -357,8 +358,9 @@ impl Trainer {
 
     fn pass(&self, recorded: bool, training: bool) -> Pass {
         let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
-        let (tensor, context) = (self.groups.tensor.clone(), self.groups.context.clone());
-        Pass { tensor, context, device, training, cores_again: recorded && self.cores_again }
+        let Groups { tensor, context, experts, .. } = &self.groups;
+        let (tensor, context, experts) = (tensor.clone(), context.clone(), experts.clone());
+        Pass { tensor, context, experts, device, training, cores_again: recorded && self.cores_again }
     }
 
     fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> (Weights, Vec<Tensor<1>>) {
@@ -468,19 +470,27 @@ impl Trainer {
     }
 
     /// Returns the sum of the losses of these samples on ranks with the last layer, and zero on others. There are as
-    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
-    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
+    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one. Where
+    /// they share experts, they compute `beside` instead, which is not counted.
+    pub(crate) fn evaluate(
+        &mut self,
+        batches: &[MicroBatch],
+        beside: Option<&MicroBatch>,
+        rounds: usize,
+    ) -> Result<f64, GroupError> {
         let mut sum = 0.0;
         for number in 0..rounds {
             for position in 0..self.groups.positions {
                 let Some(chunk) = self.groups.chunk_at(position, self.place.stage) else { continue };
-                let Some(batch) = batches.get(number) else {
+                let counted = batches.get(number);
+                let Some(batch) = counted.or(beside) else {
                     self.gather_only(chunk)?;
                     continue;
                 };
                 let (own, weight) = self.groups.context.own_part(batch);
                 let share = f64::from(weight) / self.groups.context.size() as f64;
-                sum += self.evaluate_chunk(chunk, number as u32 % self.micro_batches, &own)? * share;
+                let loss = self.evaluate_chunk(chunk, number as u32 % self.micro_batches, &own)?;
+                sum += if counted.is_some() { loss * share } else { 0.0 };
             }
         }
         Ok(sum)

@@ -55,6 +55,23 @@ impl ContextGroup {
         rows.reshape([own, ranks, width]).narrow(1, self.first_token(), 1).reshape([own, width])
     }
 
+    /// Returns numbers of the tokens of all ranks, `each` of a token, in the order of tokens, from those of the own ones.
+    pub(super) fn all_tokens(&self, own: &[i32], each: usize) -> Vec<i32> {
+        if self.size() == 1 {
+            return own.to_vec();
+        }
+        let values: Vec<f32> = own.iter().map(|number| *number as f32).collect();
+        let all = self.0.exchange(|group| group.all_gather(&values));
+        let all = all.unwrap_or_else(|| vec![0.0; own.len() * self.size()]);
+        let token = |at: usize| all.chunks(own.len()).flat_map(move |rank| &rank[at..at + each]);
+        (0..own.len()).step_by(each).flat_map(token).map(|number| *number as i32).collect()
+    }
+
+    /// Returns what belongs to the own tokens of what belongs to all, `each` to a token.
+    pub(super) fn own_tokens<T: Copy>(&self, all: &[T], each: usize) -> Vec<T> {
+        all.chunks(each).skip(self.first_token()).step_by(self.size()).flatten().copied().collect()
+    }
+
     /// Returns this rank's part of a micro-batch, and the factor by which the mean loss over it counts in the mean over
     /// all ranks: one, unless ranks have more or fewer of the tokens that are scored.
     pub(crate) fn own_part<'a>(&self, batch: &'a MicroBatch) -> (Cow<'a, MicroBatch>, f32) {
@@ -66,10 +83,9 @@ impl ContextGroup {
             // An image has one target, that of its first token.
             return (Cow::Borrowed(batch), if first == 0 { ranks as f32 } else { 0.0 });
         };
-        let own = |values: &[i32]| values.iter().skip(first).step_by(ranks).copied().collect::<Vec<_>>();
-        let inputs = Inputs::Tokens { ids: own(ids), sequence: sequence / ranks };
+        let inputs = Inputs::Tokens { ids: self.own_tokens(ids, 1), sequence: sequence / ranks };
         let Some(scored) = &batch.scored else {
-            let targets = own(&batch.targets);
+            let targets = self.own_tokens(&batch.targets, 1);
             return (Cow::Owned(MicroBatch { samples: batch.samples, inputs, targets, scored: None }), 1.0);
         };
         let is_own = |row: i32| row as usize % ranks == first;

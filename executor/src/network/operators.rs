@@ -86,7 +86,7 @@ pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 }
 
 /// Returns rows of a table, (entries, width) → (places, width). What is recorded holds the places, not the table.
-fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
+pub(super) fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
     let shape = table.dims();
     let of_result = places.clone();
     with_gradient(

@@ -472,7 +472,8 @@ impl<'a> Space<'a> {
     fn states(&self, choice: usize, parallel: ParallelSpec, accumulation: u64) -> Vec<Variant> {
         let (software, copies) = (self.software(choice), parallel.data * parallel.context);
         let mut all = Vec::new();
-        for state_sharding in software.state_sharding.iter().copied() {
+        let shardings = software.state_sharding.iter().copied();
+        for state_sharding in shardings.filter(|sharding| software.shards(*sharding, parallel.expert)) {
             let alone = copies == 1;
             for sharding_ranks in self.sharding_groups(choice, state_sharding, parallel) {
                 for gradient_reduction in self.reductions(software, state_sharding, accumulation) {
