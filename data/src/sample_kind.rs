@@ -50,6 +50,7 @@ impl SampleKind {
         };
         match model {
             Model::Gpt(gpt) => next_token(gpt.seq_len, gpt.vocab),
+            Model::GptMoe(routed) => next_token(routed.dense.seq_len, routed.dense.vocab),
             Model::Llama(llama) => next_token(llama.seq_len, llama.vocab),
             Model::Bert(bert) if matches!(bert.head, HeadKind::MaskedLanguageModel | HeadKind::Pretraining) => {
                 Some(Self::Masked {

@@ -166,6 +166,8 @@ struct Cut {
     data: u32,
     tensor: u32,
     pipeline: u32,
+    context: u32,
+    expert: u32,
     sequence: bool,
     micro: u64,
     sharding: StateSharding,
@@ -179,6 +181,8 @@ const WHOLE: Cut = Cut {
     data: 1,
     tensor: 1,
     pipeline: 1,
+    context: 1,
+    expert: 1,
     sequence: false,
     micro: GLOBAL as u64,
     sharding: StateSharding::None,
@@ -188,14 +192,14 @@ const WHOLE: Cut = Cut {
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro, sharding, recompute, schedule, .. } = self;
+        let Self { data, tensor, pipeline, context, expert, sequence, micro, sharding, recompute, schedule, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
             .map(|stage| StageSpec { first: start(stage), layers: start(stage + 1) - start(stage) })
             .collect();
         let spec = PlanSpec {
-            parallel: ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() },
+            parallel: ParallelSpec { data, tensor, pipeline, context, expert, sequence, ..ParallelSpec::default() },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
             schedule: if pipeline > 1 { schedule } else { ScheduleName::None },
             stages,
@@ -242,7 +246,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
             trainer.world().all_reduce(&mut share, Reduction::Sum)?;
             losses.push(f64::from(share[0]));
         }
-        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)], 1)? / GLOBAL as f64;
+        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)], None, 1)? / GLOBAL as f64;
         Ok(Trained { losses, evaluated, values: held(&trainer, &network) })
     });
     let mut results = results.into_iter().map(|result| result.expect("ranks go on to the end"));
@@ -252,7 +256,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
 /// Returns the values that a rank holds, by name.
 fn held(trainer: &Trainer, network: &Network) -> BTreeMap<String, Vec<f32>> {
     let slots = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
-    let own = slots.filter(|(_, slot)| !slot.held_elsewhere);
+    let own = slots.filter(|(_, slot)| !slot.held_elsewhere && !slot.absent);
     own.map(|(unit, slot)| {
         (network.parameter(slot.key).name.clone(), crate::network::operators::to_vec(unit.master_of(slot)))
     })
@@ -323,6 +327,11 @@ fn llama_learns_as_in_pytorch() {
 #[test]
 fn mistral_learns_as_in_pytorch() {
     assert_equals_pytorch("mistral");
+}
+
+#[test]
+fn mixtral_learns_as_in_pytorch() {
+    assert_equals_pytorch("mixtral");
 }
 
 #[test]
@@ -429,7 +438,8 @@ mod gpus {
     }
 }
 
-const CASES: [&str; 8] = ["gpt2", "llama", "mistral", "bert", "vit", "resnet-basic", "resnet-bottleneck", "mlp"];
+const CASES: [&str; 9] =
+    ["gpt2", "llama", "mistral", "mixtral", "bert", "vit", "resnet-basic", "resnet-bottleneck", "mlp"];
 
 #[test]
 fn networks_have_the_layers_and_parameters_that_descriptions_count() {
@@ -483,6 +493,65 @@ fn tensor_parallel_transformers_equal_one_process() {
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
     assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+}
+
+#[test]
+fn ranks_that_share_the_tokens_of_samples_equal_one_process() {
+    let names = ["gpt2", "llama", "mistral", "bert"];
+    for context in [2, 4] {
+        assert_equals_one_process(&names, Cut { context, ..WHOLE });
+    }
+    // A token of seventeen for each: sixteen patches and the class token.
+    assert_equals_one_process(&["vit"], Cut { context: 17, ..WHOLE });
+    assert_equals_one_process(&names, Cut { on: On::Operators, context: 2, ..WHOLE });
+}
+
+#[test]
+fn sharing_tokens_of_samples_joins_all_other_cuts() {
+    let names = ["gpt2", "llama", "mistral", "bert"];
+    assert_equals_one_process(&names, Cut { data: 2, context: 2, micro: 4, ..WHOLE });
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, recompute: Recompute::Full, ..WHOLE });
+    assert_equals_one_process(&names, Cut { context: 2, recompute: Recompute::Selective, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, context: 2, sequence: true, ..WHOLE });
+    for sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+        assert_equals_one_process(&names, Cut { data: 2, context: 2, micro: 2, sharding, ..WHOLE });
+    }
+    let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, sharding, ..WHOLE });
+    assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, schedule, ..WHOLE });
+}
+
+#[test]
+fn ranks_that_share_experts_equal_one_process() {
+    for expert in [2, 4] {
+        assert_equals_one_process(&["mixtral"], Cut { data: 4, expert, micro: 2, ..WHOLE });
+    }
+    let pair = Cut { data: 2, expert: 2, micro: 4, ..WHOLE };
+    for sequence in [false, true] {
+        assert_equals_one_process(&["mixtral"], Cut { tensor: 2, sequence, ..pair });
+    }
+    let schedule = ScheduleName::ZeroBubbleH1;
+    for cut in [
+        Cut { context: 2, ..pair },
+        Cut { pipeline: 2, micro: 2, recompute: Recompute::Full, ..pair },
+        Cut { pipeline: 2, micro: 2, schedule, recompute: Recompute::Selective, ..pair },
+        Cut { on: On::Operators, ..pair },
+    ] {
+        assert_equals_one_process(&["mixtral"], cut);
+    }
+}
+
+#[test]
+fn experts_are_cut_as_everything_else() {
+    let schedule = ScheduleName::ZeroBubbleH1;
+    for cut in [
+        Cut { tensor: 2, ..WHOLE },
+        Cut { tensor: 2, sequence: true, ..WHOLE },
+        Cut { context: 2, ..WHOLE },
+        Cut { pipeline: 2, micro: 2, schedule, ..WHOLE },
+    ] {
+        assert_equals_one_process(&["mixtral"], cut);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The groups of ranks that a rank belongs to, as the plan's mesh has them.
 
 use crate::device::JoinedGpus;
-use crate::network::{TensorGroup, rows_per_sample};
+use crate::network::{ContextGroup, ExpertGroup, TensorGroup, rows_per_sample};
 use crate::process_group::{GroupError, ProcessGroup, Wire};
 use crate::reducer::GradientGroups;
 use crate::unit::Shards;
@@ -17,6 +17,10 @@ pub(crate) struct Groups {
     pub(crate) tensor: TensorGroup,
     /// The same, for what is not part of a layer.
     pub(crate) tensor_plain: ProcessGroup,
+    /// Ranks that share the tokens of each sample.
+    pub(crate) context: ContextGroup,
+    /// Ranks that share the experts of each layer.
+    pub(crate) experts: ExpertGroup,
     /// The stages that a micro-batch goes through.
     pub(crate) pipeline: ProcessGroup,
     /// Ranks that sum gradients; used by the reducer's thread alone.
@@ -48,16 +52,20 @@ impl Groups {
             (vec![rank], mesh.group(rank, Group::Gradient))
         };
         let (shard_ranks, replicas) = (along(&shard)?, along(&replicas)?);
+        let experts = mesh.group(rank, Group::ExpertGradient);
+        let experts = if mesh.parallel().expert > 1 { Some(along(&experts)?.counted_apart()) } else { None };
         // NCCL has sums through Burn, but no shares of them.
-        let joined = if shares { None } else { JoinedGpus::of(&replicas, kind) };
+        let joined = if shares || experts.is_some() { None } else { JoinedGpus::of(&replicas, kind) };
         // The reducer's thread waits while the rank's own exchanges other things.
         let (shard_ranks, replicas) = (shard_ranks.counted_apart(), replicas.counted_apart());
-        let gradients = GradientGroups { shard: shard_ranks, replicas, joined, wire: wire(plan) };
+        let gradients = GradientGroups { shard: shard_ranks, replicas, experts, joined, wire: wire(plan) };
         let stages = plan.stages();
         Ok(Self {
             at: mesh.coordinates(rank),
             tensor: TensorGroup::new(tensor.clone(), mesh.parallel().sequence, JoinedGpus::of(&tensor, kind)),
             tensor_plain: tensor,
+            context: ContextGroup::new(along(&mesh.group(rank, Group::Context))?),
+            experts: ExpertGroup::new(along(&mesh.group(rank, Group::Expert))?),
             pipeline: along(&mesh.pipeline_group(rank))?,
             gradients,
             weights: along(&shard)?,
@@ -70,12 +78,19 @@ impl Groups {
         })
     }
 
+    /// Returns an error if an exchange within a layer failed.
+    pub(crate) fn check(&self) -> Result<(), GroupError> {
+        self.tensor.check()?;
+        self.context.check()?;
+        self.experts.check()
+    }
+
     /// Returns the kind of sharding and the pieces that this rank owns.
     pub(crate) fn shards(&self, plan: &Plan) -> Shards {
         Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank() }
     }
 
-    /// Returns the number of replicas of the model.
+    /// Returns the number of ranks that hold the same layers and have other samples or other tokens of them.
     pub(crate) fn replicas(&self) -> f32 {
         self.replicas as f32
     }
@@ -83,6 +98,17 @@ impl Groups {
     /// Returns the number of ranks that hold the same pieces as this one.
     pub(crate) fn copies_of_pieces(&self) -> f32 {
         self.gradients.replicas.size() as f32
+    }
+
+    /// Returns the number of ranks of which each has other experts.
+    pub(crate) fn ranks_of_experts(&self) -> f32 {
+        self.experts.size() as f32
+    }
+
+    /// Returns `true` if no rank before this one has the same pieces of a parameter, which may be an expert's.
+    pub(crate) fn is_first_with(&self, of_expert: bool) -> bool {
+        let experts = self.gradients.experts.as_ref().filter(|_| of_expert);
+        experts.unwrap_or(&self.gradients.replicas).rank() == 0
     }
 
     /// Returns the stage with the last layer.

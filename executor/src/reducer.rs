@@ -18,6 +18,8 @@ pub(crate) struct GradientGroups {
     pub(crate) shard: ProcessGroup,
     /// Ranks with the same share; they all get the whole sum.
     pub(crate) replicas: ProcessGroup,
+    /// Ranks that have the same experts, where ranks share experts out.
+    pub(crate) experts: Option<ProcessGroup>,
     /// Their GPUs, where sums need not go through main memory.
     pub(crate) joined: Option<JoinedGpus>,
     /// The format in which gradients travel.
@@ -32,11 +34,16 @@ impl GradientGroups {
 
     /// Returns the seconds spent waiting for others in summing gradients so far.
     pub(crate) fn waited_s(&self) -> f64 {
-        self.shard.waited_s() + self.replicas.waited_s()
+        let experts = self.experts.as_ref().map_or(0.0, ProcessGroup::waited_s);
+        self.shard.waited_s() + self.replicas.waited_s() + experts
     }
 
-    /// Returns the mean over all copies: this rank's share of each buffer, or all of it.
-    fn reduce(&self, mut buffers: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, GroupError> {
+    /// Returns the mean over all copies: this rank's share of each buffer, or all of it. Experts that are `shared_out`
+    /// have fewer copies.
+    fn reduce(&self, mut buffers: Vec<Vec<f32>>, shared_out: &[bool]) -> Result<Vec<Vec<f32>>, GroupError> {
+        if let Some(experts) = &self.experts {
+            return self.reduce_apart(experts, buffers, shared_out);
+        }
         if self.shard.size() > 1 {
             for buffer in &mut buffers {
                 *buffer = self.shard.reduce_scatter_as(buffer, Reduction::Mean, self.wire)?;
@@ -46,6 +53,25 @@ impl GradientGroups {
             self.replicas.all_reduce_each(&mut buffers, Reduction::Mean, self.wire)?;
         }
         Ok(buffers)
+    }
+
+    fn reduce_apart(
+        &self,
+        experts: &ProcessGroup,
+        buffers: Vec<Vec<f32>>,
+        shared_out: &[bool],
+    ) -> Result<Vec<Vec<f32>>, GroupError> {
+        let (mut of_experts, mut of_all) = (Vec::new(), Vec::new());
+        for (buffer, shared_out) in buffers.into_iter().zip(shared_out) {
+            if *shared_out { of_experts.push(buffer) } else { of_all.push(buffer) }
+        }
+        self.replicas.all_reduce_each(&mut of_all, Reduction::Mean, self.wire)?;
+        if !of_experts.is_empty() {
+            experts.all_reduce_each(&mut of_experts, Reduction::Mean, self.wire)?;
+        }
+        let (mut of_experts, mut of_all) = (of_experts.into_iter(), of_all.into_iter());
+        let next = |shared_out: &bool| if *shared_out { of_experts.next() } else { of_all.next() };
+        Ok(shared_out.iter().filter_map(next).collect())
     }
 }
 
@@ -74,7 +100,7 @@ impl Reducer {
     pub(crate) fn submit(&mut self, layer: usize, unit: &mut Unit) -> Result<(), GroupError> {
         match self {
             Self::Host(thread) => {
-                thread.submit(layer, unit.take_for_host());
+                thread.submit(layer, unit.take_for_host(), unit.shared_out());
                 Ok(())
             }
             Self::Gpus(gpus) => gpus.submit(layer, unit.take_gradients()),
@@ -89,7 +115,7 @@ impl Reducer {
     pub(crate) fn collect(&mut self, units: &mut BTreeMap<usize, Unit>) -> Result<(), GroupError> {
         match self {
             Self::Host(thread) => {
-                for Bucket { layer, values } in thread.collect()? {
+                for Bucket { layer, values, .. } in thread.collect()? {
                     units.get_mut(&layer).expect(HELD).put_from_host(values);
                 }
             }
@@ -108,6 +134,8 @@ struct Bucket {
     layer: usize,
     /// As [`Unit::take_for_host`] leaves them.
     values: Vec<Vec<f32>>,
+    /// As [`Unit::shared_out`] tells.
+    shared_out: Vec<bool>,
 }
 
 /// The end of the thread that the rank talks to. The thread ends by itself when this is dropped; it is not waited for,
@@ -123,8 +151,9 @@ impl HostReducer {
         let (send, buckets) = channel::<Bucket>();
         let (done, reduced) = channel();
         std::thread::spawn(move || {
-            for Bucket { layer, values } in buckets {
-                let result = groups.reduce(values).map(|values| Bucket { layer, values });
+            for Bucket { layer, values, shared_out } in buckets {
+                let reduced = groups.reduce(values, &shared_out);
+                let result = reduced.map(|values| Bucket { layer, values, shared_out });
                 if done.send(result).is_err() {
                     break;
                 }
@@ -133,10 +162,10 @@ impl HostReducer {
         Self { send, reduced, under_way: 0 }
     }
 
-    fn submit(&mut self, layer: usize, values: Vec<Vec<f32>>) {
+    fn submit(&mut self, layer: usize, values: Vec<Vec<f32>>, shared_out: Vec<bool>) {
         self.under_way += 1;
         // A thread that is gone has told why.
-        let _ = self.send.send(Bucket { layer, values });
+        let _ = self.send.send(Bucket { layer, values, shared_out });
     }
 
     /// Returns everything that was handed over, in the order in which it was.

@@ -16,9 +16,10 @@ pub fn refusal(plan: &Plan) -> Option<Invalid> {
 pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
     let network = Network::new(plan.model())?;
     let parallel = plan.mesh().parallel();
-    let tokens = rows_per_sample(plan.model());
+    let tokens = rows_per_sample(plan.model()) / u64::from(parallel.context);
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
-        let rule = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
+        let rule =
+            format!("the {tokens} tokens that a rank has of a sample do not divide among {} ranks", parallel.tensor);
         return Err(Invalid::breaks("parallel.sequence", true, rule).with_hint("set parallel.sequence = false"));
     }
     if let Some((name, size)) = too_small(&network, parallel.tensor as usize) {
@@ -46,7 +47,7 @@ fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
 pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Invalid> {
     SampleKind::of(plan.model()).ok_or_else(|| {
         Invalid::breaks("model.family", plan.model().family(), "there is no reader for what it is trained on")
-            .with_hint("gpt, llama, bert, vit, resnet and mlp can be trained here")
+            .with_hint("gpt, gpt-moe, llama, bert, vit, resnet and mlp can be trained here")
     })
 }
 

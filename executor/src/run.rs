@@ -676,7 +676,8 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerE
     let batches: Vec<MicroBatch> =
         own.chunks(micro).map(read).collect::<Result<_, DataError>>().map_err(LoaderError::Data)?;
     let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
-    let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
+    let beside = (job.plan.mesh().parallel().expert > 1).then(|| read(&[0])).transpose().map_err(LoaderError::Data)?;
+    let mut sum = vec![trainer.evaluate(&batches, beside.as_ref(), rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }

@@ -136,8 +136,9 @@ impl Trainer {
             let source = network.parameter(key).tied_to;
             !shards.gathers_weights() && source.is_some_and(|source| held.contains(&(source.layer as usize)))
         };
-        let (tensor, held_elsewhere) = (&groups.tensor, &alias);
-        let builder = Builder { network: &network, tensor, shards, format, device: &device, values, held_elsewhere };
+        let (tensor, experts, held_elsewhere) = (&groups.tensor, &groups.experts, &alias);
+        let builder =
+            Builder { network: &network, tensor, experts, shards, format, device: &device, values, held_elsewhere };
         let units = held.iter().map(|layer| (*layer, builder.unit(*layer))).collect();
         let roles = plan.graph().layers().map(|layer| layer.role == LayerRole::Block);
         let recompute = plan.recompute() == Recompute::Full;
@@ -190,11 +191,17 @@ impl Trainer {
         self.spans.clear();
         self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
         let mut loss = 0.0;
+        let parts: Vec<_> = batches.iter().map(|batch| self.groups.context.own_part(batch)).collect();
         for Slot { pass, chunk, micro_batch } in self.program.clone() {
-            let batch = batches.get(micro_batch as usize);
+            let (batch, weight) = match parts.get(micro_batch as usize) {
+                Some((batch, weight)) => (Some(&**batch), *weight),
+                None => (None, 1.0),
+            };
             match pass {
-                StagePass::Forward => loss += self.forward(chunk, micro_batch, batch)?,
-                StagePass::Backward | StagePass::BackwardInput => self.backward(chunk, micro_batch, batch)?,
+                StagePass::Forward => loss += self.forward(chunk, micro_batch, batch)? * weight,
+                StagePass::Backward | StagePass::BackwardInput => {
+                    self.backward(chunk, micro_batch, (batch, weight))?;
+                }
                 StagePass::BackwardWeight => self.backward_weights(chunk, micro_batch)?,
             }
         }
@@ -272,7 +279,7 @@ impl Trainer {
             self.units[&layer].release();
             stream = Some(output);
         }
-        self.groups.tensor.check()?;
+        self.groups.check()?;
         self.in_flight.insert((chunk, m), kept);
         let output = stream.expect("chunks have layers");
         self.record(Phase::Forward, Some(m), start);
@@ -284,17 +291,17 @@ impl Trainer {
         }
     }
 
-    /// Returns the gradient that backward starts from: the loss is the mean over micro-batches, scaled up where small
-    /// gradients would vanish.
-    fn gradient_of_loss(&self) -> Tensor<2> {
-        from_vec(vec![self.scale.value() / self.micro_batches as f32], [1, 1], &self.device)
+    /// Returns the gradient that backward starts from: the loss is the mean over micro-batches, of which one counts with
+    /// a `weight`, scaled up where small gradients would vanish.
+    fn gradient_of_loss(&self, weight: f32) -> Tensor<2> {
+        from_vec(vec![weight * self.scale.value() / self.micro_batches as f32], [1, 1], &self.device)
     }
 
-    /// Passes a micro-batch backward through a chunk of layers.
-    fn backward(&mut self, chunk: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
+    /// Passes a micro-batch, whose loss counts with a weight, backward through a chunk of layers.
+    fn backward(&mut self, chunk: u32, m: u32, (batch, weight): (Option<&MicroBatch>, f32)) -> Result<(), GroupError> {
         let gradient = match self.place.behind[chunk as usize] {
             Some(from) => self.receive(from, Message::Backward(chunk, m))?,
-            None => self.gradient_of_loss(),
+            None => self.gradient_of_loss(weight),
         };
         let batch = self.batch(batch);
         let start = self.now();
@@ -308,7 +315,7 @@ impl Trainer {
                 Kept::Input(input) => self.recorded(layer, Some(input), &batch),
             };
             let (of_input, of_weights) = tape.backward(gradient.take().expect("only the first layer has no input"));
-            self.groups.tensor.check()?;
+            self.groups.check()?;
             self.units[&layer].release();
             if self.halves {
                 postponed.push((layer, of_weights));
@@ -351,7 +358,9 @@ impl Trainer {
 
     fn pass(&self, recorded: bool, training: bool) -> Pass {
         let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
-        Pass { tensor: self.groups.tensor.clone(), device, training, cores_again: recorded && self.cores_again }
+        let Groups { tensor, context, experts, .. } = &self.groups;
+        let (tensor, context, experts) = (tensor.clone(), context.clone(), experts.clone());
+        Pass { tensor, context, experts, device, training, cores_again: recorded && self.cores_again }
     }
 
     fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> (Weights, Vec<Tensor<1>>) {
@@ -461,16 +470,27 @@ impl Trainer {
     }
 
     /// Returns the sum of the losses of these samples on ranks with the last layer, and zero on others. There are as
-    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
-    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
+    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one. Where
+    /// they share experts, they compute `beside` instead, which is not counted.
+    pub(crate) fn evaluate(
+        &mut self,
+        batches: &[MicroBatch],
+        beside: Option<&MicroBatch>,
+        rounds: usize,
+    ) -> Result<f64, GroupError> {
         let mut sum = 0.0;
         for number in 0..rounds {
             for position in 0..self.groups.positions {
                 let Some(chunk) = self.groups.chunk_at(position, self.place.stage) else { continue };
-                match batches.get(number) {
-                    Some(batch) => sum += self.evaluate_chunk(chunk, number as u32 % self.micro_batches, batch)?,
-                    None => self.gather_only(chunk)?,
-                }
+                let counted = batches.get(number);
+                let Some(batch) = counted.or(beside) else {
+                    self.gather_only(chunk)?;
+                    continue;
+                };
+                let (own, weight) = self.groups.context.own_part(batch);
+                let share = f64::from(weight) / self.groups.context.size() as f64;
+                let loss = self.evaluate_chunk(chunk, number as u32 % self.micro_batches, &own)?;
+                sum += if counted.is_some() { loss * share } else { 0.0 };
             }
         }
         Ok(sum)
@@ -484,7 +504,7 @@ impl Trainer {
             stream = Some(self.compute(layer, stream, batch, false).0);
             self.units[&layer].release();
         }
-        self.groups.tensor.check()?;
+        self.groups.check()?;
         let output = stream.expect("chunks have layers");
         match self.place.behind[chunk as usize] {
             Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),

@@ -9,7 +9,9 @@
 //! section 3.2.
 
 use crate::network::operators::{from_vec, single, to_vecs};
-use crate::network::{Elements, Network, ParameterKey, Postponed, Role, Shelf, TensorGroup, Weight, Weights};
+use crate::network::{
+    Elements, ExpertGroup, Network, ParameterKey, Postponed, Role, Shelf, TensorGroup, Weight, Weights,
+};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::ops::Range;
 use trainyard_plan::StateSharding;
@@ -54,6 +56,10 @@ pub(crate) struct Slot {
     pub(crate) replicated: bool,
     /// `true` if another layer of this rank holds the same parameter (tied weights).
     pub(crate) held_elsewhere: bool,
+    /// `true` if it is an expert's. It has gradients only where a token was sent to the expert.
+    pub(crate) of_expert: bool,
+    /// `true` if it is that of an expert that another rank has: this one has no values of it.
+    pub(crate) absent: bool,
     /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
     /// are sharded.
     working: Shelf,
@@ -71,6 +77,8 @@ pub(crate) struct Slot {
 pub(crate) struct Unit {
     pub(crate) slots: Vec<Slot>,
     shards: Shards,
+    /// Ranks that share the experts of the layer.
+    expert_ranks: usize,
     format: FloatDType,
     device: Device,
 }
@@ -79,6 +87,7 @@ pub(crate) struct Unit {
 pub(crate) struct Builder<'a> {
     pub(crate) network: &'a Network,
     pub(crate) tensor: &'a TensorGroup,
+    pub(crate) experts: &'a ExpertGroup,
     pub(crate) shards: Shards,
     /// The format that computes.
     pub(crate) format: FloatDType,
@@ -92,12 +101,14 @@ pub(crate) struct Builder<'a> {
 impl Builder<'_> {
     /// Builds a layer.
     pub(crate) fn unit(&self, layer: usize) -> Unit {
-        let mut unit =
-            Unit { slots: Vec::new(), shards: self.shards, format: self.format, device: self.device.clone() };
+        let (shards, format, device) = (self.shards, self.format, self.device.clone());
+        let mut unit = Unit { slots: Vec::new(), shards, expert_ranks: self.experts.size(), format, device };
         for (slot, parameter) in self.network.parameters_of(layer).iter().enumerate() {
             let key = ParameterKey::new(layer, slot);
             let (ranks, rank) = (self.tensor.size(), self.tensor.rank());
-            let shape = parameter.local_shape(ranks, rank);
+            let (experts, own) = (self.experts.size(), self.experts.rank());
+            let absent = parameter.expert.is_some_and(|expert| !expert.is_on(own, experts));
+            let shape = if absent { vec![0, 0] } else { parameter.local_shape(ranks, rank) };
             let mut slot = Slot {
                 key,
                 length: shape.iter().product(),
@@ -105,13 +116,17 @@ impl Builder<'_> {
                 role: parameter.role,
                 replicated: parameter.split.is_none(),
                 held_elsewhere: (self.held_elsewhere)(key),
+                of_expert: parameter.expert.is_some(),
+                absent,
                 working: Shelf::default(),
                 master: None,
                 gradient: None,
                 reduced: None,
                 before: None,
             };
-            if !slot.held_elsewhere {
+            if absent {
+                slot.working.put(Tensor::<1>::zeros([0], &unit.device).cast(unit.format));
+            } else if !slot.held_elsewhere {
                 let whole = (self.values)(parameter.tied_to.unwrap_or(key));
                 unit.set(&mut slot, parameter.local(&whole, ranks, rank));
             }
@@ -197,8 +212,28 @@ impl Unit {
     ///
     /// When a parameter got no gradient: the model is wrong.
     pub(crate) fn take_gradients(&mut self) -> Vec<Tensor<1>> {
-        let own = self.slots.iter_mut().filter(|slot| slot.is_own());
-        own.map(|slot| slot.gradient.take().expect("every parameter takes part in the loss")).collect()
+        let own: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_own()).collect();
+        let gradient = |slot| self.take_gradient(slot).expect("every parameter takes part in the loss");
+        own.into_iter().map(gradient).collect()
+    }
+
+    /// Takes the gradient of a parameter out. That of an expert to which nobody sent a token is zero; that of one to
+    /// which several ranks send theirs is a sum over their losses, and becomes a mean.
+    fn take_gradient(&mut self, slot: usize) -> Option<Tensor<1>> {
+        let (experts, device) = (self.expert_ranks, self.device.clone());
+        let slot = &mut self.slots[slot];
+        let gradient = slot.gradient.take();
+        if !slot.of_expert || !slot.is_own() {
+            return gradient;
+        }
+        let gradient = gradient.unwrap_or_else(|| Tensor::zeros([slot.length], &device));
+        Some(if experts > 1 { gradient * (1.0 / experts as f32) } else { gradient })
+    }
+
+    /// Tells of each parameter of [`Self::take_gradients`] whether ranks that share experts have it apart from each
+    /// other.
+    pub(crate) fn shared_out(&self) -> Vec<bool> {
+        self.trained().map(|slot| slot.of_expert && self.expert_ranks > 1).collect()
     }
 
     /// Takes the gradients out for collectives of the host: as one buffer where ranks share them out, as they are
@@ -214,8 +249,8 @@ impl Unit {
 
     /// Keeps the gradients as they are: nobody else has others.
     pub(crate) fn keep_gradients(&mut self) {
-        for slot in &mut self.slots {
-            slot.reduced = slot.gradient.take();
+        for slot in 0..self.slots.len() {
+            self.slots[slot].reduced = self.take_gradient(slot);
         }
     }
 
@@ -338,7 +373,7 @@ impl Unit {
 impl Slot {
     /// Returns `true` if this layer holds the parameter and the optimizer changes it.
     pub(crate) fn is_own(&self) -> bool {
-        self.role == Role::Trained && !self.held_elsewhere
+        self.role == Role::Trained && !self.held_elsewhere && !self.absent
     }
 
     /// Returns all values of this rank in the format that computes.

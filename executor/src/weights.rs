@@ -276,7 +276,7 @@ fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
 }
 
 /// Fields of a configuration that change what a model computes and that no shape shows.
-const COMPUTATION: [&str; 12] = [
+const COMPUTATION: [&str; 13] = [
     "activation_function",
     "hidden_act",
     "layer_norm_epsilon",
@@ -285,6 +285,7 @@ const COMPUTATION: [&str; 12] = [
     "n_head",
     "num_attention_heads",
     "num_key_value_heads",
+    "num_experts_per_tok",
     "layer_type",
     "downsample_in_first_stage",
     "downsample_in_bottleneck",
@@ -329,8 +330,8 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     if [found, expected].iter().any(|window| !window.is_null() && !is_wide(window)) && !same(found, expected) {
         return differs(WINDOW, found, expected);
     }
-    // Left out, it is what the class has: a head of its own in Llama and Mistral.
-    let usual = Value::from(!matches!(own["model_type"].as_str(), Some("llama" | "mistral")));
+    // Left out, it is what the class has: a head of its own in Llama, Mistral and Mixtral.
+    let usual = Value::from(!matches!(own["model_type"].as_str(), Some("llama" | "mistral" | "mixtral")));
     let (found, expected) = (theirs.get(TIE).filter(|tie| !tie.is_null()).unwrap_or(&usual), &own[TIE]);
     if !expected.is_null() && found != expected {
         return differs(TIE, found, expected);

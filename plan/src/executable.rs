@@ -35,6 +35,8 @@ pub struct Executable {
     pub context: bool,
     /// `true` if the software has expert parallelism.
     pub expert: bool,
+    /// `true` if ranks that share experts may shard states beside.
+    pub sharded_experts: bool,
     /// `true` if the software shards embedding tables over ranks, which plans call `parallel.expert` too.
     pub tables: bool,
     /// Number formats.
@@ -71,8 +73,9 @@ pub const EXECUTABLE: Executable = Executable {
     experts_need_sequence: false,
     tensor: true,
     sequence: true,
-    context: false,
-    expert: false,
+    context: true,
+    expert: true,
+    sharded_experts: false,
     tables: false,
     precisions: Cow::Borrowed(&[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed]),
     schedules: Cow::Borrowed(&[
@@ -141,6 +144,7 @@ impl Executable {
             .or_else(|| among("schedule", plan.schedule(), &self.schedules))
             .or_else(|| among("recompute", plan.recompute(), &self.recompute))
             .or_else(|| among("state_sharding", plan.state_sharding(), &self.state_sharding))
+            .or_else(|| self.refused_sharding(plan))
             .or_else(|| among("gradient_reduction", plan.gradient_reduction(), &self.gradient_reduction))
             .or_else(|| among("gradient_compression", plan.gradient_compression(), &self.gradient_compression))
             .or_else(|| among("optimizer", plan.optimizer(), &self.optimizers))
@@ -152,6 +156,18 @@ impl Executable {
     /// Returns `true` if the software can distribute a model's experts or embedding tables over ranks.
     pub fn distributes(&self, divisible: Option<Divisible>) -> bool {
         if matches!(divisible, Some(Divisible::TableColumns(_))) { self.tables } else { self.expert }
+    }
+
+    /// Returns `true` if states may be sharded in this way beside expert parallelism of this degree.
+    pub fn shards(&self, sharding: StateSharding, expert: u32) -> bool {
+        self.state_sharding.contains(&sharding)
+            && (sharding == StateSharding::None || expert == 1 || self.sharded_experts)
+    }
+
+    fn refused_sharding(&self, plan: &Plan) -> Option<NotExecutable> {
+        let (field, value, expert) = ("state_sharding", plan.state_sharding(), plan.mesh().parallel().expert);
+        let allowed = format!("{} beside parallel.expert {expert}", StateSharding::None);
+        (!self.shards(value, expert)).then(|| NotExecutable { field, value: value.to_string(), allowed })
     }
 
     fn refused_head(&self, plan: &Plan) -> Option<NotExecutable> {

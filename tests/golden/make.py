@@ -31,7 +31,9 @@ def perturb(model, generator):
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             is_scale = parameter.dim() == 1 and name.endswith("weight")
-            fan = max(parameter[0].numel(), 16) if parameter.dim() > 1 else 40
+            # transformers joins the matrices of all experts.
+            first = parameter[0][0] if ".experts." in name else parameter[0]
+            fan = max(first.numel(), 16) if parameter.dim() > 1 else 40
             parameter.copy_(1 + 0.2 * noise if is_scale else noise / fan**0.5)
 
 
@@ -149,6 +151,12 @@ def cases():
                 sliding_window=5, rms_norm_eps=1e-5, tie_word_embeddings=True))),
             Tokens(16, 64),
         ),
+        "mixtral": (
+            lambda: transformers.MixtralForCausalLM(configure(transformers.MixtralConfig(
+                **{**encoder, "intermediate_size": 48}, num_key_value_heads=2, vocab_size=64,
+                max_position_embeddings=16, rms_norm_eps=1e-5, num_local_experts=4, num_experts_per_tok=2))),
+            Tokens(16, 64),
+        ),
         "bert": (
             lambda: transformers.BertForMaskedLM(configure(transformers.BertConfig(
                 **encoder, **no_dropout, vocab_size=64, max_position_embeddings=16))),
@@ -191,7 +199,8 @@ def train(build, task, batches, data, optimizer):
         loss.backward()
         losses.append(loss.item())
         if step == 0:
-            first = {name: norm(parameter.grad) for name, parameter in model.named_parameters()}
+            named = model.named_parameters()
+            first = {name: [norm(part) for part in parts(name, parameter.grad)] for name, parameter in named}
         optimizer.step()
     model.eval()
     with torch.no_grad():
@@ -200,14 +209,21 @@ def train(build, task, batches, data, optimizer):
     return losses, first, evaluated, buffers
 
 
+def parts(name, tensor):
+    """The matrices that a parameter consists of: transformers joins those of all experts, and saves them apart."""
+    if tensor.dim() != 3 or ".experts." not in name:
+        return [tensor]
+    return [part for expert in tensor for part in (expert.chunk(2) if "gate_up" in name else [expert])]
+
+
 def saved_names(model, folder):
-    """The name in the file of every parameter: transformers renames some when it saves."""
+    """The names in the file of the parts of every parameter: transformers renames some when it saves."""
     saved = load_file(folder / "model.safetensors")
 
-    def name_of(parameter):
-        return next(name for name, tensor in saved.items() if torch.equal(tensor, parameter))
+    def name_of(part):
+        return next(name for name, tensor in saved.items() if torch.equal(tensor, part))
 
-    return {name: name_of(parameter) for name, parameter in model.named_parameters()}
+    return {name: [name_of(part) for part in parts(name, value)] for name, value in model.named_parameters()}
 
 
 def make(name, construct, task, rates=LEARNING_RATES, seed=7):
@@ -243,7 +259,9 @@ def make(name, construct, task, rates=LEARNING_RATES, seed=7):
     }
     for kind, optimizer in optimizers.items():
         losses, first, evaluated, buffers = train(build, task, batches, data, optimizer)
-        golden["gradient_norms"] = {names[name]: value for name, value in first.items()}
+        golden["gradient_norms"] = {
+            saved: value for name, values in first.items() for saved, value in zip(names[name], values)
+        }
         run = {"learning_rate": rates[kind], "losses": losses, "evaluated": evaluated, "buffer_norms": buffers}
         golden["runs"][kind] = run
         print(f"{name:18} {kind:6} {losses[0]:.4f} → {losses[-1]:.4f}, evaluated {evaluated:.4f}")

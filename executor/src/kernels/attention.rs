@@ -1,6 +1,10 @@
 //! Attention that keeps no scores: FlashAttention's recomputation (Dao et al., arXiv:2205.14135, algorithms 1 and 4)
 //! over blocks of queries, with all keys of a sample at once, as far as they may be seen.
 
+mod partial;
+
+pub(crate) use partial::{Partial, partial_attention, partial_gradients};
+
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
 use super::product::{add_product, product};
 use super::vector::{exp, largest, sum_of, vectorized};
@@ -25,13 +29,37 @@ pub(crate) struct AttentionShape {
     /// Heads of keys and values; each serves as many heads of queries, one after another (Ainslie et al.,
     /// arXiv:2305.13245).
     pub(crate) groups: usize,
-    /// `true` if a row attends only to itself and the rows before it.
-    pub(crate) causal: bool,
+    pub(crate) sees: Sees,
+}
+
+/// The rows that a row attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sees {
+    All,
+    /// Row i attends to row j where j + `behind` ≤ i and i − j < `reach`.
+    Past {
+        behind: usize,
+        reach: usize,
+    },
+}
+
+impl Sees {
+    /// Itself and all rows before it: a causal mask.
+    pub(crate) const PAST: Self = Self::Past { behind: 0, reach: usize::MAX };
+
+    /// Returns `true` if no row before another is too far away from it in a sequence of this length.
+    fn reaches(self, sequence: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Past { reach, .. } => reach >= sequence,
+        }
+    }
 }
 
 /// Computes softmax(q · kᵀ / √width) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
 ///
 /// `queries` have (heads × width) features, `keys` and `values` (groups × width); the result has those of the queries.
+/// Every row must see all rows, or [`Sees::PAST`].
 pub(crate) fn attention(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
     if !is_on_host(&queries) {
         return attention_by_burn(queries, keys, values, shape);
@@ -54,7 +82,7 @@ pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Ten
 
 /// Computes attention by Burn's operators, its softmax in single precision whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
-    let AttentionShape { samples, sequence, heads, groups, causal } = *shape;
+    let AttentionShape { samples, sequence, heads, groups, sees } = *shape;
     let [rows, features] = queries.dims();
     let width = features / heads;
     let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
@@ -67,7 +95,7 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
     let scores = queries.matmul(shared(keys).transpose());
     let float = FloatDType::from(scores.dtype());
     let mut scores = scores.cast(FloatDType::F32);
-    if causal {
+    if sees == Sees::PAST {
         // `tril_mask` is false on and below the diagonal.
         let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
         scores = scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY);
@@ -201,10 +229,16 @@ impl Attention {
 
     /// Runs of queries, with the number of keys that the last of them sees.
     fn blocks(&self) -> impl Iterator<Item = Block> {
-        let AttentionShape { sequence, causal, .. } = self.shape;
+        let AttentionShape { sequence, sees, .. } = self.shape;
         (0..sequence).step_by(BLOCK).map(move |start| {
             let length = BLOCK.min(sequence - start);
-            Block { start, length, keys: if causal { start + length } else { sequence }, causal }
+            let behind = match sees {
+                Sees::All => None,
+                Sees::Past { behind, .. } => Some(behind),
+            };
+            // At least one, so that there are rows of scores even where nothing is seen.
+            let keys = behind.map_or(sequence, |behind| (start + length).saturating_sub(behind).max(1));
+            Block { start, length, keys, behind }
         })
     }
 
@@ -317,7 +351,8 @@ struct Block {
     start: usize,
     length: usize,
     keys: usize,
-    causal: bool,
+    /// How far behind a query the last key that it sees must be, if not all are seen.
+    behind: Option<usize>,
 }
 
 impl Block {
@@ -330,7 +365,7 @@ impl Block {
     /// Returns the number of keys that a row of the block attends to.
     #[inline(always)]
     fn seen(&self, row: usize) -> usize {
-        if self.causal { self.start + row + 1 } else { self.keys }
+        self.behind.map_or(self.keys, |behind| (self.start + row + 1).saturating_sub(behind))
     }
 }
 
@@ -393,8 +428,8 @@ mod tests {
     fn attention_is_that_of_burn() {
         let cases = [(1, 1, 1, 1, 4), (2, 7, 2, 1, 5), (2, 33, 4, 2, 16), (1, 300, 2, 2, 8), (1, 128, 1, 1, 40)];
         for (samples, sequence, heads, groups, width) in cases {
-            for causal in [false, true] {
-                let shape = AttentionShape { samples, sequence, heads, groups, causal };
+            for sees in [Sees::All, Sees::PAST] {
+                let shape = AttentionShape { samples, sequence, heads, groups, sees };
                 let features = [heads * width, groups * width, groups * width];
                 let rows = samples * sequence;
                 let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);
@@ -418,7 +453,7 @@ mod tests {
 
     #[test]
     fn attention_of_half_precision() {
-        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, causal: true };
+        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, sees: Sees::PAST };
         half_precision_agrees([[8, 48]], |[packed]| packed_attention(packed, &shape));
     }
 }

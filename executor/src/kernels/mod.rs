@@ -27,7 +27,9 @@ mod vector;
 
 pub(crate) use activation::{gelu, gelu_tanh, relu, swiglu};
 pub(crate) use adamw::{AdamWStep, adamw, is_plain, square_sum};
-pub(crate) use attention::{AttentionShape, attention, packed_attention};
+pub(crate) use attention::{
+    AttentionShape, Partial, Sees, attention, packed_attention, partial_attention, partial_gradients,
+};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use convolution::{Strides, convolution};
 pub(crate) use linear::{linear, linear_transposed};

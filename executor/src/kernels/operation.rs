@@ -77,7 +77,7 @@ pub(super) fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
 }
 
 /// Returns a tensor's numbers, if they are single precision on the host and the tensor records nothing.
-pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
+pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Option<FlexTensor> {
     match tensor.try_into_primitive::<Flex>() {
         Ok(tensor) if tensor.dtype() == DType::F32 && are_used() => Some(tensor),
         _ => None,

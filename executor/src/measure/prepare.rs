@@ -7,7 +7,7 @@ use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
 };
-use crate::network::{Network, ParameterKey, Role, TensorGroup};
+use crate::network::{ExpertGroup, Network, ParameterKey, Role, TensorGroup};
 use crate::optimizer::{HyperParameters, RankOptimizer, Update, square_sums};
 use crate::process_group::alone;
 use crate::statistics::median;
@@ -363,6 +363,7 @@ fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Un
     let builder = Builder {
         network,
         tensor: &alone_in_tensor_group(),
+        experts: &ExpertGroup::new(alone()),
         shards,
         format: FloatDType::F32,
         device,

@@ -2,7 +2,7 @@
 
 use super::Pass;
 use super::operators::single;
-use crate::kernels::{self, AttentionShape};
+use crate::kernels::{self, AttentionShape, Sees};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
 
@@ -51,7 +51,8 @@ impl Mask {
 }
 
 /// Computes scaled dot-product attention of `samples` samples: queries (tokens, heads × width), keys and values
-/// (tokens, heads of keys × width) → (tokens, heads × width). Scores are normalised in single precision.
+/// (tokens, heads of keys × width) → (tokens, heads × width). Scores are normalised in single precision. Where ranks
+/// share the tokens of a sample, these are the own ones of each.
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; Ainslie et al., arXiv:2305.13245, for shared keys.
 pub(super) fn attention(
@@ -61,19 +62,25 @@ pub(super) fn attention(
     heads: HeadShape,
     mask: Mask,
 ) -> Tensor<2> {
-    pass.core(operands, move |operands| core(operands, samples, heads, mask))
+    if pass.context.size() == 1 {
+        return pass.core(operands, move |operands| core(operands, samples, heads, mask));
+    }
+    let group = pass.context.clone();
+    let sequence = operands[0].dims()[0] / samples;
+    let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees: Sees::All };
+    pass.core(operands, move |operands| group.attention(operands, shape, mask))
 }
 
 fn core([queries, keys, values]: [Tensor<2>; 3], samples: usize, heads: HeadShape, mask: Mask) -> Tensor<2> {
     let tokens = queries.dims()[0];
-    let causal = match mask {
-        Mask::Full => Some(false),
-        Mask::Causal => Some(true),
-        Mask::Window(reach) => (reach >= tokens / samples).then_some(true),
+    let sees = match mask {
+        Mask::Full => Some(Sees::All),
+        Mask::Causal => Some(Sees::PAST),
+        Mask::Window(reach) => (reach >= tokens / samples).then_some(Sees::PAST),
     };
-    if let Some(causal) = causal {
+    if let Some(sees) = sees {
         let sequence = tokens / samples;
-        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, causal };
+        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees };
         return kernels::attention(queries, keys, values, &shape);
     }
     let (sequence, group) = (tokens / samples, heads.queries / heads.keys);

@@ -3,6 +3,7 @@
 //! Source: Shoeybi et al., arXiv:1909.08053, section 3 (the operators f and g); Korthikanti et al., arXiv:2205.05198,
 //! section 4.2.2 (g and its conjugate along the sequence).
 
+use super::peers::{Peers, from_host, to_host};
 use crate::device::JoinedGpus;
 use crate::process_group::{GroupError, ProcessGroup, Reduction, share};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -11,8 +12,8 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, DispatchKindConversion, DispatchTensor, Flex};
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-use std::sync::{Arc, Mutex};
+use burn::tensor::Tensor;
+use std::sync::Arc;
 
 /// The backward rule of an operation on `N` tensors, on tensors that record nothing.
 #[derive(Clone)]
@@ -107,30 +108,25 @@ where
 /// The ranks that share a layer's weights, as layers see them.
 #[derive(Clone)]
 pub(crate) struct TensorGroup {
-    group: ProcessGroup,
+    peers: Peers,
     /// Their GPUs, where sums need not go through main memory.
     joined: Option<JoinedGpus>,
     /// `true` if they share the rows outside of tensor-parallel parts as well (sequence parallelism).
     sequence: bool,
-    /// Why the first exchange that did not happen did not. Gradients go back where no error can be returned, so that
-    /// it is asked for afterwards.
-    failure: Arc<Mutex<Option<GroupError>>>,
 }
-
-const UNPOISONED: &str = "nothing panics while it holds this lock";
 
 impl TensorGroup {
     pub(crate) fn new(group: ProcessGroup, sequence: bool, joined: Option<JoinedGpus>) -> Self {
         let sequence = sequence && group.size() > 1;
-        Self { group, joined, sequence, failure: Arc::default() }
+        Self { peers: Peers::new(group), joined, sequence }
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.group.size()
+        self.peers.size()
     }
 
     pub(crate) fn rank(&self) -> usize {
-        self.group.rank()
+        self.peers.rank()
     }
 
     /// Returns `true` with sequence parallelism: outside of tensor-parallel parts each rank has only its share of every
@@ -146,7 +142,7 @@ impl TensorGroup {
 
     /// Returns an error if an exchange failed since the group was made; results after it mean nothing.
     pub(crate) fn check(&self) -> Result<(), GroupError> {
-        self.failure.lock().expect(UNPOISONED).clone().map_or(Ok(()), Err)
+        self.peers.check()
     }
 
     /// Enters a tensor-parallel part: every rank has the same rows before, and again all of them inside. With sequence
@@ -190,7 +186,7 @@ impl TensorGroup {
         let [height, width] = rows.dims();
         let device = rows.device().inner();
         let (values, dtype) = to_host(rows.inner());
-        let gathered = self.exchange(|group| group.all_gather(&values));
+        let gathered = self.peers.exchange(|group| group.all_gather(&values));
         let Some(gathered) = gathered else { return from_host(values, [height, width], dtype, &device) };
         let mut most = vec![f32::NEG_INFINITY; values.len()];
         for rank in gathered.chunks(values.len().max(1)) {
@@ -203,11 +199,11 @@ impl TensorGroup {
         let ([height, width], device) = (rows.dims(), rows.device());
         if let Some(gpus) = &self.joined {
             let flat = rows.clone().reshape([height * width]);
-            let sum = self.exchange(|_| gpus.all_reduce(flat, Reduction::Sum));
+            let sum = self.peers.exchange(|_| gpus.all_reduce(flat, Reduction::Sum));
             return sum.map_or(rows, |sum| sum.resolve().reshape([height, width]));
         }
         let (mut values, dtype) = to_host(rows);
-        self.exchange(|group| group.all_reduce(&mut values, Reduction::Sum));
+        self.peers.exchange(|group| group.all_reduce(&mut values, Reduction::Sum));
         from_host(values, [height, width], dtype, &device)
     }
 
@@ -215,7 +211,7 @@ impl TensorGroup {
     fn gathered(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         let ([height, width], device) = (rows.dims(), rows.device());
         let (values, dtype) = to_host(rows);
-        let Some(all) = self.exchange(|group| group.all_gather(&values)) else {
+        let Some(all) = self.peers.exchange(|group| group.all_gather(&values)) else {
             return Tensor::<2>::zeros([height * self.size(), width], &device).cast(dtype);
         };
         let own = height / samples;
@@ -229,35 +225,10 @@ impl TensorGroup {
         let own = height / samples / self.size();
         let by_rank = rows.reshape([samples, self.size(), own, width]).swap_dims(0, 1);
         let (mut values, dtype) = to_host(by_rank.reshape([height, width]));
-        let reduced = self.exchange(|group| group.reduce_scatter(&mut values, Reduction::Sum));
+        let reduced = self.peers.exchange(|group| group.reduce_scatter(&mut values, Reduction::Sum));
         match reduced {
             Some(values) => from_host(values, [samples * own, width], dtype, &device),
             None => Tensor::<2>::zeros([samples * own, width], &device).cast(dtype),
         }
     }
-
-    /// Does an exchange, or notes why it did not happen. After a failure nothing is exchanged any more.
-    fn exchange<T>(&self, act: impl FnOnce(&ProcessGroup) -> Result<T, GroupError>) -> Option<T> {
-        let mut failure = self.failure.lock().expect(UNPOISONED);
-        if failure.is_some() {
-            return None;
-        }
-        match act(&self.group) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                *failure = Some(error);
-                None
-            }
-        }
-    }
-}
-
-/// Copies the values of a tensor to the host in single precision, and returns their own format beside them.
-fn to_host(rows: Tensor<2>) -> (Vec<f32>, FloatDType) {
-    let dtype = rows.dtype().into();
-    (super::operators::to_vec(rows), dtype)
-}
-
-fn from_host<const D: usize>(values: Vec<f32>, shape: [usize; D], dtype: FloatDType, device: &Device) -> Tensor<D> {
-    Tensor::<D>::from_data(TensorData::new(values, shape), device).cast(dtype)
 }

@@ -1,10 +1,12 @@
-//! Decoders as Llama 2 and 3 and Mistral: root-mean-square pre-normalisation, rotary positions, grouped-query
+//! Decoders as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary positions, grouped-query
 //! attention, gated feed-forward parts, no biases.
 //!
-//! Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825, for the window. Names are
-//! those of transformers' `LlamaForCausalLM` and `MistralForCausalLM`.
+//! Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825, for the window, and
+//! arXiv:2401.04088 for experts. Names are those under which transformers saves `LlamaForCausalLM`,
+//! `MistralForCausalLM` and `MixtralForCausalLM`.
 
 use super::attention::{HeadShape, Mask, attention};
+use super::experts::{self, Expert, ExpertPart};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
 use burn::tensor::{Tensor, TensorData};
@@ -15,15 +17,14 @@ use trainyard_units::Invalid;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
-/// Returns the layers of a dense model, as its description counts them.
+/// Returns the layers of a model, as its description counts them.
 ///
 /// # Errors
 ///
-/// When it has experts, or heads whose features are not pairs.
+/// When its experts are routed in groups of tokens, or it has heads whose features are not pairs.
 pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     if let Some(experts) = llama.experts {
-        return Err(Invalid::breaks("model.experts", experts.count, "the executor has only dense models")
-            .with_hint("leave experts out of the model"));
+        experts::check(experts)?;
     }
     if !llama.head_width.is_multiple_of(2) {
         return Err(Invalid::breaks("model.head_width", llama.head_width, "positions turn pairs of features")
@@ -77,14 +78,52 @@ struct Block {
     values: Linear,
     projection: Linear,
     norm_2: RmsNorm,
-    gate: Linear,
-    up: Linear,
-    down: Linear,
+    feed_forward: FeedForward,
+}
+
+/// What follows attention.
+enum FeedForward {
+    Dense { gate: Linear, up: Linear, down: Linear },
+    Experts(ExpertPart),
+}
+
+impl FeedForward {
+    fn new(slots: &mut Slots, llama: &Llama, index: u32) -> Self {
+        let (hidden, ffn) = (llama.hidden as usize, llama.ffn as usize);
+        let routed = llama.experts.filter(|experts| experts.are_in(index));
+        let gated = |slots: &mut Slots, [gate, up, down]: [String; 3]| {
+            let gate = slots.product(&gate, hidden, ffn, NORMAL, Cut::Columns);
+            let up = slots.product(&up, hidden, ffn, NORMAL, Cut::Columns);
+            (gate, up, slots.product(&down, ffn, hidden, NORMAL, Cut::Rows))
+        };
+        let Some(experts) = routed else {
+            let (gate, up, down) = gated(slots, ["gate", "up", "down"].map(|name| format!("mlp.{name}_proj")));
+            return Self::Dense { gate, up, down };
+        };
+        let expert = |slots: &mut Slots, number: usize| {
+            let names = ["w1", "w3", "w2"].map(|name| format!("block_sparse_moe.experts.{number}.{name}"));
+            let (gate, up, down) = gated(slots, names);
+            Expert::Gated { gate, up, down }
+        };
+        Self::Experts(ExpertPart::new(slots, "block_sparse_moe.gate", (hidden, experts), expert))
+    }
+
+    /// (own tokens, hidden), normalised → the same.
+    fn forward(&self, pass: &Pass, weights: &Weights, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        match self {
+            Self::Experts(part) => part.forward(pass, weights, rows, samples),
+            Self::Dense { gate, up, down } => {
+                let rows = pass.tensor.enter(rows, samples);
+                let gated = silu_gated(gate.forward(weights, rows.clone()), up.forward(weights, rows));
+                down.summed(pass, weights, gated, samples)
+            }
+        }
+    }
 }
 
 impl Block {
     fn new(llama: &Llama, index: u32, rotation: &Arc<Rotation>) -> Self {
-        let (hidden, ffn) = (llama.hidden as usize, llama.ffn as usize);
+        let hidden = llama.hidden as usize;
         let heads = HeadShape {
             queries: llama.heads as usize,
             keys: llama.kv_heads as usize,
@@ -98,12 +137,10 @@ impl Block {
         let values = slots.product("self_attn.v_proj", hidden, narrow, NORMAL, Cut::Columns);
         let projection = slots.product("self_attn.o_proj", wide, hidden, NORMAL, Cut::Rows);
         let norm_2 = slots.rms_norm("post_attention_layernorm", hidden, llama.norm_epsilon);
-        let gate = slots.product("mlp.gate_proj", hidden, ffn, NORMAL, Cut::Columns);
-        let up = slots.product("mlp.up_proj", hidden, ffn, NORMAL, Cut::Columns);
-        let down = slots.product("mlp.down_proj", ffn, hidden, NORMAL, Cut::Rows);
+        let feed_forward = FeedForward::new(&mut slots, llama, index);
         let mask = llama.window.map_or(Mask::Causal, |window| Mask::Window(window as usize));
         let (rotation, parameters) = (rotation.clone(), slots.parameters());
-        Self { parameters, heads, mask, rotation, norm_1, queries, keys, values, projection, norm_2, gate, up, down }
+        Self { parameters, heads, mask, rotation, norm_1, queries, keys, values, projection, norm_2, feed_forward }
     }
 
     /// (tokens, hidden), normalised, all tokens → (tokens, own part of the heads).
@@ -128,9 +165,8 @@ impl Layer for Block {
         let rows = pass.tensor.enter(self.norm_1.forward(weights, stream.clone()), samples);
         let context = self.attention(pass, weights, rows, samples);
         let stream = stream + self.projection.summed(pass, weights, context, samples);
-        let rows = pass.tensor.enter(self.norm_2.forward(weights, stream.clone()), samples);
-        let gated = silu_gated(self.gate.forward(weights, rows.clone()), self.up.forward(weights, rows));
-        stream + self.down.summed(pass, weights, gated, samples)
+        let rows = self.norm_2.forward(weights, stream.clone());
+        stream + self.feed_forward.forward(pass, weights, rows, samples)
     }
 }
 
@@ -193,16 +229,18 @@ impl Rotation {
         Self { positions, pairs, cosines, sines }
     }
 
-    /// Turns all heads of (samples × positions, heads × width).
+    /// Turns all heads of the own tokens, (samples × own tokens, heads × width).
     fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
         let [height, width] = rows.dims();
         let (pairs, dtype) = (self.pairs, rows.dtype());
+        let (first, ranks) = (pass.context.first_token(), pass.context.size());
+        let own = self.positions / ranks;
         let table = |values: &[f32]| {
-            let data = TensorData::new(values.to_vec(), [1, self.positions, 1, pairs]);
-            Tensor::<4>::from_data(data, &pass.device).cast(dtype)
+            let own_rows: Vec<f32> = values.chunks(pairs).skip(first).step_by(ranks).flatten().copied().collect();
+            Tensor::<4>::from_data(TensorData::new(own_rows, [1, own, 1, pairs]), &pass.device).cast(dtype)
         };
         let (cosines, sines) = (table(&self.cosines), table(&self.sines));
-        let features = rows.reshape([samples, self.positions, heads, 2 * pairs]);
+        let features = rows.reshape([samples, own, heads, 2 * pairs]);
         let (first, second) = (features.clone().narrow(3, 0, pairs), features.narrow(3, pairs, pairs));
         let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
         let turned_second = second * cosines + first * sines;

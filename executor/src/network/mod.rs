@@ -6,14 +6,17 @@
 
 mod attention;
 mod bert;
+mod context;
 mod encoder;
 mod exchange;
+mod experts;
 mod gpt;
 mod llama;
 mod mlp;
 pub(crate) mod operators;
 mod parameter;
 mod parts;
+mod peers;
 mod postponed;
 mod resnet;
 mod rows;
@@ -28,7 +31,9 @@ use trainyard_data::MicroBatch;
 use trainyard_models::Model;
 use trainyard_units::Invalid;
 
+pub(crate) use context::ContextGroup;
 pub(crate) use exchange::{TensorGroup, with_gradient};
+pub(crate) use experts::ExpertGroup;
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
 pub(crate) use postponed::Postponed;
 pub(crate) use shelf::Shelf;
@@ -48,6 +53,10 @@ pub(crate) trait Layer: Send + Sync {
 pub(crate) struct Pass {
     /// The ranks that share this layer's weights.
     pub(crate) tensor: TensorGroup,
+    /// The ranks that share the tokens of a sample.
+    pub(crate) context: ContextGroup,
+    /// The ranks that share the experts of a layer.
+    pub(crate) experts: ExpertGroup,
     /// The device on which tensors are made; it records gradients where a backward pass follows.
     pub(crate) device: Device,
     /// `true` in training, `false` in evaluation; batch normalisation depends on it.
@@ -180,6 +189,7 @@ impl Network {
     pub(crate) fn new(model: &Model) -> Result<Self, Invalid> {
         let layers = match model {
             Model::Gpt(gpt) => gpt::layers(gpt),
+            Model::GptMoe(routed) => gpt::layers_with_experts(routed)?,
             Model::Llama(llama) => llama::layers(llama)?,
             Model::Bert(bert) => bert::layers(bert)?,
             Model::Vit(vit) => vit::layers(vit)?,
@@ -237,6 +247,6 @@ pub(crate) fn rows_per_sample(model: &Model) -> u64 {
 }
 
 fn not_built(model: &Model) -> Invalid {
-    Invalid::breaks("model.family", model.family(), "only gpt, llama, bert, vit, resnet and mlp are run")
+    Invalid::breaks("model.family", model.family(), "only gpt, gpt-moe, llama, bert, vit, resnet and mlp are run")
         .with_hint("describe a model of one of these families")
 }

@@ -3,7 +3,7 @@
 //! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
 
 use super::exchange::{TensorGroup, with_gradient, with_gradients};
-use crate::kernels::{self, AttentionShape};
+use crate::kernels::{self, AttentionShape, Sees};
 use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
@@ -41,7 +41,7 @@ pub(crate) struct Heads {
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
 pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, causal: true })
+    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::PAST })
 }
 
 /// Looks up rows of a table whose entries are split over the ranks of `group`: (ids) → (ids, width), a partial sum of
@@ -86,7 +86,7 @@ pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 }
 
 /// Returns rows of a table, (entries, width) → (places, width). What is recorded holds the places, not the table.
-fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
+pub(super) fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
     let shape = table.dims();
     let of_result = places.clone();
     with_gradient(

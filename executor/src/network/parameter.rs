@@ -65,6 +65,21 @@ pub(crate) enum Role {
     Statistic,
 }
 
+/// One of the experts of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExpertIndex {
+    pub(crate) number: usize,
+    /// Experts of the layer.
+    pub(crate) count: usize,
+}
+
+impl ExpertIndex {
+    /// Returns `true` if one of `ranks` ranks that share the experts has it: each has as many, in their order.
+    pub(crate) fn is_on(self, rank: usize, ranks: usize) -> bool {
+        self.number / (self.count / ranks) == rank
+    }
+}
+
 /// One parameter of a layer, whole.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parameter {
@@ -79,6 +94,8 @@ pub(crate) struct Parameter {
     /// Its values before the first step.
     pub(crate) initial: Initial,
     pub(crate) role: Role,
+    /// The expert that it belongs to, if it is one's.
+    pub(crate) expert: Option<ExpertIndex>,
     /// The parameter of another layer that it always equals, as a head tied to a token table.
     pub(crate) tied_to: Option<ParameterKey>,
 }
@@ -93,6 +110,7 @@ impl Parameter {
             stored: Stored::AsIs,
             initial,
             role: Role::Trained,
+            expert: None,
             tied_to: None,
         }
     }

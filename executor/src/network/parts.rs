@@ -1,5 +1,6 @@
 //! What layers of several families are made of: products and normalisations that know where their parameters are.
 
+use super::parameter::ExpertIndex;
 use super::{Initial, Parameter, Pass, Role, Weights, operators};
 use crate::kernels;
 use burn::tensor::module::batch_norm;
@@ -23,17 +24,32 @@ pub(super) enum Cut {
 pub(super) struct Slots {
     prefix: String,
     parameters: Vec<Parameter>,
+    /// The expert whose parameters are being declared.
+    expert: Option<ExpertIndex>,
 }
 
 impl Slots {
     /// Makes a list of parameters whose names begin with `prefix`.
     pub(super) fn new(prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), parameters: Vec::new() }
+        Self { prefix: prefix.into(), parameters: Vec::new(), expert: None }
+    }
+
+    /// Goes on behind parameters that were declared before.
+    pub(super) fn behind(parameters: Vec<Parameter>, prefix: impl Into<String>) -> Self {
+        Self { parameters, ..Self::new(prefix) }
+    }
+
+    /// Declares the parameters of one of so many experts.
+    pub(super) fn of_expert<T>(&mut self, (number, count): (usize, usize), declare: impl FnOnce(&mut Self) -> T) -> T {
+        self.expert = Some(ExpertIndex { number, count });
+        let declared = declare(self);
+        self.expert = None;
+        declared
     }
 
     /// Declares one, and says where it is.
     pub(super) fn add(&mut self, parameter: Parameter) -> usize {
-        self.parameters.push(parameter);
+        self.parameters.push(Parameter { expert: self.expert, ..parameter });
         self.parameters.len() - 1
     }
 

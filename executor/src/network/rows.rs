@@ -28,14 +28,16 @@ fn first_entry(pass: &Pass, vocabulary: usize) -> usize {
 /// Adds the rows of a table of positions, (positions, hidden), to the own tokens of every sample.
 pub(super) fn add_positions(pass: &Pass, rows: Tensor<2>, table: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
     let Inputs::Tokens { sequence, .. } = &batch.inputs else { unreachable!("a sequence model is given tokens") };
+    let positions = pass.context.own_rows(table.narrow(0, 0, sequence * pass.context.size()));
     let own = pass.tensor.own_tokens(*sequence);
     let [height, width] = rows.dims();
-    let positions = table.narrow(0, own.start, own.len()).unsqueeze::<3>();
+    let positions = positions.narrow(0, own.start, own.len()).unsqueeze::<3>();
     (rows.reshape([batch.samples, own.len(), width]) + positions).reshape([height, width])
 }
 
 /// Returns those of all tokens of `samples` samples that this rank goes on with: (own tokens, hidden).
 pub(super) fn own_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+    let rows = pass.context.own_rows(rows);
     if !pass.tensor.shares_tokens() {
         return rows;
     }

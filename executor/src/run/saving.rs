@@ -49,13 +49,12 @@ type Own<'a> = BTreeMap<Piece, (&'a Unit, &'a Slot)>;
 
 fn own_pieces<'a>(network: &Network, trainer: &'a Trainer) -> Own<'a> {
     let (groups, tensor) = (trainer.groups(), trainer.groups().tensor.rank());
-    let is_first_replica = groups.gradients.replicas.rank() == 0;
     let shard = groups.weights.rank();
     let brings = |slot: &Slot| {
-        let stored = !slot.held_elsewhere && network.parameter(slot.key).tied_to.is_none();
+        let stored = !slot.held_elsewhere && !slot.absent && network.parameter(slot.key).tied_to.is_none();
         // Running means of the data are whole on every rank.
         let once = slot.role == Role::Trained || shard == 0;
-        is_first_replica && stored && once && (tensor == 0 || !slot.replicated)
+        groups.is_first_with(slot.of_expert) && stored && once && (tensor == 0 || !slot.replicated)
     };
     let all = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
     all.filter(|(_, slot)| brings(slot))

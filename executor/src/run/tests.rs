@@ -205,6 +205,73 @@ fn tensor_parallelism_joins_all_others() {
 }
 
 #[test]
+fn ranks_that_share_the_tokens_of_samples_equal_the_single_process() {
+    let context = |spec: PlanSpec, context| PlanSpec { parallel: ParallelSpec { context, ..spec.parallel }, ..spec };
+    assert_equals_single_process(&context(spec(1, 1, 1, ScheduleName::None), 3));
+    let cut = tensor(spec(2, 1, 2, ScheduleName::None), 2, true);
+    assert_equals_single_process(&PlanSpec { state_sharding: StateSharding::Gradients, ..context(cut, 2) });
+}
+
+/// The same plan for a model with experts in every second block, which have a place for two of three choices.
+fn with_experts(spec: PlanSpec, expert: u32) -> PlanSpec {
+    let model = ModelSpec {
+        family: Family::GptMoe,
+        experts: Some(4),
+        experts_per_token: Some(2),
+        capacity_factor: Some(2.0 / 3.0),
+        ..spec.model.clone()
+    };
+    PlanSpec { model, parallel: ParallelSpec { expert, ..spec.parallel }, ..spec }
+}
+
+#[test]
+fn experts_with_limited_places_equal_the_single_process_however_they_are_cut() {
+    let context = |spec: PlanSpec, context| PlanSpec { parallel: ParallelSpec { context, ..spec.parallel }, ..spec };
+    let single = with_experts(spec(1, 1, 1, ScheduleName::None), 1);
+    let replicas = spec(2, 1, 1, ScheduleName::None);
+    let cuts = [
+        with_experts(spec(4, 1, 1, ScheduleName::None), 2),
+        with_experts(spec(4, 1, 2, ScheduleName::None), 4),
+        with_experts(context(replicas.clone(), 2), 2),
+        with_experts(tensor(replicas.clone(), 2, true), 2),
+        with_experts(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2),
+        PlanSpec { state_sharding: StateSharding::Parameters, ..with_experts(replicas, 1) },
+    ];
+    for cut in cuts {
+        for optimizer in [Optimizer::Sgd, Optimizer::Lamb] {
+            let single = PlanSpec { optimizer, ..single.clone() };
+            assert_equals(&single, &PlanSpec { optimizer, ..cut.clone() }, SINGLE_PRECISION);
+        }
+    }
+}
+
+#[test]
+fn tokens_without_a_place_are_left_out() {
+    let losses = |capacity_factor| {
+        let cut = with_experts(spec(1, 1, 1, ScheduleName::None), 1);
+        let model = ModelSpec { capacity_factor, ..cut.model.clone() };
+        train_plan(PlanSpec { model, ..cut }, 2).0.steps.iter().map(|step| step.loss).collect::<Vec<_>>()
+    };
+    // As many places as tokens drop none, wherever they go.
+    assert_eq!(losses(None), losses(Some(4.0)));
+    assert_ne!(losses(None), losses(Some(0.5)));
+}
+
+#[test]
+fn ranks_that_share_experts_go_on_from_the_checkpoint_of_one() {
+    let (folder, one) = (text(), with_experts(spec(1, 1, 1, ScheduleName::None), 1));
+    let go = |spec: PlanSpec, options: &RunOptions| run(&plan(spec), options, &|_| {}, &AtomicBool::new(false));
+    let (straight, _) = train_plan(one.clone(), 6);
+    go(one, &options(&folder, 3)).expect("the first half");
+    let again = RunOptions { resume: true, ..options(&folder, 6) };
+    let shared = with_experts(spec(2, 1, 1, ScheduleName::None), 2);
+    let report = go(shared, &again).expect("the second half").report;
+    for (one, shared) in straight.steps[3..].iter().zip(&report.steps) {
+        assert!((one.loss / shared.loss - 1.0).abs() < SINGLE_PRECISION, "{} and {}", one.loss, shared.loss);
+    }
+}
+
+#[test]
 fn interleaved_stages_equal_the_single_process() {
     let stages = [(0, 1), (1, 2), (3, 2), (5, 1)].map(|(first, layers)| StageSpec { first, layers }).to_vec();
     let cut = |data, accumulation| PlanSpec {
@@ -474,9 +541,18 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     narrow.model.ffn = Some(1);
     narrow.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
-    for (spec, field) in
-        [(rounded, "precision"), (scaled, "optimizer"), (recurrent, "model.family"), (narrow, "parallel.tensor")]
-    {
+    let sharded =
+        PlanSpec { state_sharding: StateSharding::Optimizer, ..with_experts(spec(2, 1, 1, ScheduleName::None), 2) };
+    let mut grouped = with_experts(single(), 1);
+    grouped.model.expert_group = Some(4);
+    for (spec, field) in [
+        (rounded, "precision"),
+        (scaled, "optimizer"),
+        (recurrent, "model.family"),
+        (narrow, "parallel.tensor"),
+        (sharded, "state_sharding"),
+        (grouped, "model.expert_group"),
+    ] {
         let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
         let RunError::Invalid(invalid) = &error else { panic!("{error:?}") };
         assert_eq!(invalid.field(), field);

@@ -157,14 +157,16 @@ impl Trainer {
             .values()
             .flat_map(|unit| &unit.slots)
             .filter(|slot| (first_of_tensor || !slot.replicated) && (tied != Some(slot.key)));
-        let counted: Vec<&Tensor<1>> = counted.filter_map(|slot| slot.reduced.as_ref()).collect();
-        let squares: f32 = square_sums(&counted).into_iter().sum();
-        let mut sum = vec![squares];
+        let experts = self.groups.ranks_of_experts();
+        let (counted, times): (Vec<&Tensor<1>>, Vec<f32>) = counted
+            .filter_map(|slot| Some((slot.reduced.as_ref()?, if slot.of_expert { experts } else { 1.0 })))
+            .unzip();
+        let mut sum = vec![square_sums(&counted).into_iter().zip(times).map(|(square, times)| square * times).sum()];
         // Where nothing was exchanged since backward, stages that are done early wait here for the others.
         let started = self.now_and_waited();
         self.groups.world.all_reduce(&mut sum, Reduction::Sum)?;
         self.record_exchange(Phase::Communication, None, started);
-        // Replicas that hold the same pieces count them as often.
+        // Replicas that hold the same pieces count them as often; experts are on fewer of them.
         Ok(f64::from(sum[0] / self.groups.copies_of_pieces()).sqrt())
     }
 }

@@ -122,7 +122,7 @@ impl Dimensions for Experts {
 
 impl Experts {
     /// Returns `true` for a block, counted from 0, that has experts.
-    pub(super) fn are_in(self, block: u32) -> bool {
+    pub fn are_in(self, block: u32) -> bool {
         (u64::from(block) + 1).is_multiple_of(self.interval)
     }
 

@@ -1,15 +1,15 @@
 //! The `config.json` under which transformers builds the same model.
 
 use crate::families::Model;
-use crate::families::{Bert, BlockKind, Gpt, HeadKind, Llama, ResNet, Vit};
+use crate::families::{Bert, BlockKind, Experts, Gpt, HeadKind, Llama, ResNet, Vit};
 use serde_json::{Map, Value, json};
 
-/// Returns the `config.json` of a model that transformers has in the same form: GPT-2, dense Llama and Mistral, BERT
+/// Returns the `config.json` of a model that transformers has in the same form: GPT-2, Llama, Mistral and Mixtral, BERT
 /// with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
 pub fn to_hugging_face(model: &Model) -> Option<Value> {
     let fields = match model {
         Model::Gpt(gpt) => gpt2(gpt),
-        Model::Llama(llama) if llama.experts.is_none() => llama_or_mistral(llama),
+        Model::Llama(llama) if llama.experts.is_none_or(are_those_of_mixtral) => llama_or_alike(llama),
         Model::Bert(model) if model.head == HeadKind::MaskedLanguageModel => bert(model),
         Model::Vit(model) => vit(model, model.classes?),
         Model::ResNet(model) if is_plain(model) => resnet(model),
@@ -39,11 +39,23 @@ fn gpt2(gpt: &Gpt) -> Value {
     })
 }
 
-fn llama_or_mistral(llama: &Llama) -> Value {
-    let (model_type, architecture) =
-        if llama.window.is_some() { ("mistral", "MistralForCausalLM") } else { ("llama", "LlamaForCausalLM") };
+/// Returns `true` for experts in every block that drop no token and are sent tokens by index.
+fn are_those_of_mixtral(experts: Experts) -> bool {
+    experts.interval == 1 && experts.capacity_factor.is_none() && experts.group.is_none()
+}
+
+fn llama_or_alike(llama: &Llama) -> Value {
+    let (model_type, architecture) = match (llama.experts, llama.window) {
+        (Some(_), _) => ("mixtral", "MixtralForCausalLM"),
+        (None, Some(_)) => ("mistral", "MistralForCausalLM"),
+        (None, None) => ("llama", "LlamaForCausalLM"),
+    };
     let mut fields = Map::new();
     fields.extend(llama.window.map(|window| ("sliding_window".to_owned(), json!(window))));
+    if let Some(experts) = llama.experts {
+        fields.insert("num_local_experts".into(), json!(experts.count));
+        fields.insert("num_experts_per_tok".into(), json!(experts.per_token));
+    }
     let Value::Object(common) = json!({
         "model_type": model_type,
         "architectures": [architecture],
@@ -190,6 +202,18 @@ mod tests {
             let read = from_hugging_face(&written, "tiny").expect("it is readable");
             assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
         }
+    }
+
+    #[test]
+    fn experts_are_written_as_those_of_mixtral() {
+        let spec = ModelSpec { window: None, experts: Some(4), experts_per_token: Some(3), ..spec(Family::Llama) };
+        let model = Model::try_from(spec.clone()).expect("valid");
+        let written = to_hugging_face(&model).expect("transformers has it");
+        assert_eq!(written["model_type"], "mixtral");
+        let read = from_hugging_face(&written.to_string(), "tiny").expect("it is readable");
+        assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
+        let dropping = ModelSpec { capacity_factor: Some(1.25), ..spec };
+        assert_eq!(to_hugging_face(&Model::try_from(dropping).expect("valid")), None);
     }
 
     #[test]

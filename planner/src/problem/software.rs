@@ -57,6 +57,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         sequence: degree("sequence"),
         context: degree("context"),
         expert: degree("expert"),
+        sharded_experts: true,
         tables: degree("tables"),
         precisions: words.among("precisions", runs.precisions.as_deref(), Precision::ALL)?,
         schedules,

@@ -319,7 +319,7 @@ impl<'a> Space<'a> {
                         if tensor == 1 || !needs_sequence {
                             all.push(plain);
                         }
-                        if tensor > 1 && software.sequence && self.splits_sequence(tensor) {
+                        if tensor > 1 && software.sequence && self.splits_sequence(tensor * context) {
                             all.push(ParallelSpec { sequence: true, ..plain });
                         }
                     }
@@ -343,11 +343,11 @@ impl<'a> Space<'a> {
         tensor == 1 || (software.tensor && devices.is_multiple_of(tensor) && evenly())
     }
 
-    /// Returns `true` if the ranks of a tensor group can split the tokens of what each would compute in full without
-    /// sequence parallelism. The executor gives each rank equally many tokens.
-    fn splits_sequence(&self, tensor: u32) -> bool {
+    /// Returns `true` if so many ranks, those of a tensor group and those that have other tokens, can split the tokens of
+    /// what each would compute in full without sequence parallelism. The executor gives each rank equally many tokens.
+    fn splits_sequence(&self, ranks: u32) -> bool {
         let tokens = || self.graph().tokens_shared_by_context();
-        !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(tensor)))
+        !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(ranks)))
     }
 
     fn splits_tokens(&self, software: &Executable, context: u32) -> bool {
@@ -472,7 +472,8 @@ impl<'a> Space<'a> {
     fn states(&self, choice: usize, parallel: ParallelSpec, accumulation: u64) -> Vec<Variant> {
         let (software, copies) = (self.software(choice), parallel.data * parallel.context);
         let mut all = Vec::new();
-        for state_sharding in software.state_sharding.iter().copied() {
+        let shardings = software.state_sharding.iter().copied();
+        for state_sharding in shardings.filter(|sharding| software.shards(*sharding, parallel.expert)) {
             let alone = copies == 1;
             for sharding_ranks in self.sharding_groups(choice, state_sharding, parallel) {
                 for gradient_reduction in self.reductions(software, state_sharding, accumulation) {

@@ -156,9 +156,10 @@ fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Second
     Seconds(collective.0 - kernel.0).max(slowed)
 }
 
-/// Time that passing keys and values round adds, forward and backward, beside the core of attention. Backward passes
-/// them round again, and their gradients with them, beside twice the work.
-fn exposed_passing(passing: Seconds, core: Seconds) -> [Seconds; 2] {
+/// Time that passing keys and values round adds, forward and backward, beside the core of attention if that goes on
+/// meanwhile. Backward passes them round again, and their gradients with them, beside twice the work.
+fn exposed_passing(passing: Seconds, beside: Option<Seconds>) -> [Seconds; 2] {
+    let core = beside.unwrap_or(Seconds::ZERO);
     let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
     [exposed(core, 1.0), exposed(core * 2.0, 2.0)]
 }
@@ -217,7 +218,7 @@ impl<'a> Inside<'a> {
         let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
         let experts = self.exchanges(wiring, layer)?;
         let passing = self.passing(wiring, layer)?;
-        let [passed, passed_back] = exposed_passing(passing, kernels.core);
+        let [passed, passed_back] = exposed_passing(passing, self.beside_passing(&kernels));
         Ok(LayerCost {
             inside_forward: reductions + experts + passed,
             inside_backward: reduced_back + experts + passed_back,
@@ -250,7 +251,7 @@ impl<'a> Inside<'a> {
         add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), [experts; 2]);
         let passing = self.passing(wiring, layer)?;
         let passed = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
-        let exposed = exposed_passing(passing, kernels.core);
+        let exposed = exposed_passing(passing, self.beside_passing(kernels));
         add(Collective::AllGather, Group::Context, passed, 1, exposed);
         Ok(messages)
     }
@@ -312,6 +313,11 @@ impl<'a> Inside<'a> {
         }
         let elements = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
         self.slowest(wiring, Group::Context, Collective::AllGather, Bytes(elements * self.element))
+    }
+
+    /// The work that goes on while keys and values go round.
+    fn beside_passing(&self, kernels: &LayerCost) -> Option<Seconds> {
+        self.links.overlaps_inside_layers().then_some(kernels.core)
     }
 
     /// The slowest of the groups of all stages, all groups of a stage at once.

@@ -176,7 +176,7 @@ impl LinkCosts for MeasuredMachine {
         measured_collective(self, collective, ranks, bytes)
     }
 
-    /// The executor keeps what it gathered, and waits for each exchange.
+    /// The executor keeps what it gathered, and its ranks themselves move what they exchange.
     fn overlaps_inside_layers(&self) -> bool {
         false
     }
@@ -496,7 +496,9 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
                 Mask::Full => OperatorClass::FullAttention,
                 Mask::Causal | Mask::Window(_) => OperatorClass::Attention,
             };
-            (class, vec![attention.samples, attention.heads, attention.queries, attention.head_width])
+            // Where ranks share the tokens of a sample, the keys of each are as much work as the own ones.
+            let blocks = attention.keys.div_ceil(attention.queries.max(1));
+            (class, vec![attention.samples * blocks, attention.heads, attention.queries, attention.head_width])
         }
         OperatorKind::LayerNorm { rows, width } => (OperatorClass::LayerNorm, vec![rows, width]),
         OperatorKind::RmsNorm { rows, width } => (OperatorClass::RmsNorm, vec![rows, width]),
