@@ -25,6 +25,8 @@ pub struct Abilities {
     pub expert_precisions: Option<Vec<String>>,
     /// `true` if models with experts need sequence parallelism beside tensor parallelism.
     pub experts_need_sequence: bool,
+    /// `true` if ranks that share experts cannot shard states besides.
+    pub experts_need_whole_states: bool,
     /// Kinds of parallelism besides data parallelism: `tensor`, `sequence`, `pipeline`, `context`, `expert`, and
     /// `tables` for embedding tables that are sharded over ranks.
     #[serde(skip_serializing_if = "Option::is_none")]

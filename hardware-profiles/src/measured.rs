@@ -166,6 +166,8 @@ pub enum CollectiveOperation {
     AllGather,
     /// Each rank has a whole buffer and gets an equal part of the sum.
     ReduceScatter,
+    /// Each rank hands every other an equal part of a buffer.
+    AllToAll,
 }
 
 /// One timed operation between ranks.

@@ -35,8 +35,8 @@ pub struct Executable {
     pub context: bool,
     /// `true` if the software has expert parallelism.
     pub expert: bool,
-    /// `true` if ranks that share experts may shard states beside.
-    pub sharded_experts: bool,
+    /// `true` if ranks that share experts cannot shard states besides.
+    pub experts_need_whole_states: bool,
     /// `true` if the software shards embedding tables over ranks, which plans call `parallel.expert` too.
     pub tables: bool,
     /// Number formats.
@@ -75,7 +75,7 @@ pub const EXECUTABLE: Executable = Executable {
     sequence: true,
     context: true,
     expert: true,
-    sharded_experts: false,
+    experts_need_whole_states: true,
     tables: false,
     precisions: Cow::Borrowed(&[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed]),
     schedules: Cow::Borrowed(&[
@@ -161,7 +161,7 @@ impl Executable {
     /// Returns `true` if states may be sharded in this way beside expert parallelism of this degree.
     pub fn shards(&self, sharding: StateSharding, expert: u32) -> bool {
         self.state_sharding.contains(&sharding)
-            && (sharding == StateSharding::None || expert == 1 || self.sharded_experts)
+            && (sharding == StateSharding::None || expert == 1 || !self.experts_need_whole_states)
     }
 
     fn refused_sharding(&self, plan: &Plan) -> Option<NotExecutable> {

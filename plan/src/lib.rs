@@ -113,6 +113,6 @@ pub use valid::{Architecture, Plan};
 pub mod operators {
     pub use trainyard_models::{
         Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind,
-        Pass, Pool, Sequential, Sharing, Storage,
+        Pass, Places, Pool, Routing, Sequential, Sharing, Storage,
     };
 }

@@ -18,7 +18,7 @@ const ELEMENT: usize = size_of::<f32>();
 /// Repeats of each operation; those of large buffers take milliseconds.
 const REPEATS: usize = 15;
 
-/// Times sums, gathering, scattering and messages for every number of ranks above one.
+/// Times sums, gathering, scattering, all-to-alls and messages for every number of ranks above one.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ pub fn measure_collectives(
     Ok(samples)
 }
 
-/// Times all-reduces, all-gathers and reduce-scatters of all ranks of `world`, and messages between its first and its last rank: where they live on
+/// Times collectives of all ranks of `world`, and messages between its first and its last rank: where they live on
 /// several hosts, over the network. All processes must call it; the times are those of this process's first rank.
 ///
 /// # Errors
@@ -57,6 +57,7 @@ fn measure_world(world: &World, threads: usize, stop: &AtomicBool) -> Result<Vec
             timed.push((CollectiveOperation::Send, bytes, send_seconds(&group, bytes)?));
             timed.push((CollectiveOperation::AllGather, bytes, all_gather_seconds(&group, bytes)?));
             timed.push((CollectiveOperation::ReduceScatter, bytes, reduce_scatter_seconds(&group, bytes)?));
+            timed.push((CollectiveOperation::AllToAll, bytes, all_to_all_seconds(&group, bytes)?));
         }
         Ok(timed)
     })?;
@@ -82,6 +83,11 @@ fn all_gather_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupEr
 fn reduce_scatter_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     let mut buffer = vec![0.5f32; bytes / ELEMENT];
     seconds(group, || group.reduce_scatter(&mut buffer, Reduction::Mean).map(drop))
+}
+
+fn all_to_all_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
+    let part = vec![0.5f32; (bytes / ELEMENT).div_ceil(group.size())];
+    seconds(group, || group.all_to_all(vec![part.clone(); group.size()]).map(drop))
 }
 
 /// Returns the median time of something that all ranks do together.
@@ -254,7 +260,7 @@ mod tests {
     fn operations_are_timed_for_every_number_of_ranks_above_one() {
         let settings = MeasureSettings { ranks: vec![1, 2, 3], seconds_per_case: 0.0, ..MeasureSettings::for_cores(2) };
         let samples = measure_collectives(&settings, &AtomicBool::new(false)).expect("it ends");
-        assert_eq!(samples.len(), 2 * 4 * BYTES.len());
+        assert_eq!(samples.len(), 2 * 5 * BYTES.len());
         assert!(samples.iter().all(|sample| sample.seconds > 0.0));
         assert!(copy_bandwidth(DeviceKind::Cpu).expect("there are processors").0 > 1e8);
         let device = device(DeviceKind::Cpu, 0).expect("as well");

@@ -57,7 +57,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         sequence: degree("sequence"),
         context: degree("context"),
         expert: degree("expert"),
-        sharded_experts: true,
+        experts_need_whole_states: runs.experts_need_whole_states,
         tables: degree("tables"),
         precisions: words.among("precisions", runs.precisions.as_deref(), Precision::ALL)?,
         schedules,

@@ -11,7 +11,9 @@ use trainyard_hardware_profiles::{
     CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorCase,
     OperatorClass, OperatorSample,
 };
-use trainyard_plan::operators::{Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind, Pass, Pool, Sharing};
+use trainyard_plan::operators::{
+    Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing,
+};
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
     ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
@@ -248,7 +250,11 @@ impl<'a> MeasuredPricing<'a> {
             let operator = operator.on_rank(samples, sharing);
             let time = self.operator(operator, Pass::Backward)?;
             all += time;
-            if matches!(operator, OperatorKind::Linear { .. } | OperatorKind::TiedHead { .. }) {
+            let is_product = matches!(
+                operator,
+                OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } | OperatorKind::TiedHead { .. }
+            );
+            if is_product {
                 weights += time * 0.5;
             }
         }
@@ -256,9 +262,17 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
-        let (class, shape) =
-            class_and_shape(operator).ok_or_else(|| unmeasured(self.machine, operator.name().into(), self.ranks))?;
-        self.price(class, format_of(self.precision), &shape, |sample| match pass {
+        let unknown = || unmeasured(self.machine, operator.name().into(), self.ranks);
+        let parts = timed_parts(operator).ok_or_else(unknown)?;
+        let one = |(times, part): (u64, OperatorKind)| {
+            let (class, shape) = class_and_shape(part).ok_or_else(unknown)?;
+            Ok(self.one(class, &shape, pass)? * times as f64)
+        };
+        parts.into_iter().map(one).sum()
+    }
+
+    fn one(&self, class: OperatorClass, shape: &[u64], pass: Pass) -> Result<Seconds, MachineError> {
+        self.price(class, format_of(self.precision), shape, |sample| match pass {
             Pass::Forward => sample.forward_s,
             Pass::Backward => sample.backward_s,
         })
@@ -349,6 +363,11 @@ fn measured_collective(
     let Some(operation) = timed_as(collective) else {
         return Err(unmeasured(machine, format!("{collective:?}"), ranks));
     };
+    let moved = |operation| machine.collectives.iter().any(|sample| sample.operation == operation);
+    if collective == Collective::AllToAll && !moved(operation) {
+        // A rank gets as many bytes from all others as when it gathers such a buffer.
+        return measured_collective(machine, Collective::AllGather, ranks, bytes);
+    }
     let one_round = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
     let timed = || machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks);
     if one_round && !timed() {
@@ -365,6 +384,7 @@ fn timed_as(collective: Collective) -> Option<CollectiveOperation> {
         Collective::AllGather => CollectiveOperation::AllGather,
         Collective::ReduceScatter => CollectiveOperation::ReduceScatter,
         Collective::Transfer => CollectiveOperation::Send,
+        Collective::AllToAll => CollectiveOperation::AllToAll,
         _ => return None,
     })
 }
@@ -417,7 +437,8 @@ pub fn cases_of_layers(
     precision: Precision,
 ) -> BTreeSet<OperatorCase> {
     let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
-    let cases = operators.filter_map(|operator| class_and_shape(operator.on_rank(samples, sharing)));
+    let parts = operators.filter_map(|operator| timed_parts(operator.on_rank(samples, sharing))).flatten();
+    let cases = parts.filter_map(|(_, part)| class_and_shape(part));
     let cases = cases.filter(|(_, shape)| !shape.contains(&0));
     cases.map(|(operator, shape)| OperatorCase { operator, format: format_of(precision), ranks, shape }).collect()
 }
@@ -519,6 +540,43 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
     })
 }
 
+/// Returns the operators that calibration times of which another consists, with how often it has each; itself, if it is
+/// one of them. Nothing for products with masks for experts, which the executor does not have.
+fn timed_parts(operator: OperatorKind) -> Option<Vec<(u64, OperatorKind)>> {
+    match operator {
+        OperatorKind::ExpertLinear { experts, rows, inputs, outputs, .. } => {
+            let each = OperatorKind::Linear { rows: rows.div_ceil(experts.max(1)), inputs, outputs, bias: false };
+            Some(vec![(experts, each)])
+        }
+        OperatorKind::Routing(routing) => parts_of_routing(routing),
+        _ => Some(vec![(1, operator)]),
+    }
+}
+
+/// Returns what routing consists of: the router's product and the softmax of its scores, and rows that are looked up,
+/// which those of experts are weighted and added up behind.
+fn parts_of_routing(routing: Routing) -> Option<Vec<(u64, OperatorKind)>> {
+    let looked_up = |rows: u64, of: u64, width: u64| OperatorKind::Embedding {
+        rows,
+        vocab: of,
+        positions: 0,
+        segments: 0,
+        width,
+        dropout: false,
+    };
+    let (Routing::Router { places, .. } | Routing::Dispatch(places) | Routing::Combine(places)) = routing;
+    let Places { tokens, places: count, width, group: None } = places else { return None };
+    let weighted = OperatorKind::Residual { rows: count, width, dropout: false };
+    Some(match routing {
+        Routing::Router { experts, .. } => vec![
+            (1, OperatorKind::Linear { rows: tokens, inputs: width, outputs: experts, bias: false }),
+            (1, OperatorKind::CrossEntropy { rows: tokens, vocab: experts }),
+        ],
+        Routing::Dispatch(_) => vec![(1, looked_up(count, tokens, width))],
+        Routing::Combine(_) => vec![(1, looked_up(count, count, width)), (2, weighted)],
+    })
+}
+
 fn class_and_shape_of_image(image: Image) -> Option<(OperatorClass, Vec<u64>)> {
     Some(match image {
         Image::Convolution(convolution) => {
@@ -564,6 +622,7 @@ fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_hardware_profiles::CollectiveSample;
     use trainyard_plan::operators::Convolution;
 
     fn machine(operators: Vec<OperatorSample>) -> MeasuredMachine {
@@ -661,6 +720,66 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn experts_cost_as_many_products_and_routing_what_it_consists_of() {
+        let graph = trainyard_models::find("mixtral-8x7b").expect("in the catalog").model.graph();
+        let operators =
+            || graph.distinct()[1..].iter().flat_map(|layer| &layer.operators).map(|o| o.on_rank(1, Sharing::WHOLE));
+        let sample = |operator, shape| OperatorSample {
+            operator,
+            format: NumberFormat::Fp32,
+            ranks: 1,
+            threads: 1,
+            shape,
+            forward_s: 1.0,
+            backward_s: 2.0,
+            spread: 0.0,
+        };
+        let places = 2 * 32_768;
+        let machine = machine(vec![
+            sample(OperatorClass::Linear, vec![places / 8, 4096, 2 * 14_336]),
+            sample(OperatorClass::CrossEntropy, vec![32_768, 8]),
+            sample(OperatorClass::Embedding, vec![places, 32_768, 1, 4096]),
+            sample(OperatorClass::Residual, vec![places, 4096]),
+        ]);
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
+        let price = |operator| pricing.operator(operator, Pass::Backward).expect("measured").0;
+        let wide = operators().find(|o| matches!(o, OperatorKind::ExpertLinear { inputs: 4096, .. })).expect("one");
+        assert!((price(wide) - 8.0 * 2.0).abs() < 1e-3);
+        let dispatch = operators().find(|o| matches!(o, OperatorKind::Routing(Routing::Dispatch(_)))).expect("one");
+        assert!((price(dispatch) - 2.0).abs() < 1e-3);
+        let combine = operators().find(|o| matches!(o, OperatorKind::Routing(Routing::Combine(_)))).expect("one");
+        assert!((price(combine) - 6.0).abs() < 1e-2, "{}", price(combine));
+        let masked = trainyard_models::find("alpa-moe-380m").expect("in the catalog").model.graph();
+        let masked = masked.distinct().iter().flat_map(|layer| &layer.operators).map(|o| o.on_rank(1, Sharing::WHOLE));
+        let masked = masked.filter(|o| matches!(o, OperatorKind::Routing(_)));
+        assert!(masked.into_iter().all(|operator| pricing.operator(operator, Pass::Forward).is_err()));
+    }
+
+    #[test]
+    fn attention_to_the_keys_of_several_ranks_is_that_of_as_many_samples() {
+        let graph = trainyard_models::find("gpt2").expect("in the catalog").model.graph();
+        let attention = graph.distinct()[1].operators.iter().find(|o| matches!(o.kind, OperatorKind::Attention(_)));
+        let of = |context| {
+            let kind = attention.expect("blocks have it").on_rank(3, Sharing { context, ..Sharing::WHOLE });
+            class_and_shape(kind).expect("it is measured").1
+        };
+        assert_eq!((of(1), of(4)), (vec![3, 12, 1024, 64], vec![12, 12, 256, 64]));
+    }
+
+    #[test]
+    fn an_all_to_all_that_was_not_measured_is_a_gathering() {
+        let sample = |operation, seconds| CollectiveSample { operation, ranks: 2, bytes: 1024, seconds };
+        let mut machine = machine(Vec::new());
+        machine.collectives = vec![sample(CollectiveOperation::AllGather, 3.0)];
+        let time = |machine: &MeasuredMachine| {
+            measured_collective(machine, Collective::AllToAll, 2, Bytes(1024)).expect("measured").0
+        };
+        assert!((time(&machine) - 3.0).abs() < 1e-9);
+        machine.collectives.push(sample(CollectiveOperation::AllToAll, 2.0));
+        assert!((time(&machine) - 2.0).abs() < 1e-9);
     }
 
     #[test]
