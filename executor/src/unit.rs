@@ -46,6 +46,7 @@ impl Shards {
 }
 
 /// One parameter of the layer.
+#[expect(clippy::struct_excessive_bools, reason = "each tells where else its values are")]
 pub(crate) struct Slot {
     pub(crate) key: ParameterKey,
     /// The shape of this rank's part under tensor parallelism.

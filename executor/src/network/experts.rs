@@ -79,7 +79,7 @@ impl ExpertPart {
         let [tokens, hidden] = rows.dims();
         let format = FloatDType::from(rows.dtype());
         let shares = softmax(single(scores), 1);
-        let routes = self.routes(pass, to_vec(plain(shares.clone())), samples);
+        let routes = self.routes(pass, &to_vec(plain(shares.clone())), samples);
         let chosen = shares.gather(1, integers::<2>(routes.choices.clone(), [tokens, self.per_token], &pass.device));
         let chosen = chosen.clone() / chosen.sum_dim(1);
         let copies = picked_rows(rows, indices(pass, routes.tokens(self.per_token)));
@@ -95,7 +95,7 @@ impl ExpertPart {
     fn on_experts(&self, pass: &Pass, weights: &Weights, copies: Tensor<2>, counts: &[usize]) -> Tensor<2> {
         let group = &pass.experts;
         if group.size() == 1 {
-            return followed_by_zeros(self.each(weights, copies, &self.experts, counts));
+            return followed_by_zeros(each(weights, &copies, &self.experts, counts));
         }
         let own = self.experts.len() / group.size();
         let experts = &self.experts[group.rank() * own..][..own];
@@ -109,23 +109,12 @@ impl ExpertPart {
             return group.exchange(here, &received, &sent);
         }
         let counts: Vec<usize> = (0..own).map(|expert| incoming.iter().map(|counts| counts[expert]).sum()).collect();
-        let found = self.each(weights, picked_rows(here, indices(pass, order)), experts, &counts);
+        let found = each(weights, &picked_rows(here, indices(pass, order)), experts, &counts);
         group.exchange(picked_rows(found, indices(pass, back)), &received, &sent)
     }
 
-    /// Hands each of some experts its part of rows that are sorted by expert.
-    fn each(&self, weights: &Weights, rows: Tensor<2>, experts: &[Expert], counts: &[usize]) -> Tensor<2> {
-        let mut start = 0;
-        let mut found = Vec::new();
-        for (expert, count) in experts.iter().zip(counts).filter(|(_, count)| **count > 0) {
-            found.push(expert.forward(weights, rows.clone().narrow(0, start, *count)));
-            start += count;
-        }
-        Tensor::cat(found, 0)
-    }
-
     /// Chooses experts for all tokens of some samples, by their shares, (tokens, experts).
-    fn routes(&self, pass: &Pass, shares: Vec<f32>, samples: usize) -> Routes {
+    fn routes(&self, pass: &Pass, shares: &[f32], samples: usize) -> Routes {
         let count = self.experts.len();
         let choices: Vec<i32> = shares.chunks(count).flat_map(|shares| best(shares, self.per_token)).collect();
         let kept = match self.capacity_factor {
@@ -143,6 +132,17 @@ impl ExpertPart {
         };
         Routes::new(choices, &kept, count)
     }
+}
+
+/// Hands each of some experts its part of rows that are sorted by expert.
+fn each(weights: &Weights, rows: &Tensor<2>, experts: &[Expert], counts: &[usize]) -> Tensor<2> {
+    let mut start = 0;
+    let mut found = Vec::new();
+    for (expert, count) in experts.iter().zip(counts).filter(|(_, count)| **count > 0) {
+        found.push(expert.forward(weights, rows.clone().narrow(0, start, *count)));
+        start += count;
+    }
+    Tensor::cat(found, 0)
 }
 
 fn indices(pass: &Pass, values: Vec<i32>) -> Tensor<1, Int> {

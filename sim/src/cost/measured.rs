@@ -385,7 +385,7 @@ fn timed_as(collective: Collective) -> Option<CollectiveOperation> {
         Collective::ReduceScatter => CollectiveOperation::ReduceScatter,
         Collective::Transfer => CollectiveOperation::Send,
         Collective::AllToAll => CollectiveOperation::AllToAll,
-        _ => return None,
+        Collective::Broadcast => return None,
     })
 }
 
