@@ -459,7 +459,7 @@ pub fn cases_of_update(
 }
 
 /// Counts those of some cases that are far from what was timed: no sample of the operator has each dimension within
-/// [`FAR`] times theirs. More rows or samples, the first dimension, are not far: they take longer in proportion.
+/// four times theirs. More rows or samples, the first dimension, are not far: they take longer in proportion.
 pub fn far_from_timed(machine: &MeasuredMachine, cases: &BTreeSet<OperatorCase>) -> usize {
     let is_near = |sample: &OperatorSample, case: &OperatorCase| {
         let apart = |at: usize| (case.shape[at] as f64 / sample.shape[at] as f64).ln();
