@@ -408,7 +408,8 @@ fn phase_errors(predicted: &Phases, measured: &Figures) -> BTreeMap<String, f64>
 
 fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
     let parallel = document.plan.parallel;
-    let ranks_of_a_stage = u64::from(parallel.data).saturating_mul(u64::from(parallel.tensor));
+    let ranks_of_a_stage =
+        [parallel.data, parallel.tensor, parallel.context].into_iter().map(u64::from).fold(1, u64::saturating_mul);
     Figures {
         step_time_s: prediction.step_time_s,
         interval_s: prediction.interval_s,

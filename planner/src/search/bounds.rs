@@ -158,7 +158,8 @@ impl Bounds {
         let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
         let (instances, parallel) = if cluster.first().device.measured().is_some() {
-            (1, ParallelSpec { data: 1, pipeline: parallel.data * parallel.pipeline, ..parallel })
+            let stages = parallel.data / parallel.expert * parallel.pipeline;
+            (1, ParallelSpec { data: parallel.expert, pipeline: stages, ..parallel })
         } else if self.placement != Placement::Cluster {
             (candidate.instances, parallel)
         } else {
