@@ -162,8 +162,8 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Refuses a machine of which no operator was timed, and several ranks without an all-reduce and a transfer among them. Operators that a job needs and a profile
-/// lacks are missed where they are priced.
+/// Refuses a machine of which no operator was timed, and several ranks without an all-reduce and a transfer among them.
+/// Operators that a job needs and a profile lacks are missed where they are priced.
 fn complete(machine: &MeasuredMachine) -> Result<(), Invalid> {
     if machine.operators.is_empty() {
         return Err(Invalid::inside("operators", "no operator was timed"));

@@ -4,7 +4,7 @@ use super::{device, processes};
 use crate::arguments::{self, CalibrateArguments, Device, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Written};
-use crate::job::{Job, LOCAL, local_profile};
+use crate::job::{self, Job, LOCAL, local_profile};
 use crate::machine;
 use crate::output::Output;
 use std::collections::BTreeSet;
@@ -20,9 +20,9 @@ use trainyard_executor::{
 };
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, NumberFormat, OperatorCase,
-    OperatorClass, OperatorSample, PROFILE_SCHEMA,
+    OperatorClass, OperatorSample,
 };
-use trainyard_planner::{Fixed, cases_to_measure};
+use trainyard_planner::{Fixed, Limits, cases_to_measure};
 use trainyard_reports as reports;
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, counted};
 
@@ -213,18 +213,28 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Returns what is needed to plan `job` on devices of a kind.
-    pub(crate) fn of(job: &Job, fixed: &Fixed, kind: DeviceKind) -> Result<Self, Failure> {
+    /// Returns what is needed to plan `job` on devices of a kind. A job that no plan suits is refused before anything is
+    /// measured.
+    pub(crate) fn of(job: &Job, limits: &Limits, kind: DeviceKind) -> Result<Self, Failure> {
         let devices = device::find(kind)?;
         let settings = MeasureSettings::of(&devices, cores());
-        let problem = job.problem_on(blank(&devices, job)?, LOCAL, None)?;
+        let problem = job.problem_on(blank(&devices, job, &limits.fixed)?, LOCAL, None)?;
         let ranks: Vec<u32> = settings.ranks.iter().map(|ranks| *ranks as u32).collect();
-        let cases = cases_to_measure(&problem, fixed, &ranks, kind.is_cpu());
+        let cases = cases_to_measure(&problem, &limits.fixed, &ranks, kind.is_cpu());
+        if cases.is_empty() {
+            job::solve(&problem, limits, job)?;
+        }
         Ok(Self { devices, settings, cases })
     }
 
-    /// Returns the profile at `path` with all that is needed; what it does not hold is measured and added. Without
-    /// `known`, what is there, it is written anew.
+    /// Returns `true` if a profile is that of these devices as they are now.
+    fn are_of(&self, known: &MeasuredMachine) -> bool {
+        (known.processor.as_str(), known.devices as usize) == (self.devices.name.as_str(), self.devices.count)
+            && known.framework == framework(known.device)
+    }
+
+    /// Returns the profile at `path` with all that is needed; what it does not hold is measured and added, if it is of
+    /// these devices. Without `known`, what is there, it is written anew.
     pub(crate) fn met(
         self,
         path: &Path,
@@ -232,41 +242,34 @@ impl Needs {
         stop: &AtomicBool,
         output: &Output,
     ) -> Result<MeasuredMachine, Failure> {
-        let missing = untimed(self.cases, known.as_ref().map_or(&[], |known| &known.operators));
-        let at = path.display();
+        let Some(mut known) = known else {
+            let number = counted(untimed(self.cases.clone(), &[]).len() as u64, "operator");
+            output.note(format!("calibrate measuring {number} of this job; the profile goes to {}", path.display()));
+            files::expect_room(path, Written::File)?;
+            let new = operators(Some(&self.cases), &self.settings, stop, output)?;
+            return keep_new(path, self.devices, &self.settings, new, stop);
+        };
+        let missing = if self.are_of(&known) { untimed(self.cases, &known.operators) } else { BTreeSet::new() };
+        if missing.is_empty() {
+            let (at, measured) = (path.display(), &known.measured);
+            output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));
+            return Ok(known);
+        }
         let number = counted(missing.len() as u64, "operator");
-        match &known {
-            Some(known) if missing.is_empty() => {
-                let measured = &known.measured;
-                output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));
-            }
-            Some(_) => output.note(format!("calibrate measuring {number} of this job that {at} lacks")),
-            None => output.note(format!("calibrate measuring {number} of this job; the profile goes to {at}")),
-        }
-        match known {
-            Some(known) if missing.is_empty() => Ok(known),
-            known => {
-                files::expect_room(path, Written::File)?;
-                let new = operators(Some(&missing), &self.settings, stop, output)?;
-                match known {
-                    None => keep_new(path, self.devices, &self.settings, new, stop),
-                    Some(mut known) => {
-                        known.operators.extend(new);
-                        files::write(path, profile_to_toml(&known))?;
-                        Ok(known)
-                    }
-                }
-            }
-        }
+        output.note(format!("calibrate measuring {number} of this job that {} lacks", path.display()));
+        files::expect_room(path, Written::File)?;
+        known.operators.extend(operators(Some(&missing), &self.settings, stop, output)?);
+        files::write(path, profile_to_toml(&known))?;
+        Ok(known)
     }
 }
 
 /// Returns a machine of which nothing is known but the formats that a job may compute in: on processors single
-/// precision, if the job names no other, because they compute in half precision no faster.
-fn blank(devices: &Devices, job: &Job) -> Result<MeasuredMachine, Failure> {
-    let only_single = devices.kind.is_cpu() && job.spec.training.precision.is_none();
+/// precision, if neither job nor flags name another, because they compute in half precision no faster.
+fn blank(devices: &Devices, job: &Job, fixed: &Fixed) -> Result<MeasuredMachine, Failure> {
+    let free = job.spec.training.precision.is_none() && fixed.precision.is_none();
     let formats = device_formats(devices.kind).map_err(|error| Failure::of(Exit::Input, &error))?;
-    let formats = formats.into_iter().filter(|format| !only_single || *format == NumberFormat::Fp32);
+    let formats = formats.into_iter().filter(|own| !(devices.kind.is_cpu() && free) || *own == NumberFormat::Fp32);
     let known = formats.map(|format| OperatorSample {
         operator: OperatorClass::Residual,
         format,
@@ -278,21 +281,7 @@ fn blank(devices: &Devices, job: &Job) -> Result<MeasuredMachine, Failure> {
         spread: 0.0,
     });
     let machine = Machine::of(devices.clone(), devices.count, 1);
-    Ok(MeasuredMachine {
-        schema: PROFILE_SCHEMA.into(),
-        name: LOCAL.into(),
-        processor: machine.processor,
-        device: machine.kind,
-        devices: machine.devices as u32,
-        memory: machine.memory,
-        measured: machine::today(),
-        framework: framework(machine.kind).into(),
-        copy_bandwidth: BytesPerSecond(1.0),
-        overlap_slowdown: None,
-        corrections: Vec::new(),
-        operators: known.collect(),
-        collectives: Vec::new(),
-    })
+    fitted(Measurements { operators: known.collect(), ..machine.unmeasured() })
 }
 
 /// Measures what else a profile holds, and writes it.
@@ -343,6 +332,23 @@ impl Machine {
         let memory = here.memory.unwrap_or_else(machine::memory);
         Self { kind: here.kind, processor: here.name, devices, memory: Bytes(memory.0 * hosts as u64) }
     }
+
+    /// Returns its profile before anything of it was timed.
+    fn unmeasured(self) -> Measurements {
+        Measurements {
+            name: LOCAL.into(),
+            processor: self.processor,
+            device: self.kind,
+            devices: self.devices as u32,
+            memory: self.memory,
+            measured: machine::today(),
+            framework: framework(self.kind).into(),
+            copy_bandwidth: BytesPerSecond(1.0),
+            overlap_slowdown: None,
+            operators: Vec::new(),
+            collectives: Vec::new(),
+        }
+    }
 }
 
 /// Writes the profile of a machine.
@@ -353,23 +359,16 @@ fn keep(
     collectives: Vec<CollectiveSample>,
     overlap_slowdown: Option<f64>,
 ) -> Result<MeasuredMachine, Failure> {
-    let measurements = Measurements {
-        name: LOCAL.into(),
-        processor: machine.processor,
-        device: machine.kind,
-        devices: machine.devices as u32,
-        memory: machine.memory,
-        measured: machine::today(),
-        framework: framework(machine.kind).into(),
-        copy_bandwidth: copy_bandwidth(machine.kind).map_err(|error| failed(&error))?,
-        overlap_slowdown,
-        operators,
-        collectives,
-    };
-    let profile = fit_profile(measurements)
-        .map_err(|problem| Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string()))?;
+    let copy_bandwidth = copy_bandwidth(machine.kind).map_err(|error| failed(&error))?;
+    let measured = Measurements { copy_bandwidth, overlap_slowdown, operators, collectives, ..machine.unmeasured() };
+    let profile = fitted(measured)?;
     files::write(path, profile_to_toml(&profile))?;
     Ok(profile)
+}
+
+fn fitted(measurements: Measurements) -> Result<MeasuredMachine, Failure> {
+    fit_profile(measurements)
+        .map_err(|problem| Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string()))
 }
 
 #[cfg(test)]

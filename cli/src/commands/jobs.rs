@@ -414,7 +414,7 @@ fn profiles(
         let known = machines.iter().position(|(known, _)| *known == path);
         // What was measured anew for one job need not be measured again for the next.
         let again = arguments.recalibrate && known.is_none();
-        let machine = of_processors(profile(job, &limits.fixed, arguments.device, again, output)?, file)?;
+        let machine = of_processors(profile(job, limits, arguments.device, again, output)?, file)?;
         match known {
             Some(number) => machines[number].1 = machine,
             None => machines.push((path, machine)),

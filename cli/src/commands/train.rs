@@ -17,7 +17,7 @@ use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, ParallelSpec};
-use trainyard_planner::{Fixed, MachineFile, MachineFiles, Problem, missed_goal, resimulate};
+use trainyard_planner::{Limits, MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
@@ -50,7 +50,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
-    let profile = profile(&job, &limits.fixed, arguments.device, arguments.recalibrate, output)?;
+    let profile = profile(&job, &limits, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
@@ -214,7 +214,7 @@ pub(crate) fn profile_path(job: &Job, device: Option<Device>) -> PathBuf {
 /// measured.
 pub(crate) fn profile(
     job: &Job,
-    fixed: &Fixed,
+    limits: &Limits,
     device: Option<Device>,
     again: bool,
     output: &Output,
@@ -224,12 +224,12 @@ pub(crate) fn profile(
         // Without a device flag, the kind measured before is measured again.
         let before = files::read_profile(&path).ok().filter(|_| device.is_none());
         let kind = before.map_or(device.map(DeviceKind::from).unwrap_or_default(), |profile| profile.device);
-        return Needs::of(job, fixed, kind)?.met(&path, None, stop_on_interrupt(), output);
+        return Needs::of(job, limits, kind)?.met(&path, None, stop_on_interrupt(), output);
     }
     let profile = files::read_profile(&path)?;
     device::check_profile(device, &profile, &path)?;
     if is_local(job) {
-        return Needs::of(job, fixed, profile.device)?.met(&path, Some(profile), stop_on_interrupt(), output);
+        return Needs::of(job, limits, profile.device)?.met(&path, Some(profile), stop_on_interrupt(), output);
     }
     output.note(format!("calibrate reused {} of {}; --recalibrate measures again", path.display(), profile.measured));
     Ok(profile)

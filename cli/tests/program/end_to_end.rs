@@ -63,6 +63,7 @@ fn the_whole_loop_closes_on_this_machine() {
     jobs_train_side_by_side(place, &run);
     a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
+    experts_and_parts_of_samples_are_shared_among_ranks(place);
     jobs_stop_with_their_list(place);
     an_interrupted_run_goes_on(place, interrupt(), "long");
     an_interrupted_run_goes_on(place, "-TERM", "longer");
@@ -94,6 +95,26 @@ fn everything_is_written_down(document: &Value, place: &Path, run: &Path) {
     assert!(place.join("runs/local-profile.toml").exists() && run.join("profile.toml").exists());
     assert!(fs::read_to_string(run.join("loss.svg")).expect("a plot").contains("predicted"));
     assert_eq!(losses(run).len(), 12);
+}
+
+fn experts_and_parts_of_samples_are_shared_among_ranks(place: &Path) {
+    let profile = fs::read_to_string(place.join("runs/local-profile.toml")).expect("a profile");
+    let devices = profile.lines().find_map(|line| line.strip_prefix("devices = ")?.parse::<u64>().ok());
+    let degree = devices.expect("a number").min(2);
+    let model =
+        "name = \"routed\"\nfamily = \"llama\"\nlayers = 2\nhidden = 16\nheads = 2\nvocab = 256\nseq_len = 16\n";
+    fs::write(place.join("routed.toml"), format!("{model}experts = 4\n")).expect("room");
+    for (field, more) in [("context", &[][..]), ("expert", &["--model", "routed.toml"])] {
+        let held = format!("parallel.{field}={degree}");
+        let arguments = ["train", "job.toml", "--fix", &held, "--fix", "parallel.pipeline=1", "--steps", "3"];
+        let document = document(&ends(0, place, &[&arguments[..], more, &["--format", "json"]].concat()));
+        let parallel = &document["plan"]["parallel"];
+        assert_eq!(parallel[field], degree);
+        let ranks = ["data", "tensor", "context"].map(|name| parallel[name].as_u64().expect("a degree"));
+        let plan = read(&place.join(document["files"]["plan"].as_str().expect("a path")));
+        let of_rank = plan["prediction"]["memory_bytes"]["stages"][0]["total"].as_u64().expect("bytes");
+        assert_eq!(document["predicted"]["memory_bytes"], of_rank * ranks.iter().product::<u64>());
+    }
 }
 
 fn plan_and_run_are_kept(document: &Value, place: &Path, run: &Path) {

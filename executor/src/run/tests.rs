@@ -109,6 +109,9 @@ fn assert_equals(single: &PlanSpec, changed: &PlanSpec, tolerance: f64) {
     for (a, b) in expected.steps.iter().zip(&report.steps) {
         assert!((a.loss / b.loss - 1.0).abs() < tolerance, "{optimizer} step {}: {} and {}", a.step, a.loss, b.loss);
     }
+    let norm = |report: &RunReport| report.steps[0].gradient_norm.expect("it is finite");
+    let (a, b) = (norm(&expected), norm(&report));
+    assert!((a / b - 1.0).abs() < 10.0 * tolerance, "gradients of {a} and {b}");
     let (a, b) = (expected.loss.held_out.expect("held-out text"), report.loss.held_out.expect("held-out text"));
     assert!((a / b - 1.0).abs() < tolerance, "{optimizer} {a} and {b}");
     if optimizer == Optimizer::Sgd {

@@ -54,8 +54,9 @@ impl NoPlan {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::EmptySpace { .. } => Some(
-                "parallel.tensor divides the model's heads, parallel.data the global batch, and all degrees together \
-                 are the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
+                "parallel.tensor divides the model's heads, parallel.context the tokens of a sample, parallel.expert the \
+                 experts and parallel.data, which divides the global batch; all degrees but parallel.expert together are \
+                 the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
                     .into(),
             ),
             Self::OutOfMemory { needed, available, instances, .. } => Some(format!(

@@ -14,7 +14,8 @@ const MULTIPLY_ADDS_MAX: f64 = 3e8;
 
 /// Returns the operators of a job's model at the shapes that its candidates on a measured machine compute, for each of
 /// the numbers of ranks that calibration measures. Micro-batches are powers of two, of which on processors only those
-/// are taken that are quick to time: other sizes take times between theirs, or in proportion.
+/// are taken that are quick to time: other sizes take times between theirs, or in proportion. None if there is no
+/// candidate.
 pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu: bool) -> BTreeSet<OperatorCase> {
     let space = Space::new(problem, fixed);
     let graph = space.graph_of(0);
@@ -29,9 +30,13 @@ pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu:
         let mesh = Mesh::from(parallel);
         let at_work = ranks.iter().copied().filter(|ranks| *ranks >= mesh.ranks()).min();
         let Some(at_work) = at_work.or_else(|| ranks.iter().copied().max()) else { continue };
-        if seen.insert((batch.micro, parallel.tensor, parallel.sequence, parallel.context, at_work, precision)) {
+        let Sharing { tensor, sequence, context, expert } = mesh.sharing();
+        if seen.insert((batch.micro, tensor, sequence, context, expert, at_work, precision)) {
             all.extend(cases_of_layers(graph, batch.micro, mesh.sharing(), at_work, precision));
         }
+    }
+    if all.is_empty() {
+        return all;
     }
     for (ranks, precision) in ranks.iter().flat_map(|ranks| problem.precisions.iter().map(|own| (*ranks, *own))) {
         all.extend(updates(problem, graph, ranks, precision));
