@@ -1,8 +1,11 @@
 //! What a list says of a document: what it is about, and its first figures.
 
+#[cfg(feature = "run")]
 use trainyard_executor::RunReport;
 use trainyard_history::Figures;
-use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+#[cfg(feature = "run")]
+use trainyard_plan::document::ComparisonDocument;
+use trainyard_plan::document::PlanDocument;
 use trainyard_plan::list::JobsDocument;
 use trainyard_plan::{CampaignDocument, PlanSpec, ReplayDocument, WhatIfDocument};
 use trainyard_pool::fleet::FleetDocument;
@@ -112,6 +115,7 @@ impl From<&JobsDocument> for Headline {
     }
 }
 
+#[cfg(feature = "run")]
 impl From<(&ComparisonDocument, &RunReport)> for Headline {
     fn from((document, report): (&ComparisonDocument, &RunReport)) -> Self {
         let figures = Figures {

@@ -1,7 +1,7 @@
 //! What the operating system tells about this machine.
 
-use trainyard_executor::{Clock, total_memory};
 use trainyard_history::UtcTime;
+use trainyard_host::{Clock, total_memory};
 use trainyard_units::Bytes;
 
 /// Main memory that is assumed where the system does not tell.

@@ -3,6 +3,8 @@
 //! Every command reads what the user names, calls public functions of the libraries, and shows what they return.
 //! Only this crate knows exit codes and terminals.
 
+#![cfg_attr(not(feature = "run"), allow(dead_code, reason = "some of it serves only commands that compute here"))]
+
 // The process and the machine, and how commands fail.
 mod allocator;
 mod failure;

@@ -1,7 +1,6 @@
 //! Trainings beside those of PyTorch and transformers, and beside each other: every family learns from the same first
 //! weights and samples the same as there (`tests/golden` in the repository), however a plan cuts it.
 
-use crate::clock::Clock;
 use crate::groups::Groups;
 use crate::network::{Network, ParameterKey, Role};
 use crate::optimizer::HyperParameters;
@@ -15,6 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trainyard_data::{Inputs, MicroBatch};
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_host::Clock;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Recompute, ScheduleName, StageSpec, StateSharding,

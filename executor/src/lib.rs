@@ -26,7 +26,6 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "what is copied or rounded comes back bit for bit"))]
 #![cfg_attr(test, allow(clippy::print_stdout, reason = "a test that is run by hand prints rates"))]
 
-mod clock;
 mod device;
 #[cfg(test)]
 mod golden;
@@ -40,7 +39,6 @@ mod network;
 mod optimizer;
 mod precision;
 pub mod process_group;
-mod processor;
 mod reducer;
 mod refusal;
 mod report;
@@ -52,15 +50,13 @@ mod trainer;
 mod unit;
 mod weights;
 
-pub use clock::Clock;
 pub use device::{DeviceError, Devices, describe, framework};
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, measure_collectives,
     measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, untimed,
 };
-pub use memory::{AllocationMeter, MemoryShortage, total_memory};
+pub use memory::{AllocationMeter, MemoryShortage};
 pub use optimizer::HyperParameters;
-pub use processor::{cores, processor_name, threads_per_rank};
 pub use refusal::{oversubscription, refusal};
 pub use report::{
     CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, SlowRank,

@@ -1,11 +1,11 @@
 //! Preparing steps beside the computation.
 
-use crate::clock::Clock;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use trainyard_data::{DataError, Dataset, MicroBatch, Order, Slice};
+use trainyard_host::Clock;
 
 /// Steps that are ready before they are asked for.
 const AHEAD: usize = 2;

@@ -9,10 +9,8 @@ mod collectives;
 mod functions;
 mod prepare;
 
-use crate::clock::Clock;
 use crate::device::{DeviceError, Devices, computes_in_place, device, formats, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
-use crate::processor::threads_per_rank;
 use crate::statistics::{median, quantile};
 use burn::tensor::Device;
 use cases::Case;
@@ -21,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorCase, OperatorSample};
+use trainyard_host::Clock;
+use trainyard_host::threads_per_rank;
 
 pub use collectives::{
     copy_bandwidth, measure_collectives, measure_collectives_of, measure_overlap, measure_overlap_of,

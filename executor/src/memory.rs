@@ -2,10 +2,10 @@
 
 mod room;
 
-pub use room::{MemoryShortage, total_memory};
+pub use room::MemoryShortage;
 pub(crate) use room::{check_memory, fits};
 
-use std::fs;
+use trainyard_host::{peak_bytes, reset_peak, resident_bytes};
 
 /// Callbacks by which a program that counts its own allocations reports them. The system counts pages, which an
 /// allocator keeps after the program has freed memory: after a calibration in the same process, that hides what a run
@@ -45,28 +45,6 @@ impl MemoryWatch {
         let peak = self.meter.map_or_else(peak_bytes, |meter| Some((meter.peak_bytes)()))?;
         Some(peak.saturating_sub(self.before?))
     }
-}
-
-/// Returns the bytes in main memory now.
-fn resident_bytes() -> Option<u64> {
-    status_bytes("VmRSS:")
-}
-
-/// Forgets the peak so far, so that [`peak_bytes`] tells that of what follows. Returns whether the system did so.
-fn reset_peak() -> bool {
-    fs::write("/proc/self/clear_refs", "5").is_ok()
-}
-
-/// Returns the most bytes that were in main memory since [`reset_peak`].
-fn peak_bytes() -> Option<u64> {
-    status_bytes("VmHWM:")
-}
-
-fn status_bytes(field: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -1,6 +1,5 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
-use crate::clock::Clock;
 use crate::device::{
     DeviceError, Devices, check_format, computes_in_place, device, framework, free_memory, reserved_memory,
 };
@@ -12,7 +11,6 @@ use crate::network::{Network, ParameterKey};
 use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
-use crate::processor::{cores, processor_name, threads_per_rank};
 use crate::refusal::{network, wanted};
 use crate::report::{
     CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
@@ -32,6 +30,8 @@ use trainyard_checkpoint::{
 };
 use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_host::Clock;
+use trainyard_host::{cores, processor_name, threads_per_rank};
 use trainyard_models::Model;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 use trainyard_units::Invalid;

@@ -1,6 +1,5 @@
 //! One rank's part of a training step: its layers, its micro-batches, its messages, its update.
 
-use crate::clock::Clock;
 use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
@@ -16,6 +15,7 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_data::MicroBatch;
+use trainyard_host::Clock;
 use trainyard_models::LayerRole;
 use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePass};
 

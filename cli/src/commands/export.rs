@@ -1,11 +1,11 @@
 //! `trainyard export`: a plan as files for another engine or service.
 
+use super::refusal;
 use crate::arguments::ExportArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
-use trainyard_executor::refusal;
 use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, Plan};

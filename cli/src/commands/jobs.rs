@@ -19,9 +19,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use trainyard_calibration::profile_to_toml;
 use trainyard_data::{DataReport, DataSource, SampleKind};
-use trainyard_executor::{Clock, cores};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_history::Kind;
+use trainyard_host::{Clock, cores};
 use trainyard_models::Model;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{

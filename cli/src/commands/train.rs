@@ -1,7 +1,7 @@
 //! `trainyard train`: the whole loop on this machine.
 
-use super::calibrate::Needs;
 use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
+use super::measure::Needs;
 use super::{device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};

@@ -1,9 +1,9 @@
 //! Threads of this machine's processors, which Burn's Flex and the kernels of this crate compute on.
 
 use super::{Device, DeviceError, Devices, Driver};
-use crate::memory::total_memory;
-use crate::processor::{cores, processor_name};
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_host::total_memory;
+use trainyard_host::{cores, processor_name};
 
 pub(super) struct Processors;
 

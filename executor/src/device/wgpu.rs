@@ -2,10 +2,10 @@
 //! there is nothing else.
 
 use super::{Device, DeviceError, Devices, Driver};
-use crate::memory::total_memory;
 use burn::tensor::DeviceType;
 use std::sync::OnceLock;
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_host::total_memory;
 
 pub(super) struct Wgpu;
 

@@ -1,15 +1,15 @@
 //! Times of operations between ranks, and of plain copies.
 
 use super::{MeasureError, MeasureSettings, Place, WorkerError, on_world};
-use crate::clock::Clock;
 use crate::device::{computes_in_place, device};
 use crate::network::operators::{from_vec, to_vec};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
-use crate::processor::threads_per_rank;
 use crate::statistics::median;
 use burn::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, DeviceKind};
+use trainyard_host::Clock;
+use trainyard_host::threads_per_rank;
 use trainyard_units::BytesPerSecond;
 
 /// Bytes on each rank: from a few values to more than caches hold.

@@ -8,10 +8,10 @@
 use super::link::{self, Link, Payload};
 use super::wire::Wire;
 use super::{GroupError, lock, share};
-use crate::clock::Clock;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trainyard_host::Clock;
 
 /// Values that travel with the message by which processes meet: losses, norms and flags need no second one.
 const INLINE: usize = 64;

@@ -5,10 +5,10 @@ use super::inbox::Inbox;
 use super::link::Carrier;
 use super::meeting::spins;
 use super::{Job, ProcessGroup, Shared};
-use crate::processor::{cores, threads_per_rank};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trainyard_host::{cores, threads_per_rank};
 
 /// Who starts ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -27,7 +27,6 @@ pub(crate) use launch::alone;
 pub use launch::{LaunchError, Launcher, Processes, RankError, World, launch, run_ranks};
 pub use wire::Wire;
 
-use crate::clock::Clock;
 use across::{Across, scaled};
 use failure::Failure;
 use inbox::{Envelope, Inbox};
@@ -37,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use trainyard_host::Clock;
 
 /// Why an operation between ranks did not happen. The group cannot be used afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,8 +10,6 @@ use super::inbox::{Envelope, Inbox};
 use super::launch::{LaunchError, Seats};
 use super::link::{Carrier, Letter, Link, Payload};
 use super::{GroupError, lock};
-use crate::clock::Clock;
-use crate::processor::cores;
 use mpi::Threading;
 use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::{Partition, PartitionMut};
@@ -26,6 +24,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use trainyard_host::Clock;
+use trainyard_host::cores;
 
 /// Messages that say which rank failed and why.
 const FAILURE_TAG: i32 = 0;

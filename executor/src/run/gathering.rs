@@ -1,11 +1,11 @@
 //! What one process is told of the ranks of others when a run ends.
 
 use super::WorkerOutcome;
-use crate::clock::Clock;
 use crate::process_group::{GroupError, ProcessGroup};
 use crate::report::{Span, StepPhases};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
+use trainyard_host::Clock;
 
 /// The part of the report that each rank sends to rank 0. What all ranks know alike, rank 0 knows itself.
 #[derive(Serialize, Deserialize)]

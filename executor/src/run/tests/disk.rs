@@ -1,9 +1,9 @@
 //! How fast checkpoints go to a disk.
 
-use crate::clock::Clock;
 use std::fs;
 use std::io::Write;
 use trainyard_checkpoint::{Checkpoint, DataEntry, MODEL, Manifest, Progress, TensorSpec, Writer, create};
+use trainyard_host::Clock;
 
 /// Not a claim, but a measurement: `cargo test --release -- --ignored --nocapture gigabyte`, with `TMPDIR` on the disk in
 /// question. It says how fast a checkpoint of a gigabyte goes to the disk and comes back, and how fast bare bytes do.

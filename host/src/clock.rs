@@ -1,4 +1,4 @@
-//! The only place that reads the clock.
+//! Time.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
