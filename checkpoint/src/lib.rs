@@ -16,11 +16,14 @@
 mod folder;
 mod hold;
 mod manifest;
+mod pickle;
 mod reader;
 mod storage;
+mod stored;
 mod tensor_file;
 #[cfg(test)]
 mod tests;
+mod torch_file;
 mod writer;
 
 pub use folder::{holds_some, home, numbered};
@@ -28,7 +31,8 @@ pub use hold::Hold;
 pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
 pub use storage::{FileEntry, Open, Storage, create};
-pub use tensor_file::{IndexError, TensorFile, TensorIndex, TensorSpec};
+pub use stored::IndexError;
+pub use tensor_file::{TensorFile, TensorIndex, TensorSpec};
 pub use writer::Writer;
 
 use std::io;

@@ -3,7 +3,8 @@
 use crate::folder::{self, list, meant};
 use crate::manifest::Manifest;
 use crate::storage::sum_file;
-use crate::tensor_file::{IndexError, TensorIndex, TensorSpec, is_readable};
+use crate::stored::IndexError;
+use crate::tensor_file::{TensorIndex, TensorSpec, is_readable};
 use crate::{CheckpointError, PLAN, TENSORS};
 use rayon::prelude::*;
 use std::collections::BTreeMap;

@@ -4,6 +4,8 @@
 //! with type, shape and byte range of each tensor, then the values, little-endian.
 
 use crate::storage::{FileEntry, Storage, Summed};
+use crate::stored::{IndexError, Stored};
+use crate::torch_file;
 use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -121,44 +123,34 @@ pub(crate) fn is_readable(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }
 
-/// A tensor as it lies in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stored {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    /// Of its first byte in the file.
-    start: u64,
-}
-
 /// The index of the tensors in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorIndex {
     tensors: BTreeMap<String, Stored>,
 }
 
-/// Why a file is not one of tensors.
-#[derive(Debug)]
-pub enum IndexError {
-    /// It could not be read.
-    Unreadable(io::Error),
-    /// It is not a valid file of tensors, for the reason given.
-    Damaged(String),
-}
-
-impl From<io::Error> for IndexError {
-    fn from(error: io::Error) -> Self {
-        Self::Unreadable(error)
-    }
-}
-
 impl TensorIndex {
-    /// Reads the header of the file at `path`, and sees whether the file is as long as that says.
+    /// Reads what the file at `path` says of its tensors, in the format of safetensors or of `torch.save`, and sees
+    /// whether the file is as long as that says.
     ///
     /// # Errors
     ///
     /// When it cannot be read, or is no such file.
     pub fn read(path: &Path) -> Result<Self, IndexError> {
         let mut file = File::open(path)?;
+        let mut first = [0; torch_file::MAGIC.len()];
+        if file.read_exact(&mut first).is_ok() && first == torch_file::MAGIC {
+            return Ok(Self { tensors: torch_file::tensors(file)? });
+        }
+        if first == torch_file::OLD_MAGIC {
+            let problem = "it was saved by PyTorch before 1.6: load it there and save it again with a newer one";
+            return Err(IndexError::Damaged(problem.into()));
+        }
+        file.rewind()?;
+        Self::of_safetensors(file)
+    }
+
+    fn of_safetensors(mut file: File) -> Result<Self, IndexError> {
         let length = file.metadata()?.len();
         let damaged = |problem: &str| Err(IndexError::Damaged(problem.to_owned()));
         let mut field = [0; LENGTH];

@@ -1,4 +1,5 @@
-//! Weights that a training starts from: files in the safetensors format, under Hugging Face's names.
+//! Weights that a training starts from: files in the format of safetensors or of `torch.save`, under the names of
+//! transformers, or of torchvision for residual networks.
 
 use crate::network::{Network, Parameter, ParameterKey};
 use safetensors::Dtype;
@@ -14,11 +15,11 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-/// The file of all weights in a folder that transformers saved.
-const SINGLE: &str = "model.safetensors";
+/// The file of all weights in a folder that transformers saved, in either format.
+const SINGLE: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
 
 /// The file that says which of several files a weight is in.
-const INDEX: &str = "model.safetensors.index.json";
+const INDEX: [&str; 2] = ["model.safetensors.index.json", "pytorch_model.bin.index.json"];
 
 /// The file from which transformers builds the model.
 pub(crate) const CONFIGURATION: &str = "config.json";
@@ -36,8 +37,8 @@ pub enum WeightError {
         /// Why.
         source: io::Error,
     },
-    /// A folder without weights in the safetensors format.
-    #[error("`{}` holds neither {SINGLE} nor {INDEX}", path.display())]
+    /// A folder without weights.
+    #[error("`{}` holds neither {} nor an index of several files", path.display(), SINGLE.join(" nor "))]
     NoWeights { path: PathBuf },
     /// A file is not what its name says.
     #[error("`{}` is not in the {expected} format: {problem}", path.display())]
@@ -81,7 +82,7 @@ impl WeightError {
     /// Returns what the user may do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Unreadable { .. } => "name a safetensors file, or a folder that transformers saved",
+            Self::Unreadable { .. } => "name a file of safetensors or torch.save, or a folder that transformers saved",
             Self::NoWeights { .. } => "transformers writes them with `save_pretrained(folder)`",
             Self::Malformed { .. } => "a file that was cut off on its way has to be fetched again",
             Self::Format { .. } => "save them in float32, float16 or bfloat16",
@@ -155,8 +156,8 @@ pub(crate) struct FirstWeights {
 }
 
 impl FirstWeights {
-    /// Finds the weights of `model` at `path`: a file in the safetensors format, or a folder with `model.safetensors`
-    /// or with several files and their index, as transformers saves them. Values are read when they are needed.
+    /// Finds the weights of `model` at `path`: a file of safetensors or of `torch.save`, or a folder with one of all
+    /// weights or with several and their index, as transformers saves them. Values are read when they are needed.
     ///
     /// # Errors
     ///
@@ -230,7 +231,7 @@ fn unusable(path: &Path, error: IndexError) -> WeightError {
     let path = path.to_owned();
     match error {
         IndexError::Unreadable(source) => WeightError::Unreadable { path, source },
-        IndexError::Damaged(problem) => WeightError::Malformed { path, expected: "safetensors", problem },
+        IndexError::Damaged(problem) => WeightError::Malformed { path, expected: "safetensors or torch.save", problem },
     }
 }
 
@@ -246,16 +247,15 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
         return Ok(BTreeSet::from([path.to_owned()]));
     }
-    let (single, index) = (path.join(SINGLE), path.join(INDEX));
-    if single.is_file() {
+    let there = |name: &&str| Some(path.join(name)).filter(|file| file.is_file());
+    if let Some(single) = SINGLE.iter().find_map(|name| there(name)) {
         return Ok(BTreeSet::from([single]));
     }
-    if !index.is_file() {
+    let Some(index) = INDEX.iter().find_map(|name| there(name)) else {
         return Err(WeightError::NoWeights { path: path.to_owned() });
-    }
+    };
     let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
-    let malformed =
-        |problem: String| WeightError::Malformed { path: index.clone(), expected: "safetensors index", problem };
+    let malformed = |problem: String| WeightError::Malformed { path: index.clone(), expected: "index", problem };
     let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
     // An index speaks of files beside it; a path out of the folder is a mistake or worse.
     let plain = |name: &String| Path::new(name).components().count() == 1 && Path::new(name).file_name().is_some();

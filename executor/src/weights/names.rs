@@ -16,7 +16,32 @@ pub(super) fn in_files(name: &str) -> Vec<String> {
     };
     let old: Vec<String> = names.iter().filter_map(old).collect();
     names.extend(old);
+    names.extend(in_torchvision(name));
     names
+}
+
+/// Returns the name that torchvision's residual networks give the parameter `name`.
+fn in_torchvision(name: &str) -> Option<String> {
+    let part = |name: &str| name.strip_prefix("convolution.").map(|rest| (true, rest.to_owned()));
+    let part = |name: &str| part(name).or_else(|| name.strip_prefix("normalization.").map(|rest| (false, rest.into())));
+    if let Some(rest) = name.strip_prefix("resnet.embedder.embedder.") {
+        let (convolves, rest) = part(rest)?;
+        return Some(format!("{}.{rest}", if convolves { "conv1" } else { "bn1" }));
+    }
+    if let Some(rest) = name.strip_prefix("classifier.1.") {
+        return Some(format!("fc.{rest}"));
+    }
+    let (stage, rest) = name.strip_prefix("resnet.encoder.stages.")?.split_once(".layers.")?;
+    let (block, rest) = rest.split_once('.')?;
+    let stage = stage.parse::<u32>().ok()? + 1;
+    if let Some(rest) = rest.strip_prefix("shortcut.") {
+        let (convolves, rest) = part(rest)?;
+        return Some(format!("layer{stage}.{block}.downsample.{}.{rest}", u32::from(!convolves)));
+    }
+    let (number, rest) = rest.strip_prefix("layer.")?.split_once('.')?;
+    let (convolves, rest) = part(rest)?;
+    let number = number.parse::<u32>().ok()? + 1;
+    Some(format!("layer{stage}.{block}.{}{number}.{rest}", if convolves { "conv" } else { "bn" }))
 }
 
 /// Ends of names that older versions saved though they are no weights, and of counters.
@@ -50,6 +75,22 @@ mod tests {
         let names = in_files("bert.embeddings.LayerNorm.weight");
         assert_eq!(names.last().map(String::as_str), Some("embeddings.LayerNorm.gamma"));
         assert!(names.contains(&"bert.embeddings.LayerNorm.gamma".to_owned()));
+    }
+
+    #[test]
+    fn residual_networks_have_the_names_of_torchvision_too() {
+        let names = |name: &str| in_files(name).pop();
+        for (name, expected) in [
+            ("resnet.embedder.embedder.convolution.weight", "conv1.weight"),
+            ("resnet.embedder.embedder.normalization.running_mean", "bn1.running_mean"),
+            ("resnet.encoder.stages.0.layers.1.layer.0.convolution.weight", "layer1.1.conv1.weight"),
+            ("resnet.encoder.stages.3.layers.0.layer.2.normalization.bias", "layer4.0.bn3.bias"),
+            ("resnet.encoder.stages.1.layers.0.shortcut.convolution.weight", "layer2.0.downsample.0.weight"),
+            ("resnet.encoder.stages.1.layers.0.shortcut.normalization.weight", "layer2.0.downsample.1.weight"),
+            ("classifier.1.bias", "fc.bias"),
+        ] {
+            assert_eq!(names(name).as_deref(), Some(expected));
+        }
     }
 
     #[test]

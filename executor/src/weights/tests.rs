@@ -71,7 +71,7 @@ impl Fixture {
 fn all_formats_give_the_same_values_transposed_to_how_they_compute() {
     let fixture = Fixture::new();
     for format in [Dtype::F32, Dtype::F16, Dtype::BF16] {
-        fixture.write(SINGLE, &tensors(&fixture.network, format), format);
+        fixture.write(SINGLE[0], &tensors(&fixture.network, format), format);
         let weights = fixture.find().expect("they fit");
         let is_query = |key: &ParameterKey| fixture.network.parameter(*key).name.ends_with("gate_proj.weight");
         let key = fixture.network.keys().find(is_query).expect("there is one");
@@ -97,7 +97,7 @@ fn several_files_are_read_by_their_index() {
     let names = first.keys().map(|name| (name, "a.safetensors"));
     let map: BTreeMap<_, _> = names.chain(second.keys().map(|name| (name, "b.safetensors"))).collect();
     let index = serde_json::json!({ "weight_map": map });
-    let path = fixture.folder.path().join(INDEX);
+    let path = fixture.folder.path().join(INDEX[0]);
     std::fs::write(&path, index.to_string()).expect("writable");
     assert!(fixture.find().is_ok());
     std::fs::write(&path, r#"{"weight_map": {"a": "../a.safetensors"}}"#).expect("writable");
@@ -111,7 +111,7 @@ fn what_does_not_fit_is_listed() {
     let norm = all.remove("model.norm.weight").expect("it is one");
     all.insert("model.norm.bias".into(), norm);
     all.insert("lm_head.weight".into(), (vec![2, 8], vec![0; 64]));
-    fixture.write(SINGLE, &all, Dtype::F32);
+    fixture.write(SINGLE[0], &all, Dtype::F32);
     let message = fixture.message();
     for part in [
         "1 tensor is missing: `model.norm.weight`",
@@ -120,7 +120,7 @@ fn what_does_not_fit_is_listed() {
     ] {
         assert!(message.contains(part), "{message}");
     }
-    fixture.write(SINGLE, &BTreeMap::from([("x".into(), (vec![1], vec![0; 4]))]), Dtype::F32);
+    fixture.write(SINGLE[0], &BTreeMap::from([("x".into(), (vec![1], vec![0; 4]))]), Dtype::F32);
     let message = fixture.message();
     assert!(message.contains("12 tensors are missing") && message.contains(", …"), "{message}");
 }
@@ -131,7 +131,7 @@ fn tensors_that_are_no_weights_are_passed_over() {
     let mut all = tensors(&fixture.network, Dtype::F32);
     all.insert("model.layers.0.self_attn.rotary_emb.inv_freq".into(), (vec![1], vec![0; 4]));
     all.insert("bert.pooler.dense.bias".into(), (vec![1], vec![0; 4]));
-    fixture.write(SINGLE, &all, Dtype::F32);
+    fixture.write(SINGLE[0], &all, Dtype::F32);
     let weights = fixture.find().expect("they fit");
     assert_eq!(weights.other_heads(), ["bert.pooler.dense.bias"], "a buffer is nothing to tell of");
 }
@@ -140,18 +140,18 @@ fn tensors_that_are_no_weights_are_passed_over() {
 fn files_that_are_something_else_say_so() {
     let fixture = Fixture::new();
     assert!(matches!(fixture.find(), Err(WeightError::NoWeights { .. })));
-    let path = fixture.folder.path().join(SINGLE);
+    let path = fixture.folder.path().join(SINGLE[0]);
     for (bytes, problem) in
         [(&b"short"[..], "shorter than its first field"), (&[255; 40][..], "ends within its header")]
     {
         std::fs::write(&path, bytes).expect("writable");
         assert!(fixture.message().contains(problem), "{}", fixture.message());
     }
-    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+    fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::F32);
     let whole = std::fs::read(&path).expect("just written");
     std::fs::write(&path, &whole[..whole.len() - 3]).expect("writable");
     assert!(fixture.message().contains("its header tells of"), "{}", fixture.message());
-    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::I32);
+    fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::I32);
     assert!(fixture.message().contains("elements of type I32"), "{}", fixture.message());
     let missing = FirstWeights::find(Path::new("/nowhere/x"), &fixture.model, &fixture.network);
     assert!(matches!(missing, Err(WeightError::Unreadable { .. })));
@@ -160,7 +160,7 @@ fn files_that_are_something_else_say_so() {
 #[test]
 fn a_configuration_that_computes_otherwise_is_refused() {
     let fixture = Fixture::new();
-    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+    fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::F32);
     let path = fixture.folder.path().join(CONFIGURATION);
     let check = |configuration: serde_json::Value| {
         std::fs::write(&path, configuration.to_string()).expect("writable");
@@ -207,7 +207,7 @@ fn a_window_narrower_than_a_sample_is_no_other_and_not_none() {
     ] {
         // Samples have four tokens.
         let fixture = Fixture::of(ModelSpec { window: own, ..spec() });
-        fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+        fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::F32);
         let expected = if is_same { None } else { Some(WINDOW) };
         assert_eq!(other_field(&fixture, &found), expected, "{own:?} and {found}");
     }
@@ -219,7 +219,7 @@ fn a_head_of_its_own_is_not_left_out_for_the_token_table() {
         let fixture = Fixture::of(ModelSpec { tied_head: Some(tied), ..spec() });
         let mut all = tensors(&fixture.network, Dtype::F32);
         all.insert("lm_head.weight".into(), (vec![16, 8], vec![0; 4 * 16 * 8]));
-        fixture.write(SINGLE, &all, Dtype::F32);
+        fixture.write(SINGLE[0], &all, Dtype::F32);
         let other = |is_other: bool| is_other.then_some(TIE);
         assert_eq!(other_field(&fixture, &serde_json::json!({ "tie_word_embeddings": true })), other(!tied));
         assert_eq!(other_field(&fixture, &serde_json::json!({ "tie_word_embeddings": false })), other(tied));
