@@ -24,7 +24,7 @@ use trainyard_history::Kind;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
-use trainyard_plan::{Activity, Interval, LearningRate, Plan, StageId, StreamKind, Timeline};
+use trainyard_plan::{Activity, Decay, Interval, LearningRate, Plan, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, counted, human_duration};
 
@@ -57,6 +57,31 @@ pub(crate) struct Execution<'a> {
     pub(crate) reliability: ReliabilityArguments,
     /// The weights to start from, in place of random ones.
     pub(crate) weights: Option<PathBuf>,
+}
+
+impl Execution<'_> {
+    /// Returns the schedule of the learning rate. A run that stops before the planned end has the rates of the whole
+    /// training.
+    fn learning_rate(&self) -> LearningRate {
+        LearningRate::of(&self.document.job.training, self.steps.max(self.document.prediction.steps))
+    }
+
+    /// Tells the optimizer and its numbers in a line: jobs may leave them to defaults.
+    fn recipe(&self) -> String {
+        let training = &self.document.job.training;
+        let (optimizer, rate) = (self.document.plan.optimizer, self.learning_rate());
+        let weight_decay = HyperParameters::with(optimizer, training).weight_decay;
+        let warm_up = match rate.warm_up {
+            0 => String::new(),
+            steps => format!(" after {} of warm-up", counted(steps, "step")),
+        };
+        let then = match rate.decay {
+            Decay::Constant => String::new(),
+            decay => format!(", {decay} decay to {} at step {}", rate.last, rate.steps),
+        };
+        let clipping = training.clip_norm.map_or_else(String::new, |norm| format!(", gradient norm clipped at {norm}"));
+        format!("{optimizer}, learning rate {}{warm_up}{then}, weight decay {weight_decay}{clipping}", rate.peak)
+    }
 }
 
 /// The name of a run's log of steps, in its folder.
@@ -119,7 +144,7 @@ pub(crate) fn execute(
     let options = RunOptions {
         data: execution.data.clone(),
         steps: execution.steps,
-        learning_rate: LearningRate::of(training, execution.steps),
+        learning_rate: execution.learning_rate(),
         hyper_parameters: HyperParameters::with(plan.optimizer(), training),
         clip_norm: training.clip_norm,
         skips_max: execution.reliability.max_skipped,
@@ -145,6 +170,7 @@ pub(crate) fn execute(
             .map(|_| Exit::Done)
             .map_err(|error| ended(&error, execution, output));
     }
+    output.note(format!("optimizer {}", execution.recipe()));
     let watch = Watch::new(execution, output)?;
     let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);

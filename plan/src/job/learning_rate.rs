@@ -11,7 +11,8 @@ const POWER: f64 = 2.0;
 pub struct LearningRate {
     /// The rate after warm-up.
     pub peak: f64,
-    /// The rate at the last step, where it decays.
+    /// The rate that it decays to, right after the last step: the last step has a little more, as with the schedulers
+    /// of PyTorch and transformers.
     pub last: f64,
     /// Steps over which the rate rises linearly.
     pub warm_up: u64,
@@ -38,11 +39,11 @@ impl LearningRate {
 
     /// Returns the rate of a step, counted from 1 at the start of training.
     pub fn at(&self, step: u64) -> f64 {
-        if step < self.warm_up {
+        if step <= self.warm_up {
             return self.peak * step as f64 / self.warm_up as f64;
         }
         let length = self.steps.saturating_sub(self.warm_up).max(1) as f64;
-        let done = ((step - self.warm_up) as f64 / length).min(1.0);
+        let done = ((step - self.warm_up - 1) as f64 / length).min(1.0);
         let left = match self.decay {
             Decay::Constant => return self.peak,
             Decay::Cosine => f64::midpoint(1.0, (std::f64::consts::PI * done).cos()),
@@ -66,8 +67,9 @@ mod tests {
         for decay in [Decay::Cosine, Decay::Linear, Decay::Polynomial] {
             let rate = rate(decay);
             assert!((rate.at(5) - 0.5).abs() < 1e-12);
-            assert!((rate.at(10) - 1.0).abs() < 1e-12);
-            assert!((rate.at(110) - 0.1).abs() < 1e-12 && (rate.at(500) - 0.1).abs() < 1e-12, "{decay:?}");
+            assert!((rate.at(10) - 1.0).abs() < 1e-12 && (rate.at(11) - 1.0).abs() < 1e-12);
+            assert!(rate.at(110) > 0.1 && (rate.at(111) - 0.1).abs() < 1e-12, "{decay:?}: the last step trains");
+            assert!((rate.at(500) - 0.1).abs() < 1e-12, "{decay:?}");
             assert!((11..110).all(|step| rate.at(step) > rate.at(step + 1)), "{decay:?}");
         }
         assert!((rate(Decay::Constant).at(9_999) - 1.0).abs() < 1e-12);
@@ -76,8 +78,21 @@ mod tests {
     #[test]
     fn half_way_is_what_the_formulas_say() {
         for (decay, share) in [(Decay::Cosine, 0.5), (Decay::Linear, 0.5), (Decay::Polynomial, 0.25)] {
-            assert!((rate(decay).at(60) - (0.1 + 0.9 * share)).abs() < 1e-12, "{decay:?}");
+            assert!((rate(decay).at(61) - (0.1 + 0.9 * share)).abs() < 1e-12, "{decay:?}");
         }
+    }
+
+    /// Rates after warm-up of transformers 5.23, `get_cosine_schedule_with_warmup` and `get_linear_schedule_with_warmup`,
+    /// over 6 steps of which 2 warm up. Warm-up begins at nothing there, and with a part of the peak here.
+    #[test]
+    fn decays_are_those_of_transformers() {
+        let rates = |decay| {
+            let rate = LearningRate { peak: 1.0, last: 0.0, warm_up: 2, steps: 6, decay, power: 2.0 };
+            [3, 4, 5, 6].map(|step| rate.at(step))
+        };
+        let near = |found: [f64; 4], told: [f64; 4]| found.iter().zip(told).all(|(a, b)| (a - b).abs() < 1e-7);
+        assert!(near(rates(Decay::Cosine), [1.0, 0.853_553_4, 0.5, 0.146_446_6]));
+        assert!(near(rates(Decay::Linear), [1.0, 0.75, 0.5, 0.25]));
     }
 
     #[test]

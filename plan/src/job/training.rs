@@ -76,7 +76,7 @@ pub struct TrainingSpec {
     /// The power of a polynomial decay; 2 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub decay_power: Option<f64>,
-    /// The learning rate at the last step, where it decays; 0 if left out.
+    /// The learning rate that it decays to, right after the last step; 0 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub final_learning_rate: Option<f64>,
     /// The greatest norm that the gradient of all parameters may have; without limit if left out.

@@ -32,6 +32,11 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
             return Err(Invalid::value(field, value, "at least 0 and below 1"));
         }
     }
+    if let (Some(warm_up), Some(steps)) = (spec.warm_up_steps, spec.steps)
+        && warm_up > steps
+    {
+        return Err(Invalid::value("training.warm_up_steps", warm_up, format!("at most training.steps, {steps}")));
+    }
     let peak = spec.learning_rate;
     match spec.final_learning_rate {
         Some(last) if !(last >= 0.0 && peak.is_none_or(|peak| last <= peak)) => {
@@ -98,6 +103,7 @@ mod tests {
             (TrainingSpec { betas: Some([0.9, 1.0]), ..empty() }, "training.betas"),
             (TrainingSpec { momentum: Some(f64::NAN), ..empty() }, "training.momentum"),
             (TrainingSpec { decay_power: Some(2.0), ..empty() }, "training.decay_power"),
+            (TrainingSpec { warm_up_steps: Some(20), steps: Some(10), ..empty() }, "training.warm_up_steps"),
             (TrainingSpec { final_learning_rate: Some(1e-5), ..empty() }, "training.final_learning_rate"),
         ];
         for (spec, field) in cases {
