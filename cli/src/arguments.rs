@@ -324,7 +324,7 @@ pub(crate) struct ReportArguments {
     /// Format of these plots
     #[arg(long, value_enum, default_value_t = PlotFormat::Svg, value_name = "FORMAT", requires = "plots")]
     pub(crate) plot_format: PlotFormat,
-    /// Ground of these plots: that which the reader's system prefers (a PNG is light), light or dark
+    /// Background of these plots: `auto` follows the reader's system (a PNG is light), `light` or `dark`
     #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plots")]
     pub(crate) plot_theme: PlotTheme,
     /// Possible courses of the whole training that are drawn
@@ -436,7 +436,8 @@ pub(crate) struct TrainArguments {
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
-    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
+    /// [default: random ones by the seed]
     #[arg(long, value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
     /// Seed of first parameters and of the order of data
@@ -560,7 +561,8 @@ pub(crate) struct RunArguments {
     /// Makes tokens of text, which is read as bytes otherwise
     #[arg(long, value_name = "TOKENIZER.json")]
     pub(crate) tokenizer: Option<PathBuf>,
-    /// Optimizer steps that the training shall have in the end [default: those of the plan]
+    /// Stop after so many optimizer steps, resumed ones included; the learning rate decays over those of the plan
+    /// [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
     /// Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run's folder]
@@ -572,7 +574,8 @@ pub(crate) struct RunArguments {
     /// Who starts the ranks
     #[arg(long, value_enum, default_value_t = Launcher::Threads)]
     pub(crate) launcher: Launcher,
-    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
+    /// [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
     /// What computes [default: what the profile of the plan was measured on, else cpu]

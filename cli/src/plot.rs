@@ -27,7 +27,7 @@ pub(crate) struct PlotArguments {
     /// Draw it
     #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
     pub(crate) plot: Option<PathBuf>,
-    /// Ground of the plot: that which the reader's system prefers (a PNG is light), light or dark
+    /// Background of the plot: `auto` follows the reader's system (a PNG is light), `light` or `dark`
     #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot")]
     pub(crate) plot_theme: PlotTheme,
 }

@@ -38,7 +38,7 @@ fn commands_print_what_the_transcripts_say() {
 
 #[test]
 fn the_readme_shows_what_commands_print() {
-    run(root(), &[Path::new("README.md"), Path::new("docs/export.md")]);
+    run(root(), &["README.md", "docs/export.md", "docs/whole-training.md"].map(Path::new));
 }
 
 /// Each page runs in a folder of its own, with `examples/` and the files that the page shows under their names.

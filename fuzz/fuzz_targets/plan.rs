@@ -8,14 +8,14 @@ use trainyard_fuzz::tree::mutate_json;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFiles, NamedPlan, explain, resimulate};
-use trainyard_reports::{self as reports, Breadth, Points, Scheme};
+use trainyard_reports::{self as reports, Breadth, Detail, Scheme};
 use trainyard_sim::Options;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_json(data, size, max, seed) });
 
 fuzz_target!(|text: &str| {
     let Ok(document) = serde_json::from_str::<PlanDocument>(text) else { return };
-    reports::plan(&document, Points::All, WIDTH);
+    reports::plan(&document, Detail::Full, WIDTH);
     for picture in [
         reports::memory_plot(&document.plan.model.name, &document.prediction.memory_bytes, Breadth::Wide),
         reports::front_plot(&document, Breadth::Wide),

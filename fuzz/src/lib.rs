@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use trainyard_models::{Model, Sharing};
 use trainyard_plan::{GlobalBatch, JobSpec, Plan};
 use trainyard_planner::{Limits, Resources, draft, problem};
-use trainyard_reports::{self as reports, Points, Width};
+use trainyard_reports::{self as reports, Detail, Width};
 use trainyard_sim::{Options, memory_needed};
 
 /// Steps of more bytes are not simulated: inputs are to be many, not large.
@@ -59,7 +59,7 @@ pub fn plan(job: &JobSpec, resources: Resources) {
     let limits = Limits { top: 2, max_simulations: Some(4), ..Limits::default() };
     if let Ok(drafted) = draft(&problem, &limits, job) {
         reads_back(&drafted.document);
-        reports::plan(&drafted.document, Points::All, WIDTH);
+        reports::plan(&drafted.document, Detail::Full, WIDTH);
     }
 }
 

@@ -278,11 +278,11 @@ pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), Invalid> {
     let Some(ranks) = spec.sharding_ranks else { return Ok(()) };
     let copies = u64::from(spec.parallel.data) * u64::from(spec.parallel.context);
     if spec.state_sharding == StateSharding::None {
-        let rule = "state_sharding is none, so that nothing is shared out";
+        let rule = "state_sharding is none, so nothing is sharded";
         return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out, or set state_sharding"));
     }
     if spec.parallel.expert > 1 && u64::from(ranks) != copies {
-        let rule = format!("with experts spread over ranks a state is shared out among all {copies} copies");
+        let rule = format!("with expert parallelism a state is sharded over all {copies} copies");
         return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out"));
     }
     if ranks == 0 || !copies.is_multiple_of(u64::from(ranks)) {

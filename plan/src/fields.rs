@@ -280,10 +280,10 @@ fields! {
         words "fp16 and bf16 are fp16-mixed and bf16-mixed";
     Recompute decides [plan.recompute]: "what is computed again", of Recompute, unless Recompute::None, held recompute,
         also "checkpointing", words "gradient-checkpointing is full";
-    StateSharding decides [plan.state_sharding]: "what replicas share out", of StateSharding,
+    StateSharding decides [plan.state_sharding]: "what is sharded over replicas", of StateSharding,
         unless StateSharding::None, held state_sharding, also "zero" | "zero_stage",
         words "zero-1, zero-2 and zero-3 are optimizer, gradients and parameters";
-    ShardingRanks decides [plan.sharding_ranks]: "over how many replicas it is shared out", of u32, held sharding_ranks,
+    ShardingRanks decides [plan.sharding_ranks]: "over how many replicas it is sharded", of u32, held sharding_ranks,
         count RANKS;
     GradientReduction tells [plan.gradient_reduction]: "how often gradients are summed", of GradientReduction,
         unless GradientReduction::Step, held gradient_reduction;

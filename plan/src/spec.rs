@@ -365,6 +365,22 @@ impl PlanSpec {
             service: None,
         }
     }
+
+    /// Lists what the plan needs of its software beyond data parallelism with an ordinary optimizer.
+    pub fn features(&self) -> Vec<&'static str> {
+        let ParallelSpec { tensor, pipeline, context, expert, .. } = self.parallel;
+        let all = [
+            (self.offload != Offload::NONE, "offload"),
+            (tensor > 1, "tensor parallelism"),
+            (pipeline > 1, "pipeline"),
+            (context > 1, "context parallelism"),
+            (expert > 1, "expert parallelism"),
+            (self.schedule.is_interleaved(), "interleaving"),
+            (self.state_sharding >= StateSharding::Gradients, "sharded gradients or parameters"),
+            (self.sharding_ranks.is_some(), "hybrid sharding"),
+        ];
+        all.into_iter().filter(|(needed, _)| *needed).map(|(_, feature)| feature).collect()
+    }
 }
 
 #[cfg(test)]

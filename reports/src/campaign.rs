@@ -24,7 +24,7 @@ pub fn campaign(document: &CampaignDocument, width: Width) -> String {
         text += &table(width, SCENARIOS, scenarios(document));
     }
     text += &bullets(width, "Assumed", &document.assumptions);
-    text += &bullets(width, "Mind", &document.warnings);
+    text += &bullets(width, "Caveats", &document.warnings);
     text
 }
 

@@ -7,7 +7,7 @@ use trainyard_plan::document::{BatchChoice, PlanDocument, PrecisionChoice, Rejec
 use trainyard_units::human_count;
 
 /// Formats tables for tuning a plan: what saves memory, and how number formats and batches compare.
-pub fn tuning(document: &PlanDocument, width: Width) -> String {
+pub(crate) fn tuning(document: &PlanDocument, width: Width) -> String {
     let room = if lacks_room(document) { String::new() } else { remedies(document, width) };
     room + &precisions(document, width) + &batches(document, width)
 }
@@ -36,7 +36,7 @@ pub(crate) fn remedies(document: &PlanDocument, width: Width) -> String {
         ]
     });
     let note = if document.remedies.iter().any(|remedy| remedy.changes_training) {
-        "  in brackets: another training, which no plan chooses by itself\n"
+        "  rows in parentheses change the model or the optimizer; plans never do so by themselves\n"
     } else {
         ""
     };

@@ -34,7 +34,7 @@ fn alone(document: &ExplanationDocument, width: Width) -> String {
         text += &table(width, ["cost of the training", ">USD"], rows);
     }
     text += &bullets(width, "Why, as its file says", &own.reasons);
-    text += &bullets(width, "Mind", &own.warnings);
+    text += &bullets(width, "Caveats", &own.warnings);
     text + &bullets(width, "Note", &document.notes)
 }
 
@@ -112,9 +112,9 @@ fn side_by_side(document: &ExplanationDocument, against: &ExplainedPlan, width: 
     let told = |keep: &dyn Fn(&String) -> bool, of: &ExplainedPlan| -> Vec<String> {
         of.warnings.iter().filter(|warning| keep(warning)).cloned().collect()
     };
-    text += &bullets(width, "Mind", &told(&|warning| against.warnings.contains(warning), own));
-    text += &bullets(width, "Mind of A", &told(&|warning| !against.warnings.contains(warning), own));
-    text + &bullets(width, "Mind of B", &told(&|warning| !own.warnings.contains(warning), against))
+    text += &bullets(width, "Caveats", &told(&|warning| against.warnings.contains(warning), own));
+    text += &bullets(width, "Caveats of A", &told(&|warning| !against.warnings.contains(warning), own));
+    text + &bullets(width, "Caveats of B", &told(&|warning| !own.warnings.contains(warning), against))
 }
 
 fn differences(document: &ExplanationDocument, width: Width) -> String {

@@ -48,15 +48,13 @@ pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
 pub use comparison::{comparison, loss_unit};
 pub use data_sets::{data_set, data_sets};
-pub use decision::tuning;
 pub use explanation::explanation;
 pub use format::Width;
-pub use front::Points;
 pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
 pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
 pub use layout::{cluster, strategy};
-pub use plan::plan;
+pub use plan::{Detail, NextStep, plan};
 pub use plots::{
     StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,
     predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,

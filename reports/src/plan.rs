@@ -1,9 +1,14 @@
 //! A recommendation as a page.
 
-use crate::decision::{lacks_room, rejected, remedies};
+mod brief;
+
+pub use brief::NextStep;
+
+use crate::decision::{lacks_room, rejected, remedies, tuning};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
-use crate::front::{Points, front};
+use crate::front::front;
 use crate::layout::{cluster, strategy};
+use brief::brief;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{
@@ -12,10 +17,26 @@ use trainyard_plan::{
 use trainyard_planner::expected_count;
 use trainyard_units::{counted, human_count};
 
+/// How much of a plan is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Detail<'a> {
+    /// One screen, with what to type next.
+    Brief(&'a [NextStep]),
+    /// Everything that was found.
+    Full,
+}
+
 /// Formats a plan document for a reader: the plan, its time, memory and cost, the reasons, and the alternatives.
-pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
-    let mut text = format!("{} on {}\n\n", document.plan.model.name, cluster(&document.plan));
-    text += &facts(&headline(document));
+pub fn plan(document: &PlanDocument, detail: Detail<'_>, width: Width) -> String {
+    match detail {
+        Detail::Brief(next) => brief(document, next, width),
+        Detail::Full => full(document, width),
+    }
+}
+
+fn full(document: &PlanDocument, width: Width) -> String {
+    let mut text = title(document) + "\n";
+    text += &facts(&details(document));
     text.push('\n');
     text += &memory(&document.prediction, width);
     if lacks_room(document) {
@@ -27,10 +48,15 @@ pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
     }
     text += &alternatives(document, width);
     text += &stacks(document, width);
-    text += &front(document, points, width);
-    text += &bullets(width, "Mind", &document.warnings);
+    text += &front(document, width);
+    text += &bullets(width, "Caveats", &document.warnings);
     text += &search(document, width);
-    text
+    text + &tuning(document, width)
+}
+
+/// Formats the first line: the model and the machines.
+pub(crate) fn title(document: &PlanDocument) -> String {
+    format!("{} on {}\n", document.plan.model.name, cluster(&document.plan))
 }
 
 /// Formats a stack with its title: `pytorch-ddp: PyTorch 2 …`.
@@ -59,18 +85,18 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
 
 /// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
 fn states(plan: &PlanSpec) -> Option<String> {
-    let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" among {ranks} ranks"));
+    let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
     let sharding = match plan.state_sharding {
         StateSharding::None => None,
-        StateSharding::Optimizer => Some(format!("optimizer state shared out{ranks} (ZeRO-1)")),
-        StateSharding::Gradients => Some(format!("optimizer state and gradients shared out{ranks} (ZeRO-2)")),
-        StateSharding::Parameters => Some(format!("parameters, gradients and state shared out{ranks} (ZeRO-3)")),
+        StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
+        StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
+        StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
     };
     let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
         .then(|| "gradients reduced after each micro-batch".to_owned());
     let compression = (plan.gradient_compression != GradientCompression::None)
-        .then(|| format!("gradients travel as {}", plan.gradient_compression));
-    let offload = (plan.offload != Offload::NONE).then(|| format!("kept off the devices: {}", plan.offload));
+        .then(|| format!("gradients all-reduced in {}", plan.gradient_compression));
+    let offload = (plan.offload != Offload::NONE).then(|| format!("offloaded: {}", plan.offload));
     let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
     let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -87,55 +113,85 @@ fn batch(plan: &PlanSpec) -> String {
     )
 }
 
-/// Returns the plan's choices, time, memory and cost, a line each.
+/// Returns time, cost and the plan's choices, a line each.
 pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
-    let recompute = match plan.recompute {
-        Recompute::None => "",
-        Recompute::Selective => ", attention recomputed",
-        Recompute::Full => ", full recompute",
-    };
-    let [low, high] = prediction.interval_s;
-    let mut rows = vec![
-        ("strategy", strategy(plan)),
+    let mut rows = vec![("time", time(prediction))];
+    rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
+    rows.extend([
+        ("strategy", [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         ("batch", batch(plan)),
-        ("precision", format!("{}{recompute}", plan.precision)),
-        ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
-        ("throughput", throughput(prediction)),
-    ];
-    if let Some(states) = states(plan) {
-        rows.insert(1, ("states", states));
-    }
-    if let Some(stack) = &plan.stack {
-        rows.insert(0, ("software", software(stack)));
-    }
+        ("precision", formats(plan)),
+    ]);
+    rows.extend(plan.stack.as_ref().map(|stack| ("software", software(stack))));
+    rows.push(("throughput", throughput(prediction)));
+    rows.extend(limit_of_input(prediction).map(|limit| ("input", limit)));
+    rows
+}
+
+/// Returns [`headline`] and what time and cost consist of.
+pub(crate) fn details(document: &PlanDocument) -> Vec<(&'static str, String)> {
+    let (plan, prediction) = (&document.plan, &document.prediction);
+    let mut rows: Vec<_> = headline(document).into_iter().filter(|(name, _)| *name != "input").collect();
     rows.extend(input(plan, prediction));
-    rows.push(("time", time(prediction)));
-    if let (Some(cost), Some([low, high]), Some(price)) =
-        (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
-    {
-        rows.push(("cost", format!("{} (90 %: {} to {})", usd(cost), usd(low), usd(high))));
-        rows.extend(prediction.cost_parts.as_ref().map(|parts| ("of it", parts_of(parts))));
+    rows.extend(around(prediction).map(|around| ("besides steps", around)));
+    rows.extend(prediction.cost_parts.as_ref().map(|parts| ("cost of", parts_of(parts))));
+    if let Some(price) = &prediction.price {
+        let (each, instance) = (price.usd_per_hour, &plan.cluster.instance);
         rows.push((
             "price",
             format!(
-                "{:.2} USD/h each, {} {}, {} in {}, as of {}",
-                price.usd_per_hour, price.service, plan.pricing, plan.cluster.instance, price.region, price.date
+                "{each:.2} USD/h each, {} {}, {instance} in {}, as of {}",
+                price.service, plan.pricing, price.region, price.date
             ),
         ));
     }
     rows
 }
 
+fn formats(plan: &PlanSpec) -> String {
+    let recompute = match plan.recompute {
+        Recompute::None => "",
+        Recompute::Selective => ", attention recomputed (selective)",
+        Recompute::Full => ", full recomputation",
+    };
+    format!("{}{recompute}", plan.precision)
+}
+
+/// Formats the fullest GPU's share of memory: `33.8 GiB of 39.4 GiB (85.8 %)`.
+pub(crate) fn memory_share(prediction: &Prediction) -> String {
+    let (peak, limit) = (prediction.memory_bytes.peak(), prediction.memory_bytes.limit);
+    format!("{} of {} on the fullest device ({})", bytes(peak), bytes(limit), percent(peak as f64 / limit as f64))
+}
+
+fn cost(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {
+    let (cost, [low, high], price) = (prediction.cost_usd?, prediction.cost_interval_usd?, prediction.price.as_ref()?);
+    Some(format!(
+        "{} (90 %: {} to {}), {} in {}, prices of {}",
+        usd(cost),
+        usd(low),
+        usd(high),
+        plan.pricing,
+        price.region,
+        price.date
+    ))
+}
+
 fn time(prediction: &Prediction) -> String {
-    let steps = format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps));
-    let (Some(start_up), Some(checkpoints)) = (prediction.start_up_s, prediction.checkpoints_s) else { return steps };
+    let [low, high] = prediction.interval_s.map(seconds);
+    let (all, step) = (seconds(prediction.time_s), seconds(prediction.step_time_s));
+    format!("{all}: {} steps of {step} (90 %: {low} to {high})", human_count(prediction.steps))
+}
+
+/// Formats what comes on top of the time of steps.
+fn around(prediction: &Prediction) -> Option<String> {
+    let (start_up, checkpoints) = (prediction.start_up_s?, prediction.checkpoints_s?);
     let interrupted = prediction.interruptions.map(|interruptions| {
         let count = expected_count(interruptions.expected);
         format!(", {} of interruptions ({count} expected)", seconds(interruptions.total_s()))
     });
     let interrupted = interrupted.unwrap_or_default();
-    format!("{steps}, and {} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints))
+    Some(format!("{} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints)))
 }
 
 /// Formats the parts of a cost, without those too small to show in its digits.
@@ -150,6 +206,16 @@ fn parts_of(parts: &CostParts) -> String {
     let counts = |amount: f64| amount >= parts.total() / 1000.0;
     let named = named.into_iter().filter(|(_, amount)| counts(*amount));
     named.map(|(name, amount)| format!("{name} {}", usd(amount))).collect::<Vec<_>>().join(", ")
+}
+
+/// Tells what limits the input and how long steps wait for it, if they do.
+fn limit_of_input(prediction: &Prediction) -> Option<String> {
+    let predicted = prediction.input.as_ref()?;
+    let waits = predicted.input_stall_s / prediction.step_time_s;
+    Some(match waits {
+        waits if waits < 0.005 => "steps do not wait for samples".into(),
+        waits => format!("limited by {}: {} of each step waits for samples", predicted.bottleneck, percent(waits)),
+    })
 }
 
 /// Returns the input pipeline: how samples are loaded, how fast each stage of it is, and what limits the training.

@@ -1,17 +1,18 @@
 //! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
 
 use crate::arguments::PlanArguments;
-use crate::commands::fleet;
+use crate::commands::{export, fleet};
 use crate::failure::{Exit, Failure};
 use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::output::{Output, json};
 use crate::{files, job};
 use std::path::Path;
+use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{missed_by_choice, missed_goal, point};
-use trainyard_reports::{self as reports, Breadth, Points};
+use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
+use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
 
 /// Default number of clusters shown: the recommended one and the runners-up.
 const TOP: u16 = 5;
@@ -51,13 +52,12 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     written.extend(picture.as_ref().and_then(|picture| plot.file(picture)));
     files::write_all(&written)?;
     let kept = history.keep(outcome(&document, folder), output);
-    let points = if output.verbose() { Points::All } else { Points::Some };
     output.result(&document, || {
-        let mut page = reports::plan(&document, points, output.width());
-        if output.verbose() {
-            page += &reports::tuning(&document, output.width());
+        // Who asks for a number of runners-up wants to see them.
+        if output.verbose() || arguments.top.is_some() {
+            return reports::plan(&document, Detail::Full, output.width());
         }
-        page
+        reports::plan(&document, Detail::Brief(&next_steps(&document, arguments.out.as_deref())), output.width())
     });
     kept.tell(output);
     if let Some(path) = &arguments.out {
@@ -74,6 +74,40 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
         None => Ok(Exit::Done),
         Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
     }
+}
+
+/// Lists what to type after a plan was made, and kept in the file `out` if it was.
+fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
+    let step = |command: String, does| NextStep { command, does };
+    let file = out.unwrap_or(Path::new("plan.json"));
+    let plan = file.display();
+    let mut steps = Vec::new();
+    if out.is_none() {
+        steps.push(step(format!("--out {plan}"), "added to this command, keeps the plan"));
+    }
+    let cluster = &document.plan.cluster;
+    if cluster.profile.is_some() {
+        steps.push(step(format!("trainyard run {plan} --data PATH"), "runs it on this machine"));
+    } else if let Some(target) = starting(document, file) {
+        steps.push(step(
+            format!("trainyard export {plan} --to {} --out DIR", target.name()),
+            "writes files that launch it",
+        ));
+    }
+    if cluster.profile.is_none() && cluster.file.is_none() {
+        steps.push(step(format!("trainyard what-if {plan} --vary instances=1..8"), "more or fewer machines"));
+    }
+    steps.push(step("-v".into(), "added to this command, tells everything else that was found"));
+    steps
+}
+
+/// Returns the first target whose launch files run a plan.
+fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
+    let files = files::machine_files_of(document, file, None).ok()?;
+    let machine = machine(document, files).ok()?;
+    let sagemaker = document.prediction.price.as_ref().is_some_and(|price| price.service == Service::Sagemaker.name());
+    let runs = |target: &Target| export::launch_files(document, &machine, *target, &LaunchOptions::default()).is_ok();
+    Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker).find(runs)
 }
 
 /// Returns a plan's entry for the history, with the files that it names relative to a folder.

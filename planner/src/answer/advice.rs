@@ -44,7 +44,7 @@ impl<'a> Advice<'a> {
                 let (other, waits) = (described(*plainest), 100.0 * waits(supply));
                 format!("{own}: with {other} steps would wait for {waits:.0} % of their time")
             }
-            _ => format!("{own}: nothing plainer is there"),
+            _ => format!("{own}: no simpler input option is available"),
         }
     }
 

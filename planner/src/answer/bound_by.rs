@@ -37,7 +37,7 @@ fn sentence(limits: [(Bottleneck, Seconds); 4], step: Seconds, idle: f64) -> Str
         .collect();
     let others = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
     format!(
-        "bound by {}: a step would be {} shorter if {} took no time{others}",
+        "bound by {}: a step would be {} shorter without {}{others}",
         name(first),
         percent(most.0 / step.0),
         free(first)
@@ -82,7 +82,7 @@ mod tests {
         ];
         assert_eq!(
             sentence(limits, Seconds(1.0), 0.1),
-            "bound by the network: a step would be 50 % shorter if communication took no time, 25 % without arithmetic, 10 % without idle pipeline stages"
+            "bound by the network: a step would be 50 % shorter without communication, 25 % without arithmetic, 10 % without idle pipeline stages"
         );
     }
 }

@@ -74,18 +74,15 @@ impl<'a> Changes<'a> {
             return None;
         }
         let batches = self.batches();
-        let network = (network && self.wired())
-            .then(|| format!("no network from {} to {FACTOR_MAX} times as fast", 1.0 / FACTOR_MAX));
+        let network =
+            (network && self.wired()).then(|| format!("a network {} to {FACTOR_MAX} times as fast", 1.0 / FACTOR_MAX));
         let (least, most) = (batches.iter().min(), batches.iter().max());
         let batch = least
             .zip(most)
             .filter(|_| batch)
-            .map(|(least, most)| format!("no global batch from {} to {}", human_count(*least), human_count(*most)));
+            .map(|(least, most)| format!("a global batch of {} to {}", human_count(*least), human_count(*most)));
         let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| match self.others.len() {
-            1 => format!("{} makes the other plan win", parts.join(" and ")),
-            others => format!("{} makes any of the {others} other plans win", parts.join(" and ")),
-        })
+        (!parts.is_empty()).then(|| format!("still the best of these plans with {}", parts.join(" or ")))
     }
 
     /// Returns the cost of a plan's storage, which does not depend on the price of its machines.

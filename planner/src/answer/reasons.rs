@@ -27,6 +27,10 @@ pub(crate) struct Reasons<'a> {
     pub(crate) other_gpu: Option<&'a Evaluated>,
     /// The number formats that are not held, the recommended one first.
     pub(crate) tried: &'a [Tried],
+    /// Why a plan is recommended that is not the best by what is sought, if it is not.
+    pub(crate) preferred: Option<String>,
+    /// What bounds the step.
+    pub(crate) bound: String,
     /// The latest search.
     pub(crate) asked: RefCell<Option<Evidence>>,
 }
@@ -68,21 +72,24 @@ pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Optio
 }
 
 impl Reasons<'_> {
-    /// Lists all reasons that apply, the most important first, each with the search that it rests on.
+    /// Lists what was sought and all reasons that apply, the most important first, each with the search that it rests
+    /// on.
     pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
-        let reasons: [fn(&Self) -> Option<String>; 12] = [
+        let reasons: [fn(&Self) -> Option<String>; 14] = [
             |own| Some(own.objective()),
+            |own| own.preferred.clone(),
             Self::cluster,
             Self::instances,
-            Self::bigger_instance,
             Self::degrees,
-            Self::precision,
-            Self::recompute,
+            |own| Some(own.bound.clone()),
             Self::sharding,
+            Self::micro_batch,
+            Self::precision,
+            Self::bigger_instance,
+            Self::recompute,
             Self::schedule,
             Self::sequence,
             Self::offload,
-            Self::micro_batch,
         ];
         let told = |reason: &fn(&Self) -> Option<String>| {
             self.asked.take();
@@ -105,12 +112,12 @@ impl Reasons<'_> {
         (best, too_large)
     }
 
-    /// Compares with the best plan with these fields: `other` with how it would do or, if none fits, `needs` with the
+    /// Compares with the best plan with these fields: `other` with how it would do or, if none fits, `larger` with the
     /// memory that it lacks.
-    fn rather_than(&self, fixed: &Fixed, other: &str, needs: &str) -> Option<String> {
+    fn rather_than(&self, fixed: &Fixed, other: &str, larger: &str) -> Option<String> {
         match self.best(fixed) {
             (Some(best), _) => Some(format!("{other} {}", self.other_side(&best))),
-            (None, large) => large.map(|large| format!("{needs} {}", memory_of(large))),
+            (None, large) => large.map(|large| format!("{larger} {}", does_not_fit(large))),
         }
     }
 
@@ -120,18 +127,21 @@ impl Reasons<'_> {
         let Problem { objective, deadline, budget, .. } = *self.problem;
         let goal = match (objective, deadline, self.chosen.cost_usd) {
             _ if late => match budget.filter(|_| !dear) {
-                Some(budget) => format!("nearest to the deadline, the fastest plan that costs at most {}", usd(budget)),
-                None => "nearest to the deadline, the fastest plan".into(),
+                Some(budget) => format!("the fastest that costs at most {}; none meets the deadline", usd(budget)),
+                None => "the fastest; none meets the deadline".into(),
             },
             (_, Some(deadline), _) if dear => {
-                format!("nearest to the budget, the cheapest plan that ends within {}", human_duration(deadline))
+                format!("the cheapest that ends within {}; none is within the budget", human_duration(deadline))
             }
-            _ if dear => "nearest to the budget, the cheapest plan".into(),
+            _ if dear => "the cheapest; none is within the budget".into(),
             (Objective::Cost, Some(deadline), Some(_)) => {
-                format!("cheapest plan that ends within {}", human_duration(deadline))
+                format!("the cheapest that ends within {}", human_duration(deadline))
             }
-            (Objective::Cost, None, Some(_)) => "cheapest plan".into(),
-            _ => "fastest plan".into(),
+            (Objective::Cost, None, Some(_)) => "the cheapest".into(),
+            _ => match budget {
+                Some(budget) => format!("the fastest that costs at most {}", usd(budget)),
+                None => "the fastest".into(),
+            },
         };
         let clusters = match &self.problem.place {
             Place::Owned { described_by: Description::Profile(_), .. } => "this machine".into(),
@@ -141,7 +151,7 @@ impl Reasons<'_> {
                 types => format!("{types} instance types"),
             },
         };
-        format!("{goal} of {} on {clusters}", human_count(self.found.candidates))
+        format!("searched {} plans on {clusters} for {goal}", human_count(self.found.candidates))
     }
 
     /// Compares with the best plan on machines with another GPU.
@@ -169,15 +179,15 @@ impl Reasons<'_> {
                         || self.against(&fewer),
                         |deadline| {
                             let time = human_duration(Seconds(fewer.elapsed_s));
-                            format!("those would need {time}, more than {}", human_duration(deadline))
+                            format!("{} would take {time}, more than {}", own - 1, human_duration(deadline))
                         },
                     );
                     format!("{own} instances rather than {}: {why}", own - 1)
                 }
                 (None, Some(large)) => {
-                    format!("{own} instances because on {} every plan needs {}", own - 1, memory_of(large))
+                    format!("{own} instances: plans on {} {}", own - 1, does_not_fit(large))
                 }
-                (None, None) => format!("{own} instances because the batch does not divide over {}", own - 1),
+                (None, None) => format!("{own} instances: the global batch does not divide over {}", own - 1),
             });
         }
         let (more, _) = if rental.max_instances > 1 { other(2) } else { (None, None) };
@@ -201,15 +211,15 @@ impl Reasons<'_> {
             .max_by_key(|other| other.gpus);
         let Some(smaller) = smaller else {
             let sizes = catalog().instances().iter().filter(|other| other.gpu == own.gpu && other.gpus < own.gpus);
-            return (own.gpus > 1 && sizes.count() == 0).then(|| {
-                format!("{} is the only size with this GPU: all {} share one machine's links", own.name, own.gpus)
-            });
+            return (own.gpus > 1 && sizes.count() == 0)
+                .then(|| format!("{} is the only size with this GPU, {} of them", own.name, own.gpus));
         };
         let instances = devices / smaller.gpus;
         let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
         let (other, _) = self.best(&fixed);
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
-        Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))
+        let devices = human_count(u64::from(devices));
+        Some(format!("{} rather than {instances} × {} for the same {devices} GPUs: {why}", own.name, smaller.name))
     }
 
     /// Compares with pure data parallelism, or with the next best split.
@@ -224,14 +234,14 @@ impl Reasons<'_> {
         let mesh = self.chosen.plan.mesh();
         let ranks = mesh.ranks();
         if ranks == 1 {
-            return "one device holds the model, so nothing is split".into();
+            return "the model fits on one device, so nothing is split".into();
         }
         if mesh.tensor() == 1 && mesh.pipeline() == 1 {
             let own = unsplit(&self.chosen.plan, self.fits_whole());
             let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
             let (other, _) = self.best(&split);
             return match other {
-                Some(other) => format!("{own}, rather than two pipeline stages: {}", self.against(&other)),
+                Some(other) => format!("{own}; {} than 2 pipeline stages", self.compared(&other)),
                 None => own,
             };
         }
@@ -239,11 +249,11 @@ impl Reasons<'_> {
         let split = split_name(mesh.tensor(), mesh.pipeline());
         match self.best(&data) {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
-            (None, Some(large)) => format!("{split} because data parallel alone needs {}", memory_of(large)),
+            (None, Some(large)) => format!("{split}: data parallel alone {}", does_not_fit(large)),
             (None, None) if self.fits_unsplit() => {
-                format!("{split} because the global batch does not divide among {ranks} replicas")
+                format!("{split}: the global batch does not divide over {ranks} replicas")
             }
-            (None, None) => format!("{split} because data parallel alone does not fit, one sample at a time"),
+            (None, None) => format!("{split}: data parallel alone would not fit, even one sample at a time"),
         }
     }
 
@@ -271,7 +281,7 @@ impl Reasons<'_> {
         *self.asked.borrow_mut() = Some(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         let why = match (&other.best, other.too_large) {
             (Some(best), _) => self.other_side(best),
-            (None, Some(large)) => format!("needs {}", memory_of(large)),
+            (None, Some(large)) => does_not_fit(large),
             (None, None) => return None,
         };
         let other = other.precision;
@@ -306,21 +316,27 @@ impl Reasons<'_> {
         let own = self.chosen.plan.recompute();
         if own == Recompute::None {
             let rented = matches!(self.problem.place, Place::Rented(_));
-            return rented.then(|| "no activation recomputation: the activations of a micro-batch fit".into());
+            return rented.then(|| "no activation recomputation: all activations of a micro-batch fit".into());
         }
         let what = match own {
-            Recompute::Selective => "recompute selective (the core of attention)",
-            _ => "recompute full",
+            Recompute::Selective => "attention recomputed (selective)",
+            _ => "full recomputation",
         };
         let kept = Fixed { recompute: Some(Recompute::None), ..self.same_software() };
-        let other = format!("{what}: the best plan with these degrees that keeps all activations");
-        self.rather_than(&kept, &other, &format!("{what}: keeping all activations needs"))
+        let other = format!("{what}: keeping all activations");
+        self.rather_than(&kept, &other, &format!("{what}: all activations"))
     }
 
     /// Compares with unsharded state on every replica.
     fn sharding(&self) -> Option<String> {
         let own = self.chosen.plan.state_sharding();
-        if own == StateSharding::None || self.fixed.state_sharding.is_some() || self.fixed.sharding_ranks.is_some() {
+        // One rank keeps all of its state, whatever the software calls that.
+        let shared = self.chosen.plan.mesh().shard() > 1;
+        if own == StateSharding::None
+            || !shared
+            || self.fixed.state_sharding.is_some()
+            || self.fixed.sharding_ranks.is_some()
+        {
             return None;
         }
         let what = match own {
@@ -329,8 +345,8 @@ impl Reasons<'_> {
             _ => "optimizer state sharded (ZeRO-1)",
         };
         let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
-        let other = format!("{what}: the best plan with these degrees that does not shard");
-        self.rather_than(&whole, &other, &format!("{what}: whole states need"))
+        let other = format!("{what}: unsharded it");
+        self.rather_than(&whole, &other, &format!("{what}: unsharded states"))
     }
 
     /// Compares with 1F1B or, if that was chosen, with GPipe.
@@ -348,7 +364,7 @@ impl Reasons<'_> {
             runs => format!(" ({runs} runs of layers on each stage)"),
         };
         let other = format!("schedule {own}{runs}: {plainer}");
-        self.rather_than(&Fixed { schedule: Some(plainer), ..self.same_software() }, &other, &format!("{other} needs"))
+        self.rather_than(&Fixed { schedule: Some(plainer), ..self.same_software() }, &other, &other)
     }
 
     fn sequence(&self) -> Option<String> {
@@ -356,7 +372,7 @@ impl Reasons<'_> {
             return None;
         }
         let other = "sequence parallel too: tensor parallel alone";
-        self.rather_than(&Fixed { sequence: Some(false), ..self.same_software() }, other, &format!("{other} needs"))
+        self.rather_than(&Fixed { sequence: Some(false), ..self.same_software() }, other, other)
     }
 
     /// Everything on the devices.
@@ -365,8 +381,8 @@ impl Reasons<'_> {
         if own == Offload::NONE || self.fixed.offload.is_some() {
             return None;
         }
-        let other = format!("offload {own}: the best plan without");
-        let needs = format!("offload {own}: without it every plan on these machines needs");
+        let other = format!("offload {own}: without it the step");
+        let needs = format!("offload {own}: plans without it");
         self.rather_than(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }, &other, &needs)
     }
 
@@ -378,17 +394,19 @@ impl Reasons<'_> {
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
         let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
-        let other = format!("micro-batch {}: the best plan with {micro} and these degrees", batch.micro);
-        self.rather_than(&fixed, &other, &format!("micro-batch {} because {micro} needs", batch.micro))
+        let other = format!("micro-batch {}: {micro}", batch.micro);
+        self.rather_than(&fixed, &other, &format!("micro-batch {}: {micro}", batch.micro))
     }
 
-    /// Describes the chosen plan relative to another: `3 % cheaper and 12 % slower`.
+    /// Describes the chosen plan relative to another: `47 % faster, 6 % dearer`.
     fn against(&self, other: &Evaluated) -> String {
-        let time = relative(self.chosen.time_s, other.time_s, "faster", "slower");
-        match (self.chosen.cost_usd, other.cost_usd) {
-            (Some(own), Some(others)) => format!("{} and {time}", relative(own, others, "cheaper", "dearer")),
-            _ => time,
-        }
+        let costs = self.chosen.cost_usd.zip(other.cost_usd);
+        traded((self.chosen.time_s, other.time_s), costs)
+    }
+
+    /// Describes the chosen plan relative to another in time: `7 % faster`.
+    fn compared(&self, other: &Evaluated) -> String {
+        relative(self.chosen.time_s, other.time_s, "faster", "slower")
     }
 
     /// Describes another plan relative to the chosen one: `would be 12 % slower`.
@@ -412,16 +430,16 @@ fn unsplit(plan: &Plan, fits_whole: bool) -> String {
     };
     let offload = plan.offload();
     let with: Vec<String> = [
-        (mesh.parallel().expert > 1).then(|| format!("its {divided} shared out")),
-        (!fits_whole && plan.shards(StateSharding::Optimizer)).then(|| "its state shared out".into()),
-        (mesh.context() > 1).then(|| "the tokens of a sample shared out".into()),
+        (mesh.parallel().expert > 1).then(|| format!("sharded {divided}")),
+        (!fits_whole && plan.shards(StateSharding::Optimizer)).then(|| "sharded states".into()),
+        (mesh.context() > 1).then(|| "the tokens of a sample sharded".into()),
         (!fits_whole && offload != Offload::NONE).then(|| format!("offload {offload}")),
     ]
     .into_iter()
     .flatten()
     .collect();
     let with = if with.is_empty() { String::new() } else { format!(" with {}", with.join(", ")) };
-    format!("{name} because the model fits on each device{with}")
+    format!("{name}: the model fits on each device{with}")
 }
 
 fn split_name(tensor: u32, pipeline: u32) -> String {
@@ -433,15 +451,35 @@ fn split_name(tensor: u32, pipeline: u32) -> String {
 }
 
 /// Describes the memory that plans need which do not fit.
-fn memory_of((_, needed, available): (u64, Bytes, Bytes)) -> String {
-    format!("at least {} of the {} that may be used of a GPU", human_bytes(needed), human_bytes(available))
+fn does_not_fit((_, needed, available): (u64, Bytes, Bytes)) -> String {
+    format!("would not fit ({} needed, {} available)", human_bytes(needed), human_bytes(available))
+}
+
+/// Describes what a plan's time and cost, each beside those of another plan, give up and gain.
+fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
+    let pace = relative(time, other_time, "faster", "slower");
+    let Some((cost, other_cost)) = costs else { return pace };
+    let price = relative(cost, other_cost, "cheaper", "dearer");
+    match (same(time, other_time), same(cost, other_cost)) {
+        (true, true) => "as fast and as dear".into(),
+        (true, false) => format!("{price} in the same time"),
+        (false, true) => format!("{pace} at the same cost"),
+        (false, false) if time < other_time && cost > other_cost => format!("{pace}, {price}"),
+        (false, false) if time > other_time && cost < other_cost => format!("{price} but {pace}"),
+        (false, false) => format!("{price} and {pace}"),
+    }
+}
+
+/// Returns `true` if two amounts differ by less than what is shown.
+fn same(own: f64, other: f64) -> bool {
+    (own / other - 1.0).abs() < 0.005
 }
 
 /// Describes how `own` compares with `other`, less being better.
 fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
     let ratio = own / other;
     match ratio {
-        r if (r - 1.0).abs() < 0.005 => format!("no {more}"),
+        _ if same(own, other) => format!("no {more}"),
         r if r < 0.5 => format!("{:.1} times {less}", 1.0 / r),
         r if r < 1.0 => format!("{:.0} % {less}", (1.0 - r) * 100.0),
         r if r >= 2.0 => format!("{r:.1} times {more}"),
@@ -468,18 +506,18 @@ mod tests {
             unsplit(&Plan::try_from(spec).expect("a valid plan"), fits_whole)
         };
         let (whole, shared) = (StateSharding::None, StateSharding::Parameters);
-        assert_eq!(why(16, 1, whole, "none", true), "16-way data parallel because the model fits on each device");
-        assert_eq!(why(16, 1, shared, "optimizer", true), "16-way data parallel because the model fits on each device");
+        assert_eq!(why(16, 1, whole, "none", true), "16-way data parallel: the model fits on each device");
+        assert_eq!(why(16, 1, shared, "optimizer", true), "16-way data parallel: the model fits on each device");
         assert_eq!(
             why(16, 1, shared, "optimizer", false),
-            "16-way data parallel because the model fits on each device with its state shared out, offload optimizer"
+            "16-way data parallel: the model fits on each device with sharded states, offload optimizer"
         );
         assert_eq!(
             why(4, 4, whole, "none", true),
-            "4-way data parallel × 4-way context parallel because the model fits on each device with the tokens of a \
-             sample shared out"
+            "4-way data parallel × 4-way context parallel: the model fits on each device with the tokens of a sample \
+             sharded"
         );
-        assert!(why(1, 4, whole, "none", true).starts_with("4-way context parallel because"));
+        assert!(why(1, 4, whole, "none", true).starts_with("4-way context parallel: the"));
     }
 
     #[test]

@@ -43,15 +43,12 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
     let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
-    let preferred = found.optimum.as_deref().map(|optimum| (preferred(problem, &chosen, optimum), None));
-    let mut told_reasons = told.reasons;
-    told_reasons.splice(1..1, preferred);
-    let evidence = evidence_of(&told_reasons);
-    let mut reasons: Vec<String> = told_reasons.into_iter().map(|(text, _)| text).collect();
+    let evidence = evidence_of(&told.reasons);
+    let mut reasons: Vec<String> = told.reasons.into_iter().map(|(text, _)| text).collect();
     let changes = told.changes;
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
-    reasons.extend(told.bounds);
+    reasons.extend(told.further);
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> =
@@ -126,8 +123,8 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
 struct Told {
     /// Reasons for this plan over others, each with the search that it rests on.
     reasons: Vec<(String, Option<Evidence>)>,
-    /// Sentences on what bounds the plan, what made it fit, and what would change the decision.
-    bounds: Vec<String>,
+    /// Sentences on what made the plan fit, and what would change the decision.
+    further: Vec<String>,
     changes: Vec<Change>,
     remedies: Vec<Remedy>,
     precisions: Vec<PrecisionChoice>,
@@ -154,18 +151,16 @@ impl Told {
             found,
             other_gpu: other_gpu.as_ref(),
             tried: &tried,
+            preferred: found.optimum.as_deref().map(|optimum| preferred(problem, chosen, optimum)),
+            bound: bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction),
             asked: RefCell::default(),
         }
         .all();
         let remedies = Remedies::new(problem, fixed, chosen).all();
         let (changes, would_change) = Changes::new(problem, chosen, found, other_gpu.as_ref()).all();
         let open = problem.global_batches.len() > 1;
-        let bounds = [
-            remedy_reason(&remedies),
-            batch_reason(&batches, problem.training).filter(|_| open),
-            Some(bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction)),
-        ];
-        let bounds = bounds.into_iter().flatten().chain(would_change).collect();
-        Self { reasons, bounds, changes, remedies, precisions: tuning.precisions(&tried), batches }
+        let further = [remedy_reason(&remedies), batch_reason(&batches, problem.training).filter(|_| open)];
+        let further = further.into_iter().flatten().chain(would_change).collect();
+        Self { reasons, further, changes, remedies, precisions: tuning.precisions(&tried), batches }
     }
 }

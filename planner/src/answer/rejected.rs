@@ -62,7 +62,7 @@ impl Rejections<'_> {
         if let Some((count, needed, available)) = self.found.too_large.get(&kind).filter(|large| large.0 >= plans) {
             let times = needed.as_f64() / available.as_f64().max(1.0);
             let (needed, available) = (human_bytes(*needed), human_bytes(*available));
-            let why = format!("does not fit: the smallest needs {needed} of the {available} that may be used of a GPU");
+            let why = format!("does not fit (at least {needed} needed, {available} available)");
             return Some(Rejected { count: *count, ..rejected(RejectedBy::Memory, name, why, Some(times)) });
         }
         if let Some(data) = &self.problem.data

@@ -122,9 +122,7 @@ impl<'a> Remedies<'a> {
         let (needed, available) = (human_bytes(needed), human_bytes(available));
         Some(Rejected {
             what: format!("{name} on {} × {}", cluster.instances, cluster.instance),
-            why: format!(
-                "does not fit: it needs at least {needed} of the {available} that may be used of a GPU, {times:.1} times as much"
-            ),
+            why: format!("does not fit (at least {needed} needed, {available} available, {times:.1} times as much)"),
             count,
             limit: Some(RejectedBy::Memory),
             times: Some(times),
@@ -288,7 +286,7 @@ impl<'a> Remedies<'a> {
             StateSharding::Parameters => Some("ZeRO-3".into()),
         };
         let draft = Draft { sharding: StateSharding::Parameters, ..plain.clone() };
-        let name = format!("everything shared out among {replicas} (ZeRO-3)");
+        let name = format!("everything sharded over {replicas} replicas (ZeRO-3)");
         (replicas > 1).then_some(Step { name, changes_training: false, draft, taken })
     }
 
@@ -370,7 +368,7 @@ pub(crate) fn remedy_reason(remedies: &[Remedy]) -> Option<String> {
     let taken: Vec<&str> = rest.iter().filter_map(|remedy| remedy.taken.as_deref()).collect();
     let done = if taken.is_empty() { "fewer samples at once".into() } else { taken.join(", ") };
     Some(format!(
-        "{} would need {} of {} on a device; what makes it fit: {done}",
+        "fits through {done}: {} would need {}, and a GPU has {}",
         plain.remedy,
         human_bytes(Bytes(plain.memory_bytes)),
         human_bytes(Bytes(plain.available_bytes))

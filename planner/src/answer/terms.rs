@@ -20,7 +20,7 @@ pub(crate) fn terms(
     warnings.extend(spot(job, rental, prediction, plan, choice));
     warnings.extend(reserved(prediction, plan));
     warnings.extend(quota(rental, plan, choice));
-    let text = "availability of instances is not known; failures, and tests of the model, are not in time and cost, but \
+    let text = "availability of instances is not known; failures and evaluation are not in time and cost, but \
                 in `trainyard simulate --campaign`";
     warnings.push(text.into());
     warnings
@@ -68,7 +68,7 @@ fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
         }
         _ => format!("{instances} of the quota of {}", instance.name),
     };
-    Some(format!("the plan takes {taken}; what your account has is not known: cluster.quotas of a job says it"))
+    Some(format!("the plan takes {taken}; set `cluster.quotas` to yours"))
 }
 
 /// Names the storage of the data set that is missing from the cost, because its price or its size is not known.

@@ -79,9 +79,8 @@ impl Warnings<'_> {
         let factor = high / self.prediction.step_time_s;
         (stack.runs.today && factor > WIDE).then(|| {
             format!(
-                "a step may take {factor:.1} times as long as predicted or as much less, mostly because few step times of \
-                 {} are published: measure some and refit with `trainyard calibrate --from MEASUREMENTS.csv --out \
-                 CONSTANTS.toml`, then plan with --constants",
+                "a step may be {factor:.1} times as long or as short: few step times of {} are published; `trainyard \
+                 calibrate --from FILE.csv` refits on yours",
                 stack.name
             )
         })
@@ -157,9 +156,8 @@ impl Warnings<'_> {
     }
 
     fn loss_scaling(&self) -> Option<String> {
-        (self.plan.precision() == Precision::Fp16Mixed).then(|| {
-            "fp16-mixed needs loss scaling, or small gradients become zero (Micikevicius et al., arXiv:1710.03740, section 3.2); the prediction takes it to be on".into()
-        })
+        (self.plan.precision() == Precision::Fp16Mixed)
+            .then(|| "fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2)".into())
     }
 
     /// Warns of number formats that the job asks for by name, and that other machines have but the recommended ones do

@@ -106,7 +106,7 @@ fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
         GradientCompression::None => String::new(),
         other => format!(", compressed ({other})"),
     };
-    Some(format!("gradients are summed over {copies} holders {often}{form}, {}", place(spread.gradient)))
+    Some(format!("gradients are all-reduced over {copies} ranks {often}{form}, {}", place(spread.gradient)))
 }
 
 fn held(plan: &Plan, prediction: &Prediction) -> String {
@@ -124,16 +124,16 @@ fn held(plan: &Plan, prediction: &Prediction) -> String {
 fn sharding(plan: &Plan) -> Option<String> {
     let what = match plan.state_sharding() {
         StateSharding::None => return None,
-        StateSharding::Optimizer => "the optimizer's state is shared out (ZeRO-1)",
-        StateSharding::Gradients => "the optimizer's state and gradients are shared out (ZeRO-2)",
-        StateSharding::Parameters => "weights, gradients and the optimizer's state are shared out (ZeRO-3)",
+        StateSharding::Optimizer => "optimizer state sharded (ZeRO-1)",
+        StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
+        StateSharding::Parameters => "weights, gradients and optimizer state sharded (ZeRO-3)",
     };
-    Some(format!("{what} among {} holders", plan.mesh().shard()))
+    Some(format!("{what} over {} ranks", plan.mesh().shard()))
 }
 
 fn offload(plan: &Plan) -> Option<String> {
     let offload = plan.offload();
-    (offload != Offload::NONE).then(|| format!("kept off the devices: {offload}"))
+    (offload != Offload::NONE).then(|| format!("offloaded: {offload}"))
 }
 
 fn step(plan: &Plan) -> String {
@@ -154,9 +154,9 @@ fn step(plan: &Plan) -> String {
 
 fn formats(plan: &Plan) -> String {
     let recompute = match plan.recompute() {
-        Recompute::None => "activations are kept for backward",
-        Recompute::Selective => "the core of attention is computed again in backward",
-        Recompute::Full => "activations are computed again in backward",
+        Recompute::None => "all activations kept",
+        Recompute::Selective => "attention recomputed in backward",
+        Recompute::Full => "activations recomputed in backward",
     };
     let optimizer: Optimizer = plan.optimizer();
     format!("{} with {optimizer}; {recompute}", plan.precision())

@@ -11,7 +11,7 @@ use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use trainyard_hardware_profiles::Stack;
-use trainyard_plan::{Objective, Offload, Plan, StateSharding};
+use trainyard_plan::{Objective, Plan};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
 /// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
@@ -120,7 +120,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
     format!(
-        "not the {what} plan ({} × {}{with}, {}) but one that is {gain} and {worse}, which predictions cannot tell apart",
+        "{worse} than the {what} plan ({} × {}{with}, {}), less than predictions can tell, but {gain}",
         cluster.instances,
         cluster.instance,
         degrees(&optimum.plan),
@@ -129,26 +129,10 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
 
 /// Names what one plan does without that another needs: `simpler (no interleaving)`.
 fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
-    let [own, other] = [chosen, optimum].map(|plan| needs(&plan.plan));
+    let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
     let without: Vec<String> =
         other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}")).collect();
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
-}
-
-/// Lists what a plan needs beyond data parallelism with an ordinary optimizer.
-fn needs(plan: &Plan) -> Vec<&'static str> {
-    let parallel = plan.mesh().parallel();
-    let all = [
-        (plan.offload() != Offload::NONE, "offload"),
-        (parallel.tensor > 1, "tensor parallelism"),
-        (parallel.pipeline > 1, "pipeline"),
-        (parallel.context > 1, "context parallelism"),
-        (parallel.expert > 1, "expert parallelism"),
-        (plan.schedule().is_interleaved(), "interleaving"),
-        (plan.state_sharding() >= StateSharding::Gradients, "sharded gradients or parameters"),
-        (plan.sharding_ranks().is_some(), "hybrid sharding"),
-    ];
-    all.into_iter().filter(|(needed, _)| *needed).map(|(_, part)| part).collect()
 }
 
 /// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.

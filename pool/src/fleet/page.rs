@@ -26,7 +26,7 @@ pub fn page(document: &FleetDocument, width: Width, each: bool) -> String {
         }
     }
     text += &bullets(width, "Why", &document.reasons);
-    text += &bullets(width, "Mind", &document.warnings);
+    text += &bullets(width, "Caveats", &document.warnings);
     text + &bullets(width, "Search", &search(document))
 }
 

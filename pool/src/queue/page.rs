@@ -18,7 +18,7 @@ pub fn page(document: &QueueDocument, width: Width, each: bool) -> String {
         text.push('\n');
         text += &runs(document, width);
     }
-    text + &bullets(width, "Mind", &document.warnings)
+    text + &bullets(width, "Caveats", &document.warnings)
 }
 
 /// Formats a time in a queue, in which less than a second is nothing.

@@ -21,7 +21,7 @@ const PARTS: [(&str, &str); 9] = [
     ("cost", "Time and cost"),
     ("scaling", "Scaling"),
     ("machines", "What the machines reach"),
-    ("risks", "What may come otherwise"),
+    ("risks", "Uncertainty"),
     ("assumptions", "Assumptions and sources"),
     ("reproduce", "How to find this again"),
 ];

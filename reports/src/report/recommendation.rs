@@ -42,7 +42,7 @@ pub(super) fn recommendation(content: &ReportContent) -> Markup {
         @if !document.reasons.is_empty() { h3 { "Why" } (list(&document.reasons)) }
         h3 { "How the work is laid out" }
         (list(&content.explanation.plan.description))
-        @if !mind.is_empty() { div.mind { h3 { "Mind" } (list(mind)) } }
+        @if !mind.is_empty() { div.mind { h3 { "Caveats" } (list(mind)) } }
         @if !content.explanation.notes.is_empty() { h3 { "Note" } (list(&content.explanation.notes)) }
     }
 }

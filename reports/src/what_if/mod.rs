@@ -38,7 +38,7 @@ pub(crate) fn title(document: &WhatIfDocument) -> String {
     match (keys.is_empty(), document.held) {
         (true, _) => format!("{model}: which assumptions matter"),
         (false, true) => format!("{model}: one plan, {} varied", keys.join(" and ")),
-        (false, false) => format!("{model}: the best plan for each {}", keys.join(" and ")),
+        (false, false) => format!("{model}: the best plan by {}", keys.join(" and ")),
     }
 }
 

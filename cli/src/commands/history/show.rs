@@ -11,7 +11,7 @@ use trainyard_plan::list::JOBS_SCHEMA;
 use trainyard_plan::{CAMPAIGN_SCHEMA, REPLAY_SCHEMA, WHAT_IF_SCHEMA};
 use trainyard_pool::fleet::{self, FLEET_SCHEMA};
 use trainyard_pool::queue::{self, QUEUE_SCHEMA};
-use trainyard_reports::{self as reports, Points, Width};
+use trainyard_reports::{self as reports, Detail, Width};
 
 /// Shows an entry, or only its document.
 pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output) -> Result<Exit, Failure> {
@@ -44,7 +44,7 @@ fn printed(kept: &KeptDocument, width: Width) -> Option<String> {
     }
     match kept.document.get("schema")?.as_str()? {
         PLAN_SCHEMA if kept.entry.kind == Kind::Simulation => Some(reports::simulation(&read(kept)?, width)),
-        PLAN_SCHEMA => Some(reports::plan(&read(kept)?, Points::Some, width)),
+        PLAN_SCHEMA => Some(reports::plan(&read(kept)?, Detail::Brief(&[]), width)),
         CAMPAIGN_SCHEMA => Some(reports::campaign(&read(kept)?, width)),
         QUEUE_SCHEMA => Some(queue::page(&read(kept)?, width, false)),
         FLEET_SCHEMA => Some(fleet::page(&read(kept)?, width, false)),

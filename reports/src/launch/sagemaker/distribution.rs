@@ -82,7 +82,8 @@ fn version_1(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
         StateSharding::None => false,
         StateSharding::Optimizer => true,
         StateSharding::Gradients | StateSharding::Parameters => {
-            let why = "SageMaker's library for model parallelism shares out no more than the optimizer's state beside a pipeline";
+            let why =
+                "SageMaker's library for model parallelism shards no more than the optimizer state beside a pipeline";
             return Err(draft.cannot(Field::StateSharding, why));
         }
     };
@@ -149,7 +150,7 @@ fn version_2(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
         StateSharding::None => 1,
         StateSharding::Parameters => draft.job.sharding_ranks().unwrap_or(parallel.data * parallel.context),
         StateSharding::Optimizer | StateSharding::Gradients => {
-            let why = "SageMaker's library for model parallelism shares out everything or nothing";
+            let why = "SageMaker's library for model parallelism shards everything or nothing";
             return Err(draft.cannot(Field::StateSharding, why));
         }
     };

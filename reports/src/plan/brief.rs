@@ -1,0 +1,114 @@
+//! The short report on a plan: one screen with the decision, five reasons, other plans, caveats and what to type next.
+
+use super::{alternative, headline, memory_share, title};
+use crate::format::{Width, bullets, facts, table, wrap};
+use crate::layout::cluster;
+use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_units::counted;
+
+/// Number of reasons that are shown, and of caveats.
+const REASONS: usize = 5;
+const CAVEATS: usize = 3;
+/// Number of other plans that are shown.
+const OTHERS: usize = 3;
+/// Ratios of cost and of time below which another plan is not worth a line.
+const CHEAPER: f64 = 1.02;
+const FASTER: f64 = 1.1;
+
+/// A command to type next, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextStep {
+    pub command: String,
+    pub does: &'static str,
+}
+
+/// Formats the short report: about one screen of 40 lines.
+pub(crate) fn brief(document: &PlanDocument, next: &[NextStep], width: Width) -> String {
+    let mut text = title(document);
+    let (searched, reasons) = document.reasons.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    for line in wrap(searched, usize::from(width.0)).iter().filter(|line| !line.is_empty()) {
+        text += line;
+        text.push('\n');
+    }
+    text.push('\n');
+    let mut rows = headline(document);
+    rows.push(("memory", memory_share(&document.prediction)));
+    text += &facts(&rows);
+    text += &bullets(width, "Why", &reasons[..reasons.len().min(REASONS)]);
+    if let Some(advice) = &document.to_meet_goal {
+        text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
+    }
+    text += &others(document, width);
+    text += &bullets(width, "Caveats", &caveats(&document.warnings));
+    text + &steps(next)
+}
+
+/// Returns the first caveats, and how many more there are.
+fn caveats(all: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = all.iter().take(CAVEATS).cloned().collect();
+    let more = all.len().saturating_sub(CAVEATS) as u64;
+    if more > 0 {
+        shown.push(format!("{} with -v", counted(more, "more caveat")));
+    }
+    shown
+}
+
+/// Formats what to type next.
+fn steps(next: &[NextStep]) -> String {
+    if next.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<(&str, String)> = next.iter().map(|step| (step.command.as_str(), step.does.into())).collect();
+    format!("\nNext\n{}", facts(&rows))
+}
+
+/// Formats a table of a cheaper plan, a faster one and a simpler one; and, where there are not all of these, of the
+/// runners-up.
+fn others(document: &PlanDocument, width: Width) -> String {
+    let chosen = choose(document);
+    if chosen.is_empty() {
+        return String::new();
+    }
+    let header = ["alternatives", "on", "strategy", ">time", ">cost", ">memory"];
+    let rows = chosen.into_iter().map(|(name, other)| {
+        let [_, strategy, _, time, cost, memory] = alternative(other);
+        let stack = other.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
+        let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
+        [name.to_owned(), format!("{}{with}", cluster(&other.plan)), strategy, time, cost, memory]
+    });
+    format!("\n{}", table(width, header, rows))
+}
+
+/// Picks other plans worth knowing of: the cheapest one that is cheaper, the faster one that costs least, and the best
+/// one that needs fewer features of the software; then runners-up.
+fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
+    let (own, terms) = (&document.prediction, document.plan.pricing);
+    let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
+    let known: Vec<&Alternative> = (document.alternatives.iter().chain(&document.optimum).chain(of_stacks))
+        .chain(document.pareto.iter().filter(|point| point.plan.pricing == terms))
+        .filter(|other| other.plan != document.plan)
+        .collect();
+    let cost = |other: &Alternative| other.cost_usd.unwrap_or(f64::INFINITY);
+    let own_cost = own.cost_usd.unwrap_or(f64::INFINITY);
+    let least =
+        |those: &mut dyn Iterator<Item = &&'_ Alternative>, by: &dyn Fn(&Alternative) -> f64| -> Option<usize> {
+            let best = those.min_by(|a, b| by(a).total_cmp(&by(b)))?;
+            known.iter().position(|other| std::ptr::eq(*other, *best))
+        };
+    let features = document.plan.features().len();
+    let cheaper = least(&mut known.iter().filter(|other| cost(other) * CHEAPER < own_cost), &cost);
+    let faster = |other: &&&Alternative| other.time_s * FASTER < own.time_s;
+    let price = |other: &Alternative| if other.cost_usd.is_some() { cost(other) } else { other.time_s };
+    let faster = least(&mut known.iter().filter(faster), &price);
+    let simpler = least(&mut known.iter().filter(|other| other.plan.features().len() < features), &price);
+    let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
+    let labelled = [("cheaper", cheaper), ("faster", faster), ("simpler", simpler)];
+    let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));
+    let runners_up = document.alternatives.iter().map(|other| ("next best", other));
+    for (name, other) in labelled.chain(runners_up) {
+        if chosen.len() < OTHERS && chosen.iter().all(|(_, known)| known.plan != other.plan) {
+            chosen.push((name, other));
+        }
+    }
+    chosen
+}
