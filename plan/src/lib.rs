@@ -79,7 +79,7 @@ pub use job::{
     CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, EvaluationSpec, GlobalBatch, GoalSpec,
     HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec, Volume,
 };
-pub use lower::{Lowering, lower};
+pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
     GradientStore, Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with,
 };
@@ -102,7 +102,7 @@ pub use spec::{
 pub use task::{
     Activity, Content, CopyDirection, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work,
 };
-pub use timeline::{Interval, StageUse, Timeline};
+pub use timeline::{Counted, Interval, StageUse, Timeline, Usage, counted};
 pub use trace::{
     Between, Direction, Message, RankTrace, Seat, StepTrace, TraceDetail, TracedKernels, TracedPart, TracedTask,
     TracedWork,

@@ -2,11 +2,13 @@
 
 mod host;
 mod replicas;
+mod shortened;
 
 pub(crate) use host::COPIES_UNDER_WAY;
+pub use shortened::{Repetition, Shortened, lower_shortened};
 
 use crate::schedules::StageId;
-use crate::schedules::{BetweenSteps, Slot, StagePass};
+use crate::schedules::{BetweenSteps, Pipeline, Slot, StagePass};
 use crate::spec::{GradientReduction, Recompute};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
 use crate::valid::Plan;
@@ -45,7 +47,7 @@ pub struct Lowering {
 /// Tasks are added in an order in which they could run, so that a task's id is larger than those it waits for, and
 /// so that equal plans give equal graphs.
 pub fn lower(plan: &Plan, lowering: Lowering) -> TaskGraph {
-    let mut builder = Builder::new(plan, lowering);
+    let mut builder = Builder::new(plan, plan.pipeline(), lowering);
     builder.run_programs();
     builder.graph
 }
@@ -81,6 +83,9 @@ struct StageBuilder {
     /// The task that the next step's passes, and the gathers of their weights, wait for: the update, or the arrival of
     /// the updated weights where these come from elsewhere.
     renewed: Option<TaskId>,
+    /// Places in the program at which the number of tasks of the graph is noted, ascending, and these numbers.
+    noted_at: Vec<usize>,
+    noted: Vec<u32>,
 }
 
 /// The state of a chunk of layers while tasks are added.
@@ -113,16 +118,12 @@ enum Piece {
 }
 
 impl<'a> Builder<'a> {
-    fn new(plan: &'a Plan, lowering: Lowering) -> Self {
-        let steps = match plan.schedule().between_steps() {
-            BetweenSteps::Flush => 1,
-            BetweenSteps::Staggered if lowering.agrees_on_steps => 1,
-            BetweenSteps::Staggered => STAGGERED_STEPS,
-            BetweenSteps::Continuous => UNDRAINED_STEPS,
-        };
-        let micro_batches = plan.pipeline().micro_batches;
+    /// `pipeline` is the plan's, or the same with another number of micro-batches.
+    fn new(plan: &'a Plan, pipeline: Pipeline, lowering: Lowering) -> Self {
+        let steps = steps(plan, lowering);
+        let micro_batches = pipeline.micro_batches;
         let mut graph = TaskGraph::default();
-        let programs = pieces(plan, steps);
+        let programs = pieces(pipeline, steps);
         let stages = plan
             .stages()
             .ids()
@@ -137,6 +138,8 @@ impl<'a> Builder<'a> {
                 last_pass: None,
                 reductions: Vec::new(),
                 renewed: None,
+                noted_at: Vec::new(),
+                noted: Vec::new(),
             })
             .collect();
         let none = vec![None; (micro_batches * steps) as usize];
@@ -171,11 +174,21 @@ impl<'a> Builder<'a> {
                         Piece::Reduce => self.remaining_reductions(stage),
                         Piece::Update(step) => self.end_of_step(stage, step),
                     }
-                    self.stage(stage).next += 1;
+                    self.note(stage);
                     added += 1;
                 }
             }
             assert!(added > before, "a schedule's programs never wait for each other in a circle");
+        }
+    }
+
+    /// Goes on to a stage's next piece, and notes how many tasks there are if that is to be noted.
+    fn note(&mut self, stage: StageId) {
+        let tasks = self.graph.tasks().len() as u32;
+        let known = self.stage(stage);
+        known.next += 1;
+        while known.noted_at.get(known.noted.len()) == Some(&known.next) {
+            known.noted.push(tasks);
         }
     }
 
@@ -349,13 +362,22 @@ fn activity(stage: StageId, slot: Slot) -> Activity {
     }
 }
 
+/// Returns the number of steps lowered in a row.
+fn steps(plan: &Plan, lowering: Lowering) -> u32 {
+    match plan.schedule().between_steps() {
+        BetweenSteps::Flush => 1,
+        BetweenSteps::Staggered if lowering.agrees_on_steps => 1,
+        BetweenSteps::Staggered => STAGGERED_STEPS,
+        BetweenSteps::Continuous => UNDRAINED_STEPS,
+    }
+}
+
 /// Returns each stage's program over `steps` steps, with the ends of steps.
-fn pieces(plan: &Plan, steps: u32) -> Vec<Vec<Piece>> {
-    let step = plan.pipeline();
+fn pieces(step: Pipeline, steps: u32) -> Vec<Vec<Piece>> {
     let micro_batches = step.micro_batches;
-    if plan.schedule().between_steps() == BetweenSteps::Continuous {
+    if step.schedule.between_steps() == BetweenSteps::Continuous {
         // One long program: a step ends where the last of its gradients is there, and the next is under way.
-        let long = crate::schedules::Pipeline { micro_batches: micro_batches * steps, ..step };
+        let long = Pipeline { micro_batches: micro_batches * steps, ..step };
         return long.programs().into_iter().map(|slots| with_updates(slots, micro_batches)).collect();
     }
     let later = |slot: Slot, step: u32| Slot { micro_batch: slot.micro_batch + step * micro_batches, ..slot };

@@ -71,7 +71,7 @@ pub fn report_content(named: &NamedPlan, runs: u64, seed: u64) -> Result<ReportC
         campaign: campaign(document, files(), runs, seed).map_err(|error| error.to_string()),
         constants: constants(&machine),
         explanation,
-        timeline: outcome.timeline,
+        timeline: outcome.timeline().into_owned(),
         document: found,
     })
 }

@@ -50,7 +50,7 @@ pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Resul
             let document = recommend(&problem, &limits, &question.job)?;
             let (_, outcome) = resimulate(&document, MachineFiles::default(), Options::default())?;
             let missed = missed_goal(&document);
-            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline) })
+            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline()) })
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanA
     }
     let (document, outcome) = resimulate(document, MachineFiles::default(), Options::default())?;
     let missed = missed_by_choice(&document);
-    Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline) })
+    Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline()) })
 }
 
 /// Reads the model that a configuration describes.

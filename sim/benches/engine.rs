@@ -91,7 +91,7 @@ fn queues(criterion: &mut Criterion) {
     }
 }
 
-const UNFOLDED: Options = Options { unfold: true, variation: None };
+const UNFOLDED: Options = Options { unfold: true, variation: None, in_full: true };
 
 fn steps(criterion: &mut Criterion) {
     let mut group =

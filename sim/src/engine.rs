@@ -54,27 +54,31 @@ pub(crate) struct Program {
 }
 
 /// When a node started and ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
     pub(crate) start: Instant,
     pub(crate) end: Instant,
 }
+
+/// What has not happened yet.
+const NOT_YET: Timing = Timing { start: Instant::NEVER, end: Instant::NEVER };
 
 /// When each node of `program` runs.
 pub(crate) fn run(program: &Program) -> Vec<Timing> {
     Engine::new(program).run()
 }
 
-/// The same if communication took no time.
-pub(crate) fn run_in_silence(program: &Program) -> Vec<Timing> {
-    let silent = Program {
-        operations: vec![CommProgram { stretches: Vec::new(), slows: Vec::new() }; program.operations.len()],
-        nodes: program.nodes.clone(),
-        edges: program.edges.clone(),
-        links: Vec::new(),
-        ..*program
-    };
-    run(&silent)
+impl Program {
+    /// The same program if communication took no time.
+    pub(crate) fn in_silence(&self) -> Self {
+        Self {
+            operations: vec![CommProgram { stretches: Vec::new(), slows: Vec::new() }; self.operations.len()],
+            nodes: self.nodes.clone(),
+            edges: self.edges.clone(),
+            links: Vec::new(),
+            ..*self
+        }
+    }
 }
 
 /// The progress of a running node.
@@ -91,7 +95,7 @@ struct Progress {
     stretch: u32,
 }
 
-struct Engine<'a> {
+pub(crate) struct Engine<'a> {
     program: &'a Program,
     waiting: Waiting,
     progress: Vec<Progress>,
@@ -106,10 +110,13 @@ struct Engine<'a> {
     touched: Vec<u32>,
     ready: Vec<u32>,
     changed: Vec<(u32, f64)>,
+    /// Kept for their memory: what starts, and what is due, at an instant.
+    starting: Vec<u32>,
+    due: Vec<u32>,
 }
 
 impl<'a> Engine<'a> {
-    fn new(program: &'a Program) -> Self {
+    pub(crate) fn new(program: &'a Program) -> Self {
         let count = program.nodes.len();
         let idle = Progress { left: 0.0, rate: 0.0, since: Instant::START, due: Instant::START, stretch: 0 };
         let waiting = Waiting::new(count, &program.edges);
@@ -118,7 +125,7 @@ impl<'a> Engine<'a> {
             program,
             waiting,
             progress: vec![idle; count],
-            ran: vec![Timing::default(); count],
+            ran: vec![NOT_YET; count],
             queue: EventQueue::with_capacity(count.min(1 << 16)),
             links: SharedLinks::new(program.links.clone()),
             now: Instant::START,
@@ -127,22 +134,40 @@ impl<'a> Engine<'a> {
             touched: Vec::new(),
             ready,
             changed: Vec::new(),
+            starting: Vec::new(),
+            due: Vec::new(),
         }
     }
 
     fn run(mut self) -> Vec<Timing> {
-        let (mut due, mut starting) = (Vec::new(), Vec::new());
         loop {
-            while !self.ready.is_empty() {
-                std::mem::swap(&mut self.ready, &mut starting);
-                starting.sort_unstable();
-                for node in starting.drain(..) {
-                    self.start(node);
-                }
+            self.settle();
+            if !self.go_on() {
+                return self.ran;
             }
-            self.share_links();
-            self.slow_kernels();
-            let Some(next) = self.queue.next_instant(&mut due) else { break };
+        }
+    }
+
+    /// Starts what is ready, and finds the rates of what is under way.
+    pub(crate) fn settle(&mut self) {
+        let mut starting = std::mem::take(&mut self.starting);
+        while !self.ready.is_empty() {
+            std::mem::swap(&mut self.ready, &mut starting);
+            starting.sort_unstable();
+            for node in starting.drain(..) {
+                self.start(node);
+            }
+        }
+        self.starting = starting;
+        self.share_links();
+        self.slow_kernels();
+    }
+
+    /// Goes on to the next instant and applies what is due there. Whether there is one.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let mut due = std::mem::take(&mut self.due);
+        let next = self.queue.next_instant(&mut due);
+        if let Some(next) = next {
             self.now = next;
             for node in due.drain(..) {
                 if self.progress[node as usize].due == next {
@@ -150,7 +175,34 @@ impl<'a> Engine<'a> {
                 }
             }
         }
+        self.due = due;
+        next.is_some()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// When each node ran; [`Instant::NEVER`] for what has not happened yet.
+    pub(crate) fn ran(&self) -> &[Timing] {
+        &self.ran
+    }
+
+    pub(crate) fn into_ran(self) -> Vec<Timing> {
         self.ran
+    }
+
+    /// All that decides how a running node goes on, besides the rates of what will start and end, and when it started:
+    /// relative to the present instant, bit by bit. `None` for a node that has not started.
+    pub(crate) fn state(&self, node: u32) -> Option<[u64; 6]> {
+        let Timing { start, .. } = self.ran[node as usize];
+        if start == Instant::NEVER {
+            return None;
+        }
+        let ago = |instant: Instant| self.now.nanoseconds().wrapping_sub(instant.nanoseconds());
+        let Progress { left, rate, since, due, stretch } = self.progress[node as usize];
+        let due = if due == Instant::NEVER { u64::MAX } else { ago(due) };
+        Some([ago(start), left.to_bits(), rate.to_bits(), ago(since), due, stretch.into()])
     }
 
     fn start(&mut self, node: u32) {

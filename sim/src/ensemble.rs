@@ -5,7 +5,8 @@ use crate::cost::Operation;
 use crate::engine::{CommProgram, Node, Program, Stretch, Timing};
 use crate::fold::Fold;
 use crate::network::Demand;
-use trainyard_plan::{Interval, Rank, StageId, TaskGraph, TaskId, Timeline, Work};
+use crate::recurrence::{Chain, Course};
+use trainyard_plan::{Counted, Interval, Rank, Repetition, StageId, TaskGraph, TaskId, Timeline, Usage, Work, counted};
 use trainyard_units::{Instant, Seconds, Span};
 
 const NOBODY: u32 = u32::MAX;
@@ -176,36 +177,83 @@ impl<'a> Ensemble<'a> {
         debug_assert!(edges.len() > start || actors == 0, "somebody who does a task has done what it waits for");
     }
 
-    pub(crate) fn timeline(&self, ran: &[Timing], rank: Rank) -> Timeline {
-        self.stages_timeline(ran, &[rank])
+    /// What each actor does on each stream, in order; `repetitions` are those of each stream, for each step.
+    pub(crate) fn chains(&self, repetitions: &[Vec<Repetition>]) -> Vec<Chain> {
+        let tasks_of = self.tasks_by_stream();
+        let mut chains = Vec::new();
+        for (stream, tasks) in tasks_of.iter().enumerate() {
+            let stage = self.graph.streams()[stream].stage();
+            for actor in self.actors[stage.0 as usize].iter().copied() {
+                let nodes: Vec<Option<u32>> = tasks.iter().map(|task| self.node(*task, actor)).collect();
+                // An actor has no part in some tasks of its stage's streams.
+                let own = |place: u32| nodes[..place as usize].iter().flatten().count() as u32;
+                let of_actor = |step: &Vec<Repetition>| {
+                    let Repetition { from, each, to } = step[stream];
+                    Repetition { from: own(from), each: own(from + each) - own(from), to: own(to) }
+                };
+                let repetitions = repetitions.iter().map(of_actor).collect();
+                chains.push(Chain { nodes: nodes.into_iter().flatten().collect(), repetitions });
+            }
+        }
+        chains
     }
 
-    /// The timeline of some ranks, each of another stage.
-    pub(crate) fn stages_timeline(&self, ran: &[Timing], ranks: &[Rank]) -> Timeline {
+    fn tasks_by_stream(&self) -> Vec<Vec<u32>> {
+        let mut tasks = vec![Vec::new(); self.graph.streams().len()];
+        for (index, task) in (0..).zip(self.graph.tasks()) {
+            tasks[task.stream.0 as usize].push(index);
+        }
+        tasks
+    }
+
+    /// Each task of some ranks, each of another stage, with the node in which its rank does it.
+    fn done_by(&self, ranks: &[Rank]) -> impl Iterator<Item = (u32, u32)> {
         let mut actor_at = vec![NOBODY; self.actors.len()];
         for rank in ranks {
             let actor = self.fold.actor_of[rank.0 as usize];
             actor_at[self.stage_of[actor as usize].0 as usize] = actor;
         }
-        let intervals = (0..)
-            .zip(self.graph.tasks())
-            .filter_map(|(index, task)| {
-                let stream = self.graph.streams()[task.stream.0 as usize];
-                let actor = actor_at[stream.stage().0 as usize];
-                let ran = ran[self.node(index, actor)? as usize];
-                Some(Interval { activity: task.activity, stream, start: ran.start, end: ran.end })
-            })
-            .collect();
-        Timeline { intervals, window: self.window(ran) }
+        (0..self.graph.tasks().len() as u32).filter_map(move |task| {
+            let actor = actor_at[self.stage(task).0 as usize];
+            Some((task, self.node(task, actor)?))
+        })
+    }
+
+    /// The timeline of some ranks, each of another stage, in a step that is laid out in full.
+    pub(crate) fn timeline(&self, course: &Course, ranks: &[Rank]) -> Timeline {
+        let intervals = self.done_by(ranks).map(|(task, node)| self.interval(task, course.last(node))).collect();
+        Timeline { intervals, window: self.window(course) }
+    }
+
+    fn interval(&self, task: u32, ran: Timing) -> Interval {
+        let task = &self.graph.tasks()[task as usize];
+        let stream = self.graph.streams()[task.stream.0 as usize];
+        Interval { activity: task.activity, stream, start: ran.start, end: ran.end }
+    }
+
+    /// The same summed up, whether or not the step is laid out in full.
+    pub(crate) fn usage(&self, course: &Course, ranks: &[Rank]) -> Usage {
+        let window = self.window(course);
+        let counted = self.done_by(ranks).map(|(task, node)| {
+            let (first, again) = course.first(node);
+            let first = self.interval(task, first);
+            let time = match window {
+                None => counted(None, &first) * (1 + u64::from(again.times)),
+                Some(_) => course.all(node).map(|ran| counted(window, &self.interval(task, ran))).sum(),
+            };
+            let Interval { activity, stream, start, .. } = first;
+            Counted { activity, stream, start, end: course.last(node).end, time }
+        });
+        Usage { counted: counted.collect(), window }
     }
 
     /// Kernels of the busiest actor in one of the steps.
-    pub(crate) fn busiest(&self) -> Seconds {
+    pub(crate) fn busiest(&self, course: &Course) -> Seconds {
         let mut busy = vec![Span::ZERO; self.program.actors as usize];
-        for node in &self.program.nodes {
+        for (index, node) in (0..).zip(&self.program.nodes) {
             if let Node::Kernel { actor, span } = node {
                 let busy = &mut busy[*actor as usize];
-                *busy = *busy + *span;
+                *busy = *busy + *span * (1 + u64::from(course.first(index).1.times));
             }
         }
         let steps = self.graph.step_ends().len().max(1) as f64;
@@ -213,9 +261,9 @@ impl<'a> Ensemble<'a> {
     }
 
     /// Where steps follow each other without draining the pipeline: from the end of the first to that of the second.
-    pub(crate) fn window(&self, ran: &[Timing]) -> Option<(Instant, Instant)> {
+    pub(crate) fn window(&self, course: &Course) -> Option<(Instant, Instant)> {
         let (from, to) = self.counted_ends()?;
-        Some((ran[from as usize].end, ran[to as usize].end))
+        Some((course.last(from).end, course.last(to).end))
     }
 
     /// The nodes that end the step before the one that is counted, and the latter.
@@ -226,13 +274,13 @@ impl<'a> Ensemble<'a> {
     }
 
     /// When the step that is counted begins, and the node with which it ends: of several the first.
-    pub(crate) fn last_node(&self, ran: &[Timing]) -> Option<(Instant, u32)> {
+    pub(crate) fn last_node(&self, course: &Course) -> Option<(Instant, u32)> {
         if let Some((from, to)) = self.counted_ends() {
-            return Some((ran[from as usize].end, to));
+            return Some((course.last(from).end, to));
         }
-        let latest = ran.iter().map(|ran| ran.end).max()?;
-        let node = ran.iter().position(|ran| ran.end == latest)?;
-        Some((Instant::START, node as u32))
+        let latest = course.end()?;
+        let node = (0..self.program.nodes.len() as u32).find(|node| course.last(*node).end == latest)?;
+        Some((Instant::START, node))
     }
 
     /// The task that a node is part of.

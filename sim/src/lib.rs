@@ -28,6 +28,7 @@
 pub mod des;
 mod engine;
 pub mod network;
+mod recurrence;
 
 // Machines, and what work costs on them.
 mod cost;
@@ -42,7 +43,9 @@ mod bound;
 mod capacity;
 mod ensemble;
 mod fold;
+mod shortened;
 mod simulate;
+mod step;
 
 // What happens in a step, and steps of other programs.
 mod critical_path;
@@ -66,9 +69,8 @@ pub use input::{Copies, DataSet, InputStall, Intake, LoaderRates, StageTimes, co
 pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;
 pub use replay::{Replay, replay};
-pub use simulate::{
-    Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
-};
+pub use simulate::{Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with};
+pub use step::Options;
 pub use trace::{TRACED_MAX, step_trace};
 pub use variation::Variation;
 pub use wiring::{ENCRYPTED_SHARE, Path, Wiring};

@@ -9,7 +9,9 @@ use crate::cost::{Costs, Inside, InsideMessage, LayerCost, OperatorCost};
 use crate::engine::{Timing, run};
 use crate::ensemble::Ensemble;
 use crate::machine::{Machine, MachineError};
-use crate::simulate::{Options, Step, step_time_of};
+use crate::recurrence::Course;
+use crate::simulate::step_time_of;
+use crate::step::{Options, Step};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
@@ -32,20 +34,21 @@ pub const TRACED_MAX: usize = 400_000;
 /// As [`crate::simulate()`].
 pub fn step_trace(plan: &Plan, machine: &Machine, options: Options) -> Result<StepTrace, MachineError> {
     let costs = Step::costs(plan, machine, options)?;
-    let step = Step::priced(plan, machine, options, &costs)?;
+    let step = Step::in_full(plan, machine, options, &costs)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
     let inside = Inside::new(plan.batch().micro, plan.mesh(), plan.precision(), machine);
     let mut works = Works { plan, graph: &step.graph, costs: &costs, inside, known: BTreeMap::new(), parts: vec![] };
-    let traced = Traced { step: &step, ensemble: &ensemble, ran: &ran };
+    let course = Course::from(ran);
+    let traced = Traced { step: &step, ensemble: &ensemble, course: &course };
     let mut ranks = Vec::new();
     for (actor, first) in (0..).zip(&step.fold.ranks) {
         ranks.push(traced.rank(actor, *first, &mut works)?);
     }
     ranks.sort_by_key(|rank: &RankTrace| rank.rank);
     let trace = StepTrace {
-        step_time: step_time_of(&ensemble, &ran),
-        window: ensemble.window(&ran),
+        step_time: step_time_of(&ensemble, &course),
+        window: ensemble.window(&course),
         launch: machine.launch(),
         detail: TraceDetail::Operators,
         works: works.parts,
@@ -59,7 +62,7 @@ pub fn step_trace(plan: &Plan, machine: &Machine, options: Options) -> Result<St
 struct Traced<'a> {
     step: &'a Step<'a>,
     ensemble: &'a Ensemble<'a>,
-    ran: &'a [Timing],
+    course: &'a Course,
 }
 
 impl Traced<'_> {
@@ -83,7 +86,7 @@ impl Traced<'_> {
             }
             after.sort_unstable();
             after.dedup();
-            let Timing { start, end } = self.ran[node as usize];
+            let Timing { start, end } = self.course.last(node);
             let work = works.of(self.step.works[index as usize], task.work, pool)?;
             tasks.push(TracedTask {
                 activity: task.activity,

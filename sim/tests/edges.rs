@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn what_is_accepted_is_simulated_in_the_memory_that_was_told(spec in any_plan(), unfold: bool) {
         let Ok(plan) = Plan::try_from(spec) else { return Ok(()) };
-        let options = Options { unfold, variation: None };
+        let options = Options { unfold, ..Options::default() };
         let needed = memory_needed(&plan, options).0;
         if needed > SIMULATED_MAX {
             return Ok(());

@@ -115,6 +115,13 @@ impl std::ops::Add for Span {
     }
 }
 
+impl std::ops::Mul<u64> for Span {
+    type Output = Self;
+    fn mul(self, times: u64) -> Self {
+        Self(self.0 * times)
+    }
+}
+
 impl std::iter::Sum for Span {
     fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
         items.fold(Self::ZERO, std::ops::Add::add)

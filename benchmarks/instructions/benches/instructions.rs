@@ -60,7 +60,7 @@ fn step_folded((plan, machine): (Plan, Machine)) -> f64 {
 
 #[library_benchmark(config = counted(18.37), setup = hundred_gpus)]
 fn step_unfolded((plan, machine): (Plan, Machine)) -> f64 {
-    let unfolded = Options { unfold: true, variation: None };
+    let unfolded = Options { unfold: true, ..Options::default() };
     simulate_with(black_box(&plan), &machine, unfolded).expect("priced").step_time.0
 }
 

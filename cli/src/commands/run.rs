@@ -94,7 +94,7 @@ fn predicted(
         }
         // The prediction stays the one in the document, which was made before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
-            resimulate(document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
+            resimulate(document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline().into_owned())
         }
         Ok(_) => {
             output.warn(format!(

@@ -63,7 +63,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     written.extend(all.flat_map(|traces| &traces.files).map(|(path, content)| (&**path, content.clone())));
     if arguments.plot.plot.is_some() {
         let name = format!("{}: one step on each stage", document.plan.model.name);
-        let picture = reports::step_gantt(&name, &outcome.timeline, Breadth::Wide).map_err(|why| no_plot(&why))?;
+        let picture = reports::step_gantt(&name, &outcome.timeline(), Breadth::Wide).map_err(|why| no_plot(&why))?;
         written.extend(arguments.plot.file(&picture));
     }
     files::write_all(&written)?;
@@ -126,7 +126,7 @@ fn whole_training(
 
 fn options(arguments: &SimulateArguments) -> Options {
     let variation = (arguments.spread > 0.0).then_some(Variation { spread: arguments.spread, seed: arguments.seed });
-    Options { unfold: arguments.unfold, variation }
+    Options { unfold: arguments.unfold, variation, ..Options::default() }
 }
 
 /// Checks that this machine has the memory that the simulation takes.

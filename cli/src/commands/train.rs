@@ -74,11 +74,12 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
     let (document, outcome) =
         resimulate(&document, files, Options::default()).map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let timeline = outcome.timeline();
     let execution = Execution {
         world: &World::threads(plan.mesh().ranks() as usize),
         document: &document,
         plan_file,
-        predicted: Some(&outcome.timeline),
+        predicted: Some(&timeline),
         data,
         steps: document.prediction.steps,
         seed: arguments.seed,

@@ -40,4 +40,9 @@ impl Schedule for Interleaved {
     fn accumulation(&self) -> Accumulation {
         Accumulation::GroupsOfStages
     }
+
+    /// A group of micro-batches.
+    fn period(&self, pipeline: Pipeline) -> Option<u32> {
+        Some(pipeline.stages)
+    }
 }

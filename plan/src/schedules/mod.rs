@@ -76,6 +76,14 @@ pub trait Schedule: Sync {
         1
     }
 
+    /// Returns the number of micro-batches after which the programs of all stages repeat themselves once the pipeline is
+    /// full: with as many micro-batches more in a step, each program has one more repetition in its middle and is
+    /// otherwise the same. `None` where programs have no such middle.
+    fn period(&self, pipeline: Pipeline) -> Option<u32> {
+        let _ = pipeline;
+        None
+    }
+
     /// Returns the closed form that is a lower bound of the step time.
     fn bound(&self) -> StepBound {
         StepBound::Drained
@@ -265,6 +273,16 @@ impl Pipeline {
     /// Returns [`Schedule::programs`].
     pub fn programs(self) -> Vec<Vec<Slot>> {
         self.schedule.definition().programs(self)
+    }
+
+    /// Returns [`Schedule::period`].
+    pub fn period(self) -> Option<u32> {
+        self.schedule.definition().period(self)
+    }
+
+    /// Returns the number of slots that a micro-batch has in a stage's program.
+    pub(crate) fn slots_of_micro_batch(self) -> u32 {
+        self.chunks * if self.schedule.splits_backward() { 3 } else { 2 }
     }
 
     /// Returns the number of stages after `stage`.

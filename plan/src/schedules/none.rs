@@ -24,4 +24,8 @@ impl Schedule for None {
     fn is_pipelined(&self) -> bool {
         false
     }
+
+    fn period(&self, _: Pipeline) -> Option<u32> {
+        Some(1)
+    }
 }

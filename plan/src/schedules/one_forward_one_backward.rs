@@ -20,4 +20,8 @@ impl Schedule for OneForwardOneBackward {
     fn peak_micro_batches(&self, pipeline: Pipeline, stage: StageId) -> Option<u32> {
         Some(pipeline.after(stage) + 1)
     }
+
+    fn period(&self, _: Pipeline) -> Option<u32> {
+        Some(1)
+    }
 }

@@ -33,6 +33,10 @@ impl Schedule for TwoBufferedWeights {
         2
     }
 
+    fn period(&self, _: Pipeline) -> Option<u32> {
+        Some(1)
+    }
+
     fn bound(&self) -> StepBound {
         StepBound::Busiest
     }

@@ -50,6 +50,10 @@ impl Schedule for ZeroBubbleH1 {
         true
     }
 
+    fn period(&self, _: Pipeline) -> Option<u32> {
+        Some(1)
+    }
+
     fn bound(&self) -> StepBound {
         StepBound::Staggered
     }

@@ -40,7 +40,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     }
     let search = Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out: None };
     let document = PlanDocument { warnings, pareto, ..alone(job.clone(), &chosen.plan, prediction, search) };
-    Ok(Draft { document, timeline: outcome.timeline })
+    Ok(Draft { document, timeline: outcome.timeline().into_owned() })
 }
 
 #[cfg(test)]

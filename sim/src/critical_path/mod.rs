@@ -16,10 +16,11 @@ use crate::engine::{Node, Program, Timing, run};
 use crate::ensemble::Ensemble;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
-use crate::simulate::{Options, Step};
+use crate::recurrence::Course;
+use crate::step::{Options, Step};
 use kernels::Kernels;
 use std::collections::BTreeMap;
-use trainyard_plan::{Group, PathKind, PathPart, Plan, Rank, StageId, Timeline, Work};
+use trainyard_plan::{Group, PathKind, PathPart, Plan, Rank, StageId, Usage, Work};
 use trainyard_units::{Instant, Span};
 
 /// The groups of a plan's ranks that stand on several machines.
@@ -80,10 +81,11 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
     let mut quick = machine.clone();
     quick.stack.launch.value = trainyard_units::Seconds::ZERO;
     let without_launches = Costs::on_slowest_of(ranks, plan, &quick)?;
-    let step = Step::priced(plan, machine, Options::default(), &costs)?;
+    let step = Step::in_full(plan, machine, Options::default(), &costs)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
-    let Some((from, last)) = ensemble.last_node(&ran) else { return Ok(Vec::new()) };
+    let course = Course::from(ran.clone());
+    let Some((from, last)) = ensemble.last_node(&course) else { return Ok(Vec::new()) };
     let kernels = Kernels::new(&step.graph, machine, &costs, &without_launches);
     let mut account = Account {
         step: &step,
@@ -98,7 +100,7 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
     for hop in walk(&ensemble.program, &ran, last, from) {
         account.add(hop, ran[hop.node as usize])?;
     }
-    let busiest = longest_passes(&step.stages_timeline(&ensemble, &ran));
+    let busiest = longest_passes(&ensemble.usage(&course, &step.first_ranks()));
     Ok(account.parts(if plan.mesh().pipeline() > 1 { Some(busiest) } else { None }))
 }
 
@@ -165,11 +167,11 @@ impl Before {
 }
 
 /// Seconds in passes of the stage that spends most in them, within the step that is counted.
-fn longest_passes(timeline: &Timeline) -> f64 {
+fn longest_passes(usage: &Usage) -> f64 {
     let mut stages: BTreeMap<StageId, Span> = BTreeMap::new();
-    for interval in timeline.intervals.iter().filter(|interval| interval.activity.is_pass()) {
-        let sum = stages.entry(interval.stream.stage()).or_insert(Span::ZERO);
-        *sum = *sum + timeline.counted(interval);
+    for counted in usage.counted.iter().filter(|counted| counted.activity.is_pass()) {
+        let sum = stages.entry(counted.stream.stage()).or_insert(Span::ZERO);
+        *sum = *sum + counted.time;
     }
     stages.into_values().max().unwrap_or(Span::ZERO).seconds().0
 }

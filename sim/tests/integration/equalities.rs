@@ -203,6 +203,32 @@ proptest! {
         prop_assert!(outcome.exposed_communication.0 >= 0.0 && outcome.bubble >= 0.0);
     }
 
+    /// The oracle of steps told from their repetition: all micro-batches laid out give the same report.
+    #[test]
+    fn a_step_laid_out_in_full_has_the_same_report(
+        data in 1u32..3, tensor in 0u32..2, pipeline in 1u32..5, accumulation in 70u64..200,
+        schedule in prop::sample::select(ScheduleName::ALL), stack in prop::sample::select(vec!["pytorch", "megatron"]),
+    ) {
+        let grouped = accumulation.next_multiple_of(pipeline.into());
+        let plain = spec(parallel(data, 1 << tensor, pipeline), 1, grouped, schedule);
+        let Ok(plan) = Plan::try_from(plain) else { return Ok(()) };
+        let machine = machine("p4d.24xlarge", 2, stack);
+        let simulated = |in_full| {
+            let options = Options { in_full, ..Options::default() };
+            simulate_with(&plan, &machine, options).expect("a GPU prices everything")
+        };
+        let (outcome, oracle) = (simulated(false), simulated(true));
+        prop_assert_eq!(outcome.step_time, step_time(&plan, &machine).expect("a GPU prices everything"));
+        prop_assert_eq!(outcome.step_time, oracle.step_time);
+        prop_assert_eq!(&outcome.stages, &oracle.stages);
+        prop_assert_eq!(outcome.bubble.to_bits(), oracle.bubble.to_bits());
+        prop_assert_eq!(outcome.exposed_communication, oracle.exposed_communication);
+        prop_assert_eq!(outcome.phases, oracle.phases);
+        prop_assert_eq!(outcome.mfu.map(f64::to_bits), oracle.mfu.map(f64::to_bits));
+        prop_assert_eq!(outcome.actors, oracle.actors);
+        prop_assert_eq!(outcome.timeline(), oracle.timeline());
+    }
+
     #[test]
     fn faster_links_never_slow_a_step(
         data in 1u32..5, tensor in 0u32..3, pipeline in 1u32..3, accumulation in 1u64..5,
@@ -324,7 +350,7 @@ fn tensor_groups_across_two_kinds_of_machines_are_kept_apart() {
     // Two slow devices of four, then eight fast ones, and two more slow ones: groups of four straddle.
     mixed.cluster.pools[0].devices_per_instance = 2;
     mixed.cluster.pools.push(mixed.cluster.pools[0].clone());
-    let timelines = |unfold| rank_timelines(&plan, &mixed, Options { unfold, variation: None }).expect("priced");
+    let timelines = |unfold| rank_timelines(&plan, &mixed, Options { unfold, ..Options::default() }).expect("priced");
     assert_eq!(timelines(false), timelines(true));
 }
 

@@ -25,8 +25,8 @@ fn the_network_of_a_machine_bounds_the_sum_of_gradients() {
     // A ring over 16 devices carries 15/16 of the buffer twice through each machine; gradients have four bytes.
     let through = 2.0 * 15.0 / 16.0 * 4.0 * 124_439_808.0;
     let outcome = simulate(&plan, &machine).expect("priced");
-    let reductions =
-        outcome.timeline.intervals.iter().filter(|i| matches!(i.activity, Activity::ReduceGradients { .. }));
+    let timeline = outcome.timeline();
+    let reductions = timeline.intervals.iter().filter(|i| matches!(i.activity, Activity::ReduceGradients { .. }));
     let took: f64 = reductions.map(|interval| interval.end.since(interval.start).seconds().0).sum();
     assert!((took / (through / carried) - 1.0).abs() < 0.01, "{took} s, {} by hand", through / carried);
     // What backward does not hide of it is exposed.

@@ -119,7 +119,7 @@ proptest! {
     fn the_engine_agrees_with_its_twin((spec, place) in plans::any_plan(), unfold: bool) {
         let (plan, machine) = (plans::plan(spec), place.machine());
         let twin = Twin::new(&plan, &machine);
-        let options = Options { unfold, variation: None };
+        let options = Options { unfold, ..Options::default() };
         let timelines = rank_timelines(&plan, &machine, options).expect("a GPU prices everything");
         prop_assert_eq!(timelines.len(), twin.stages.len());
         for (rank, timeline) in timelines.iter().enumerate() {
