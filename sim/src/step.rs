@@ -87,17 +87,15 @@ impl<'a> Step<'a> {
             }));
         }
         let mesh = plan.mesh();
-        let factors: Vec<f64> = match options.variation {
-            None => vec![1.0; mesh.ranks() as usize],
-            Some(variation) => variation.factors(mesh.ranks()),
-        };
+        let factors = options.variation.map(|variation| variation.factors(mesh.ranks()));
+        let factors = factors.as_deref();
         let fold = if options.unfold {
             unfolded(mesh.ranks(), communications, costs.capacities())
         } else {
-            folded(&kinds(plan, machine, &factors), &communications, costs.capacities())
+            folded(&kinds(plan, machine, factors), &communications, costs.capacities())
         };
         let stage_of: Vec<StageId> = fold.ranks.iter().map(|rank| StageId(mesh.coordinates(*rank).pipeline)).collect();
-        let paces = Paces::new(plan, machine, &fold, &factors);
+        let paces = Paces::new(plan, machine, &fold, factors);
         let kernels: Vec<Option<Vec<Seconds>>> =
             distinct.iter().map(|work| paces.kernels(costs, &graph, *work)).collect::<Result<_, _>>()?;
         // However things wait for each other and for links, they end before this.
@@ -132,8 +130,8 @@ fn each_by_itself(alone: Vec<Seconds>, kernels: &[Option<Vec<Seconds>>]) -> Vec<
 }
 
 /// Numbers that tell ranks apart before anything communicates: their stage, and what the layers of their tensor group
-/// run on.
-fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
+/// run on. `factors` are those of all devices, where they differ.
+fn kinds(plan: &Plan, machine: &Machine, factors: Option<&[f64]>) -> Vec<u64> {
     let mesh = plan.mesh();
     let stage = |rank| mesh.coordinates(Rank(rank)).pipeline;
     let mut known = BTreeMap::new();
@@ -149,15 +147,15 @@ fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
 }
 
 /// The kinds of machine that a rank's tensor group stands on, with the largest factor on each.
-fn pace(plan: &Plan, machine: &Machine, rank: Rank, factors: &[f64]) -> Vec<(usize, f64)> {
-    if !machine.cluster.is_mixed() && factors.iter().all(|factor| factor.to_bits() == 1.0_f64.to_bits()) {
+fn pace(plan: &Plan, machine: &Machine, rank: Rank, factors: Option<&[f64]>) -> Vec<(usize, f64)> {
+    if !machine.cluster.is_mixed() && factors.is_none() {
         return vec![(0, 1.0)];
     }
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let mut slowest: BTreeMap<usize, f64> = BTreeMap::new();
     for member in plan.mesh().group(rank, Group::Tensor) {
         let factor = slowest.entry(layout.pool(member)).or_insert(0.0);
-        *factor = factor.max(factors[member.0 as usize]);
+        *factor = factor.max(factors.map_or(1.0, |factors| factors[member.0 as usize]));
     }
     slowest.into_iter().collect()
 }
@@ -194,7 +192,7 @@ struct Paces {
 }
 
 impl Paces {
-    fn new(plan: &Plan, machine: &Machine, fold: &Fold, factors: &[f64]) -> Self {
+    fn new(plan: &Plan, machine: &Machine, fold: &Fold, factors: Option<&[f64]>) -> Self {
         Self { groups: fold.ranks.iter().map(|rank| pace(plan, machine, *rank, factors)).collect() }
     }
 
