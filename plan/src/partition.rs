@@ -114,9 +114,50 @@ impl Stages {
         Ok(Self { ends, count: pipeline, folded: schedule.is_folded() })
     }
 
-    /// Returns the partition into `stages` chunks whose most expensive chunk is cheapest, whatever memory it takes.
+    /// Returns the partition into `stages` chunks whose most expensive chunk is cheapest, whatever memory it takes: that
+    /// of [`Self::balanced_within`] where everything fits, in O(layers · stages).
+    ///
+    /// The later the last stage begins, the more expensive are those before it and the cheaper it is itself, and where
+    /// the two cross moves on with the end of the last stage. So one walk along the layers finds all crossings.
     pub fn balanced(costs: &[f64], stages: u32) -> Option<Self> {
-        Self::balanced_within(costs, stages, |_, _| true)
+        let (layers, count) = (costs.len(), stages as usize);
+        if count == 0 || count > layers {
+            return None;
+        }
+        let prefix = running_sums(costs);
+        let mut best = prefix.clone();
+        best[0] = f64::INFINITY;
+        let mut next = vec![f64::INFINITY; layers + 1];
+        let mut cuts = vec![0; (count - 1) * (layers + 1)];
+        for (stage, cut) in (2..=count).zip(cuts.chunks_mut(layers + 1)) {
+            // Behind each layer, the last of those with which the stages before are as expensive.
+            let mut level: Vec<usize> = (0..=layers).collect();
+            for start in (0..layers).rev() {
+                if best[start].total_cmp(&best[start + 1]).is_eq() {
+                    level[start] = level[start + 1];
+                }
+            }
+            next.fill(f64::INFINITY);
+            let mut crossing = stage - 1;
+            // Every stage after this one has a layer at least.
+            for end in stage..=layers - (count - stage) {
+                let last = |start: usize| prefix[end] - prefix[start];
+                while crossing < end && best[crossing] < last(crossing) {
+                    crossing += 1;
+                }
+                let before =
+                    crossing.checked_sub(1).filter(|before| *before + 1 >= stage).map(|before| (last(before), before));
+                let after = (crossing < end).then(|| (best[crossing], level[crossing].min(end - 1)));
+                // Of equal ones the later.
+                (next[end], cut[end]) = match (before, after) {
+                    (Some(before), Some(after)) if before.0 < after.0 => before,
+                    (Some(before), None) => before,
+                    (_, after) => after.expect("a stage begins somewhere"),
+                };
+            }
+            std::mem::swap(&mut best, &mut next);
+        }
+        Some(Self { ends: ends(layers, &cuts), count: stages, folded: false })
     }
 
     /// Returns the partition into `stages` chunks whose most expensive one is cheapest, of those whose every chunk fits;
@@ -134,21 +175,17 @@ impl Stages {
         if stages == 0 || stages > layers {
             return None;
         }
-        let prefix: Vec<f64> = std::iter::once(0.0)
-            .chain(costs.iter().scan(0.0, |sum, cost| {
-                *sum += cost;
-                Some(*sum)
-            }))
-            .collect();
+        let prefix = running_sums(costs);
         // best[i]: the smallest possible maximum over the first i layers in the stages placed so far.
         let mut best: Vec<f64> = (0..=layers)
             .map(|end| if end > 0 && fits(StageId(0), 0..end) { prefix[end] } else { f64::INFINITY })
             .collect();
-        let mut cuts: Vec<Vec<usize>> = Vec::new();
-        for stage in 2..=stages {
-            let mut next = vec![f64::INFINITY; layers + 1];
-            let mut cut = vec![0; layers + 1];
-            for end in stage..=layers {
+        let mut cuts = vec![0; (stages - 1) * (layers + 1)];
+        let mut next = vec![f64::INFINITY; layers + 1];
+        for (stage, cut) in (2..=stages).zip(cuts.chunks_mut(layers + 1)) {
+            next.fill(f64::INFINITY);
+            // Every stage after this one has a layer at least.
+            for end in stage..=layers - (stages - stage) {
                 for start in (stage - 1..end).rev() {
                     if !fits(StageId(stage as u32 - 1), start..end) {
                         break;
@@ -164,19 +201,32 @@ impl Stages {
                     }
                 }
             }
-            best = next;
-            cuts.push(cut);
+            std::mem::swap(&mut best, &mut next);
         }
         if best[layers].is_infinite() {
             return None;
         }
-        let mut ends = vec![layers];
-        for cut in cuts.iter().rev() {
-            ends.push(cut[ends[ends.len() - 1]]);
-        }
-        ends.reverse();
-        Some(Self { ends, count, folded: false })
+        Some(Self { ends: ends(layers, &cuts), count, folded: false })
     }
+}
+
+/// Returns the costs of the layers before each layer, and of all.
+fn running_sums(costs: &[f64]) -> Vec<f64> {
+    let sums = costs.iter().scan(0.0, |sum, cost| {
+        *sum += cost;
+        Some(*sum)
+    });
+    std::iter::once(0.0).chain(sums).collect()
+}
+
+/// Returns the ends of all chunks, where `cuts` holds for each chunk but the first, by its end, where it begins.
+fn ends(layers: usize, cuts: &[usize]) -> Vec<usize> {
+    let mut ends = vec![layers];
+    for cut in cuts.chunks(layers + 1).rev() {
+        ends.push(cut[ends[ends.len() - 1]]);
+    }
+    ends.reverse();
+    ends
 }
 
 #[cfg(test)]
@@ -211,6 +261,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn without_limits_the_cut_is_the_same_found_faster(
+            costs in prop::collection::vec(prop_oneof![0u32..4, 0u32..1000], 1..40), stages in 1u32..40, scale in 0.1f64..3.0,
+        ) {
+            let costs: Vec<f64> = costs.into_iter().map(|cost| f64::from(cost) * scale).collect();
+            let expected = Stages::balanced_within(&costs, stages, |_, _| true);
+            prop_assert_eq!(Stages::balanced(&costs, stages), expected);
+        }
+
         #[test]
         fn the_cut_is_optimal(
             costs in prop::collection::vec(0u32..20, 1..9), room in prop::collection::vec(1usize..6, 1..5),
