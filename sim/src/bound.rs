@@ -33,9 +33,22 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
     step_time_bound_with(plan, machine, &LayerTable::new(plan, machine)?, &mut Communications::default())
 }
 
-/// The least time of communication, which plans with the same ranks, number formats and micro-batch share.
+/// The least time of communication, which plans with the same ranks, number formats and micro-batch share that gather
+/// weights alike.
 #[derive(Clone, Debug, Default)]
 pub struct Communications(BTreeMap<Work, Passing>);
+
+impl Communications {
+    /// The number of communications that are known.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// The least time from the first rank that begins a communication, or several that follow each other, to the last that
 /// ends it (`all`), and of any rank by itself (`any`).
@@ -331,13 +344,13 @@ impl Least<'_> {
     /// Communication, priced once for stages that stand on machines alike. Where the step is counted on one rank, that
     /// one may be among the fastest.
     fn communication(&mut self, work: Work) -> Result<Passing, MachineError> {
-        if let Some(known) = self.known.0.get(&work) {
-            return Ok(*known);
-        }
-        let (any, all) = self.costs.at_least(work)?;
-        let passing = Passing { any, all: if self.plan.schedule().flushes() { all } else { any } };
-        self.known.0.insert(work, passing);
-        Ok(passing)
+        let known = if let Some(known) = self.known.0.get(&work) {
+            *known
+        } else {
+            let (any, all) = self.costs.at_least(work)?;
+            *self.known.0.entry(work).or_insert(Passing { any, all })
+        };
+        Ok(if self.plan.schedule().flushes() { known } else { known.any.into() })
     }
 
     fn alike(&self, stage: StageId) -> StageId {

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
-use trainyard_sim::{LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
+use trainyard_sim::{Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
 
 /// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
 /// less.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct PriceKey {
+pub(crate) struct PriceKey {
     choice: usize,
     instances: u32,
     parallel: ParallelSpec,
@@ -87,6 +87,10 @@ impl Weights {
 /// Everything that decides how layers are cut into stages, with the number of stages.
 type CutKey = (PriceKey, Recompute, u32);
 
+/// Everything that decides how long a plan's communication takes at least: the key of its layers, the ranks that shard a
+/// state, and whether weights are gathered.
+pub(crate) type CommunicationKey = (PriceKey, Option<u32>, bool);
+
 /// Prices of layers for all candidates of a search.
 pub(crate) struct Bounds {
     /// One machine of each type.
@@ -102,11 +106,15 @@ pub(crate) struct Bounds {
     /// `true` for each choice whose tensor-parallel ranks each send only their own part.
     scattered: Vec<bool>,
     compressed: bool,
+    /// `true` if only some rows of some parameters get gradients.
+    has_tables: bool,
     placement: Placement,
     /// Prices for each kind of recomputation, in order.
     prices: BTreeMap<PriceKey, Option<Vec<Weights>>>,
     /// Prices of layers on all devices of a plan.
     tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
+    /// Communication of plans, as far as it is known.
+    communications: Mutex<BTreeMap<CommunicationKey, Communications>>,
     /// Layers cut into stages, by number of stages.
     cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
 }
@@ -124,11 +132,13 @@ impl Bounds {
             boundary: handed_on(&problem.model.graph()),
             blocking,
             scattered,
+            has_tables: problem.model.graph().updated_parameters() != problem.model.graph().parameters(),
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),
             prices: BTreeMap::new(),
             tables: Mutex::default(),
+            communications: Mutex::default(),
             cuts: Mutex::default(),
         };
         let mut keys: Vec<PriceKey> = candidates.par_iter().map(|candidate| bounds.key(candidate)).collect();
@@ -206,6 +216,30 @@ impl Bounds {
         let table = LayerTable::new(plan, machine).ok();
         self.tables.lock().expect("nobody panics while prices are noted").insert(key, table.clone());
         table
+    }
+
+    /// Returns the key of the communication of one of a candidate's plans. Their micro-batch counts only where it decides
+    /// how many rows of tables get gradients.
+    pub(crate) fn communication_key(&self, candidate: &Candidate, plan: &Plan) -> CommunicationKey {
+        let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
+        let micro = if self.has_tables { batch.micro } else { 0 };
+        let key = PriceKey { choice, instances, parallel, precision, micro };
+        (key, plan.sharding_ranks(), plan.gathers_weights())
+    }
+
+    /// Returns what is known of the communication of plans with a key.
+    pub(crate) fn communications(&self, key: &CommunicationKey) -> Communications {
+        let known = self.communications.lock().expect("nobody panics while communication is looked up");
+        known.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Notes what is known of the communication of plans with a key, if that is more than before.
+    pub(crate) fn note_communications(&self, key: CommunicationKey, now: Communications) {
+        let mut known = self.communications.lock().expect("nobody panics while communication is noted");
+        let before = known.entry(key).or_default();
+        if now.len() > before.len() {
+            *before = now;
+        }
     }
 
     /// Returns a lower bound of a candidate's step in seconds: the fullest stage computes its layers for all

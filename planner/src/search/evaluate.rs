@@ -1,6 +1,6 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, CommunicationKey};
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
@@ -47,10 +47,14 @@ pub(crate) fn look(
     };
     let mut looked = Looked::default();
     looked.fitting = builder.fitting(&mut looked, &|plan: &Plan, bound: f64| bound.is_finite() && matters(plan, bound));
+    for (key, known) in builder.communications.into_inner() {
+        bounds.note_communications(key, known);
+    }
     looked
 }
 
 /// A step of a plan that was simulated.
+#[derive(Clone)]
 pub(crate) struct Simulated {
     pub(crate) step_time_s: f64,
     /// The whole outcome, if the search simulates so few plans that this one is likely to be shown.
@@ -89,8 +93,8 @@ struct Builder<'a> {
     machine: &'a Machine,
     /// Prices of layers, which all variants share; `None` if the machine was not measured for them.
     layers: OnceCell<Option<LayerTable>>,
-    /// Communication of the layers, by the number of replicas that shard a state.
-    communications: RefCell<BTreeMap<Option<u32>, Communications>>,
+    /// Communication of the plans.
+    communications: RefCell<BTreeMap<CommunicationKey, Communications>>,
 }
 
 impl Looked {
@@ -162,7 +166,8 @@ impl Builder<'_> {
     /// Returns the lower bound of a step; infinite if the machine was not measured for the plan.
     fn bound(&self, plan: &Plan) -> f64 {
         let mut known = self.communications.borrow_mut();
-        let known = known.entry(plan.sharding_ranks()).or_default();
+        let key = self.bounds.communication_key(self.candidate, plan);
+        let known = known.entry(key).or_insert_with(|| self.bounds.communications(&key));
         let bound = self.layers(plan).and_then(|layers| step_time_bound_with(plan, self.machine, layers, known).ok());
         bound.map_or(f64::INFINITY, |bound| bound.0)
     }

@@ -320,7 +320,8 @@ impl<'a> Inside<'a> {
         self.links.overlaps_inside_layers().then_some(kernels.core)
     }
 
-    /// The slowest of the groups of all stages, all groups of a stage at once.
+    /// The slowest of the groups of all stages, all groups of a stage at once. Stages that stand on machines alike take
+    /// the same, to the last bit.
     fn slowest(
         &self,
         wiring: &Wiring<'_>,
@@ -329,7 +330,8 @@ impl<'a> Inside<'a> {
         bytes: Bytes,
     ) -> Result<Seconds, MachineError> {
         let mut slowest = Seconds::ZERO;
-        for stage in 0..self.layout.mesh.pipeline() {
+        let stages = self.layout.mesh.pipeline();
+        for stage in 0..self.layout.period().map_or(stages, |period| period.min(stages)) {
             let groups = self.layout.groups(stage, group);
             let groups: Vec<_> = groups.iter().map(|members| self.layout.positions(members)).collect();
             slowest = slowest.max(self.links.together(wiring, collective, Collectives::Nccl, &groups, bytes)?);
