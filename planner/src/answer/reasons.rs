@@ -6,7 +6,8 @@ use super::tuning::Tried;
 use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, Found, Prepared, Ranking, Totals, Within};
-use std::cell::RefCell;
+use rayon::prelude::*;
+use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
@@ -32,7 +33,7 @@ pub(crate) struct Reasons<'a> {
     /// What bounds the step.
     pub(crate) bound: String,
     /// The latest search.
-    pub(crate) asked: RefCell<Option<Evidence>>,
+    pub(crate) asked: Mutex<Option<Evidence>>,
 }
 
 /// Finds the best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
@@ -92,11 +93,17 @@ impl Reasons<'_> {
             Self::offload,
         ];
         let told = |reason: &fn(&Self) -> Option<String>| {
-            self.asked.take();
-            let text = reason(self)?;
-            Some((text, self.asked.take()))
+            let (preferred, bound) = (self.preferred.clone(), self.bound.clone());
+            let own = Self { preferred, bound, asked: Mutex::default(), ..*self };
+            let text = reason(&own)?;
+            Some((text, own.asked.into_inner().expect("nobody panics while a search is noted")))
         };
-        reasons.iter().filter_map(told).collect()
+        reasons.par_iter().filter_map(told).collect()
+    }
+
+    /// Notes the latest search.
+    fn note(&self, evidence: Evidence) {
+        *self.asked.lock().expect("nobody panics while a search is noted") = Some(evidence);
     }
 
     /// Returns the user's held fields and the cluster of the chosen plan.
@@ -108,7 +115,7 @@ impl Reasons<'_> {
     /// Finds the best plan with these fields held, without deadline and budget, and what did not fit.
     fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
         let (best, too_large) = recommended(self.problem, fixed);
-        *self.asked.borrow_mut() = Some(evidence(fixed, best.as_ref(), too_large));
+        self.note(evidence(fixed, best.as_ref(), too_large));
         (best, too_large)
     }
 
@@ -278,7 +285,7 @@ impl Reasons<'_> {
     fn precision(&self) -> Option<String> {
         let own = self.chosen.plan.precision();
         let other = self.tried.iter().find(|tried| tried.precision != own)?;
-        *self.asked.borrow_mut() = Some(evidence(&other.fixed, other.best.as_ref(), other.too_large));
+        self.note(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         let why = match (&other.best, other.too_large) {
             (Some(best), _) => self.other_side(best),
             (None, Some(large)) => does_not_fit(large),

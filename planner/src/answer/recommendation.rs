@@ -17,7 +17,7 @@ use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
 use crate::problem::Problem;
 use crate::search::{Aim, Found, Prepared, choose, preferred};
-use std::cell::RefCell;
+use std::sync::Mutex;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::JobSpec;
 use trainyard_plan::document::{
@@ -42,7 +42,14 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
-    let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
+    // Searches that do not need each other.
+    let (told, (pareto, stacks)) = rayon::join(
+        || Told::new(prepared, problem, limits, found, (&prediction, &outcome)),
+        || {
+            let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
+            rayon::join(pareto, || stack_choices(problem, job, &solved))
+        },
+    );
     let evidence = evidence_of(&told.reasons);
     let mut reasons: Vec<String> = told.reasons.into_iter().map(|(text, _)| text).collect();
     let changes = told.changes;
@@ -55,7 +62,6 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         advised.chain(warnings.all()).chain(price_dates(problem, limits, (found, &chosen))).collect();
     let rejections = Rejections { problem, fixed: &limits.fixed, found, chosen: &chosen, top: limits.top.max(1) };
     let rejected = rejections.all(job);
-    let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
@@ -70,7 +76,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         to_meet_goal: to_meet_goal(problem, limits, &chosen),
         alternatives: found.best.iter().skip(1).map(|other| runner_up(problem, job, other)).collect(),
         optimum: found.optimum.as_deref().map(|optimum| runner_up(problem, job, optimum)),
-        stacks: stack_choices(problem, job, &solved),
+        stacks,
         pareto,
         rejected,
         changes,
@@ -142,8 +148,8 @@ impl Told {
     ) -> Self {
         let (fixed, chosen) = (&limits.fixed, &found.best[0]);
         let tuning = Tuning { problem, fixed, chosen, prediction };
-        let (tried, batches) = (tuning.tried(), tuning.batches());
-        let other_gpu = other_gpu(prepared, problem, fixed, found);
+        let ((tried, batches), other_gpu) =
+            rayon::join(|| (tuning.tried(), tuning.batches()), || other_gpu(prepared, problem, fixed, found));
         let reasons = Reasons {
             problem,
             fixed,
@@ -153,7 +159,7 @@ impl Told {
             tried: &tried,
             preferred: found.optimum.as_deref().map(|optimum| preferred(problem, chosen, optimum)),
             bound: bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction),
-            asked: RefCell::default(),
+            asked: Mutex::default(),
         }
         .all();
         let remedies = Remedies::new(problem, fixed, chosen).all();

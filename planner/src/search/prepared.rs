@@ -3,6 +3,7 @@
 use super::aim::Aim;
 use super::bounds::Bounds;
 use super::complexity::{Complexity, Ordinary};
+use super::evaluate::{Built, Simulated, simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::memory_bound::MemoryBound;
@@ -12,8 +13,8 @@ use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
-use trainyard_plan::{Fixed, ParallelSpec, Precision};
+use std::sync::{Mutex, OnceLock};
+use trainyard_plan::{Fixed, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, Seconds};
 
@@ -34,7 +35,12 @@ pub(crate) struct Prepared<'a> {
     /// By choice.
     pub(super) ordinary: Vec<Ordinary>,
     pub(super) least: OnceLock<Vec<(u32, Totals)>>,
+    /// Plans that were simulated, by their bounds.
+    simulated: Mutex<BTreeMap<u64, Vec<KeptStep>>>,
 }
+
+/// A choice with a plan, and its step.
+type KeptStep = (usize, Plan, Option<Simulated>);
 
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
@@ -60,8 +66,33 @@ impl<'a> Prepared<'a> {
         let overheads = SearchOverheads::new(problem, &candidates);
         let choices = 0..problem.place.choices().len();
         let ordinary = choices.map(|choice| ordinary(&problem.place.machine(choice, 1, None))).collect();
-        let least = OnceLock::new();
-        Self { problem, space, plans, candidates, dropped, memory, bounds, input_stalls, overheads, ordinary, least }
+        Self {
+            problem,
+            space,
+            plans,
+            candidates,
+            dropped,
+            memory,
+            bounds,
+            input_stalls,
+            overheads,
+            ordinary,
+            least: OnceLock::new(),
+            simulated: Mutex::default(),
+        }
+    }
+
+    /// Simulates a step of a plan, unless another search has; `None` if the machine was not measured for it.
+    pub(super) fn simulated(&self, candidate: &Candidate, built: &Built) -> Option<Simulated> {
+        let (key, choice) = (built.bound.to_bits(), candidate.choice);
+        let known = || self.simulated.lock().expect("nobody panics while simulations are kept");
+        let own = |known: &&KeptStep| known.0 == choice && known.1 == built.plan;
+        if let Some((.., simulated)) = known().get(&key).and_then(|alike| alike.iter().find(own)) {
+            return simulated.clone();
+        }
+        let found = simulated(&self.space, &self.bounds, candidate, &built.plan);
+        known().entry(key).or_default().push((choice, built.plan.clone(), found.clone()));
+        found
     }
 
     /// Returns lower bounds of the plans of each candidate that is fed and priced, by its number: the same for every

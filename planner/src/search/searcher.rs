@@ -11,7 +11,7 @@
 
 use super::aim::{Aim, amount};
 use super::complexity::Complexity;
-use super::evaluate::{Built, Looked, Simulated, look, simulated};
+use super::evaluate::{Built, Looked, Simulated, look};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
@@ -193,7 +193,7 @@ impl<'a> Searcher<'a> {
                 |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
             look(space, (bounds, memory), candidate, matters)
         };
-        let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
+        let simulate = |(candidate, built): &(Candidate, Box<Built>)| self.prepared.simulated(candidate, built);
         let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
             || turn.looks.par_iter().map(look_at).collect(),
             || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
@@ -248,12 +248,12 @@ impl<'a> Searcher<'a> {
         for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.is_wanted(choice(*number))) {
             found.note_least(self.problem().place.kind(choice(*number)), *totals);
             let candidate = &candidates[*number as usize];
-            if self.aim.complexity.is_some_and(|class| !self.prepared.may_be(candidate, class)) {
-                continue;
-            }
             let value = self.value(*totals);
             // A training that never ends, on machines that somebody described so, is no candidate.
-            if self.within_goal(*totals) && value.is_finite() {
+            if !self.within_goal(*totals) || !value.is_finite() {
+                continue;
+            }
+            if self.aim.complexity.is_none_or(|class| self.prepared.may_be(candidate, class)) {
                 values.push((value, *number));
             }
         }
