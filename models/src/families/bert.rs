@@ -3,12 +3,13 @@
 use super::parts::{Heads, Stream, classifier, operator, pooler};
 use crate::families::HeadKind;
 use crate::families::fields::{
-    LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, head_classes, kernel,
-    needed, optional, or, positions,
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, head_classes,
+    kernel, needed, optional, or, positions,
 };
 use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
+use trainyard_units::Invalid;
 
 dimensions! {
     /// An encoder-only transformer: learned positions and segments, post-normalisation, GELU.
@@ -18,7 +19,7 @@ dimensions! {
         name,
         hidden: u64 = needed(WIDTH_MAX),
         seq_len: u64 = needed(SEQUENCE_MAX),
-        head: HeadKind = choice(HeadKind::Pretraining),
+        head: HeadKind = of_an_encoder(),
         layers: u32 = needed(LAYERS_MAX),
         heads: u64 = attention_heads(hidden),
         ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
@@ -28,6 +29,17 @@ dimensions! {
         attention: AttentionKernel = kernel(),
         predictions: Option<u64> = optional(seq_len),
         classes: Option<u64> = head_classes(head),
+    }
+}
+
+/// Reads what is on top of an encoder, which predicts no next tokens.
+fn of_an_encoder(at: Field, written: Option<HeadKind>) -> Result<HeadKind, Invalid> {
+    match written {
+        Some(HeadKind::LanguageModel) => {
+            Err(Invalid::breaks(at.name, HeadKind::LanguageModel, "an encoder sees later tokens")
+                .with_hint("set head = \"masked-language-model\""))
+        }
+        written => choice(at, written, HeadKind::Pretraining),
     }
 }
 
@@ -69,7 +81,7 @@ impl Bert {
                 operators.extend(pooler(self.hidden));
                 operators.extend(classifier(self.hidden, 2));
             }
-            HeadKind::MaskedLanguageModel => operators.extend(self.masked_tokens()),
+            HeadKind::MaskedLanguageModel | HeadKind::LanguageModel => operators.extend(self.masked_tokens()),
             HeadKind::Pooler => operators.extend(pooler(self.hidden)),
             HeadKind::Classifier => {
                 operators.extend(pooler(self.hidden));

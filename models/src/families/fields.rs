@@ -238,6 +238,11 @@ pub(crate) fn attention_heads(at: Field, written: Option<u64>, hidden: u64) -> R
     divisor(at.name, needed(at, written, WIDTH_MAX)?, (hidden, "features of `hidden`"))
 }
 
+/// Reads the heads of keys and values, each shared by equally many heads of queries.
+pub(crate) fn equal_groups(at: Field, written: Option<u64>, heads: u64) -> Result<u64, Invalid> {
+    divisor(at.name, or(at, written, heads, heads)?, (heads, "heads"))
+}
+
 /// Reads classes, which a classifier needs and nothing else has.
 pub(crate) fn head_classes(at: Field, written: Option<u64>, head: HeadKind) -> Result<Option<u64>, Invalid> {
     match (head, written) {
@@ -247,6 +252,15 @@ pub(crate) fn head_classes(at: Field, written: Option<u64>, head: HeadKind) -> R
             Err(Invalid::breaks(at.name, classes, format!("the head is `{head}`"))
                 .with_hint("set head = \"classifier\""))
         }
+    }
+}
+
+/// Reads the numbers of some of a model's blocks, counted from 0.
+pub(crate) fn some_blocks(at: Field, written: Option<Vec<u32>>, layers: u32) -> Result<Vec<u32>, Invalid> {
+    let blocks = written.unwrap_or_default();
+    match blocks.iter().find(|block| **block >= layers) {
+        None => Ok(blocks),
+        Some(block) => Err(Invalid::range(at.name, u64::from(*block), 0..=u64::from(layers - 1))),
     }
 }
 

@@ -40,8 +40,11 @@ impl Architecture for GptMoe {
         let stream = dense.stream();
         let block = stream.block(dense.heads(), stream.feed_forward(dense.ffn), 0);
         let routed = Stream { feed_forward: FeedForward::Relu, ..stream };
-        let expert_block =
-            stream.block(dense.heads(), routed.expert_feed_forward(*experts, dense.ffn), stream.exchanged(*experts));
+        let expert_block = stream.block(
+            dense.heads(),
+            routed.expert_feed_forward(*experts, dense.ffn, false),
+            stream.exchanged(*experts),
+        );
         let mut order = vec![0];
         order.extend((0..dense.layers).map(|index| if experts.are_in(index) { 2 } else { 1 }));
         order.push(3);

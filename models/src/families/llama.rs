@@ -2,13 +2,12 @@
 
 use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
 use crate::families::fields::{
-    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor, kernel,
+    LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, equal_groups, kernel,
     needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask};
-use trainyard_units::Invalid;
 
 /// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
 const ROTARY_BASE: f64 = 10_000.0;
@@ -46,11 +45,6 @@ dimensions! {
     }
 }
 
-/// Reads the heads of keys and values, each shared by equally many heads of queries.
-fn equal_groups(at: Field, written: Option<u64>, heads: u64) -> Result<u64, Invalid> {
-    divisor(at.name, or(at, written, heads, heads)?, (heads, "heads"))
-}
-
 impl Architecture for Llama {
     fn sample(&self) -> Sample {
         Sample::Tokens(self.seq_len)
@@ -68,7 +62,7 @@ impl Architecture for Llama {
         match self.experts {
             None => order.extend(std::iter::repeat_n(dense, self.layers as usize)),
             Some(experts) => {
-                let feed_forward = stream.expert_feed_forward(experts, self.ffn);
+                let feed_forward = stream.expert_feed_forward(experts, self.ffn, false);
                 layers.push(stream.block(self.heads(), feed_forward, stream.exchanged(experts)));
                 order.extend((0..self.layers).map(|index| if experts.are_in(index) { routed } else { dense }));
             }
@@ -93,13 +87,9 @@ impl Llama {
 
     fn heads(&self) -> Heads {
         Heads {
-            queries: self.heads,
             keys: self.kv_heads,
-            width: self.head_width,
-            kernel: self.attention,
-            mask: self.window.map_or(Mask::Causal, Mask::Window),
-            biased: false,
             rotary: true,
+            ..Heads::equal(self.heads, self.head_width, self.attention, self.window.map_or(Mask::Causal, Mask::Window))
         }
     }
 

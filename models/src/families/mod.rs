@@ -4,6 +4,7 @@
 
 mod bart;
 mod bert;
+mod blocks;
 mod dlrm;
 mod electra;
 mod encoder_decoder;
@@ -26,8 +27,8 @@ mod vit;
 
 pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};
-pub use parts::Experts;
-pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec};
+pub use parts::{Experts, FeedForward, Norm};
+pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec, PositionKind, QueryKeyNorm};
 
 use model::Architecture;
 
@@ -52,6 +53,7 @@ macro_rules! families {
 
         /// A model whose dimensions fit together.
         #[derive(Clone, Debug, PartialEq)]
+        #[expect(clippy::large_enum_variant, reason = "there is one model at a time, not a list of them")]
         pub enum Model {
             $($(#[$doc])* $family($family),)*
         }
@@ -94,6 +96,8 @@ families! {
     bert::Bert = "bert",
     /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
     llama::Llama = "llama",
+    /// One stack of transformer blocks over tokens, of parts that are chosen one by one, as most language models of today.
+    blocks::Blocks = "blocks",
     /// A vision transformer.
     vit::Vit = "vit",
     /// An encoder-decoder, as T5.

@@ -7,6 +7,8 @@ use crate::families::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, neede
 use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole};
 use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split, replicated};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Largest product of experts and the weights of one of an expert's matrices.
 const EXPERT_WEIGHTS_MAX: u64 = 1 << 46;
@@ -14,17 +16,34 @@ const EXPERT_WEIGHTS_MAX: u64 = 1 << 46;
 const CAPACITY_FACTOR_MAX: u64 = 64;
 
 /// A normalisation of activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Norm {
-    /// By mean and variance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Norm {
+    /// By mean and variance, with scale and shift.
     Layer,
-    /// By the root mean square.
+    /// By the root mean square, with scale.
     Rms,
+    /// By mean and variance, with scale alone.
+    LayerWithoutShift,
+    /// By mean and variance, with nothing that is trained.
+    LayerWithoutWeights,
+}
+
+impl Norm {
+    pub(super) fn over(self, rows: u64, width: u64) -> OperatorKind {
+        match self {
+            Self::Layer => OperatorKind::LayerNorm { rows, width },
+            Self::Rms => OperatorKind::RmsNorm { rows, width },
+            Self::LayerWithoutShift => OperatorKind::CentredNorm { rows, width, scale: true },
+            Self::LayerWithoutWeights => OperatorKind::CentredNorm { rows, width, scale: false },
+        }
+    }
 }
 
 /// The activation between the two products of a feed-forward part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FeedForward {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeedForward {
     /// GELU or another smooth function.
     Smooth,
     /// The positive part.
@@ -49,29 +68,47 @@ pub(super) struct Stream {
 
 /// The heads of an attention part.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each tells of one thing that is done to heads or scores")]
 pub(super) struct Heads {
     pub(super) queries: u64,
     /// Heads of keys and values.
     pub(super) keys: u64,
-    /// Features of a head.
+    /// Features of a head of queries or keys.
     pub(super) width: u64,
+    /// Features of a head of values.
+    pub(super) value_width: u64,
     pub(super) kernel: AttentionKernel,
     pub(super) mask: Mask,
     /// A bias is added to the scores.
     pub(super) biased: bool,
     /// Queries and keys are rotated.
     pub(super) rotary: bool,
+    /// Scores are bounded by a hyperbolic tangent.
+    pub(super) soft_cap: bool,
+    /// Each head has a trained score of its own beside those of keys.
+    pub(super) sinks: bool,
 }
 
 impl Heads {
     /// Returns as many heads of keys and values as of queries, without rotation.
     pub(super) fn equal(heads: u64, width: u64, kernel: AttentionKernel, mask: Mask) -> Self {
-        Self { queries: heads, keys: heads, width, kernel, mask, biased: false, rotary: false }
+        Self {
+            queries: heads,
+            keys: heads,
+            width,
+            value_width: width,
+            kernel,
+            mask,
+            biased: false,
+            rotary: false,
+            soft_cap: false,
+            sinks: false,
+        }
     }
 
     /// Returns the features of the keys and values of a token.
     pub(super) fn kv_width(self) -> u64 {
-        2 * self.keys * self.width
+        self.keys * (self.width + self.value_width)
     }
 }
 
@@ -154,12 +191,7 @@ impl Stream {
     }
 
     pub(super) fn norm(self) -> Operator {
-        let (rows, width) = (self.tokens, self.hidden);
-        let kind = match self.norm {
-            Norm::Layer => OperatorKind::LayerNorm { rows, width },
-            Norm::Rms => OperatorKind::RmsNorm { rows, width },
-        };
-        operator(kind, Split::Tokens)
+        operator(self.norm.over(self.tokens, self.hidden), Split::Tokens)
     }
 
     pub(super) fn residual(self) -> Operator {
@@ -180,10 +212,13 @@ impl Stream {
             keys,
             own_keys: keys,
             head_width: heads.width,
+            value_width: heads.value_width,
             kernel: heads.kernel,
             mask: heads.mask,
             dropout: self.dropout,
             biased: heads.biased,
+            soft_cap: heads.soft_cap,
+            sinks: heads.sinks,
         };
         operator(OperatorKind::Attention(attention), Split::Width)
     }
@@ -233,16 +268,17 @@ impl Stream {
         ]
     }
 
-    /// The same in each of a number of experts, without biases, between dispatch and combination.
-    pub(super) fn expert_feed_forward(self, experts: Experts, ffn: u64) -> Vec<Operator> {
+    /// The same in each of a number of experts, between dispatch and combination; `bias` tells whether router and experts
+    /// have biases.
+    pub(super) fn expert_feed_forward(self, experts: Experts, ffn: u64, bias: bool) -> Vec<Operator> {
         let places = experts.places(self);
         let linear = |inputs, outputs, split| {
             let (experts, rows) = (experts.count, places.places);
-            operator(OperatorKind::ExpertLinear { experts, rows, inputs, outputs, bias: false }, split)
+            operator(OperatorKind::ExpertLinear { experts, rows, inputs, outputs, bias }, split)
         };
         let routing = |kind| operator(OperatorKind::Routing(kind), Split::Tokens);
         vec![
-            routing(Routing::Router { places, experts: experts.count }),
+            routing(Routing::Router { places, experts: experts.count, bias }),
             routing(Routing::Dispatch(places)),
             linear(self.hidden, self.widened(ffn), Split::Columns),
             self.activation(places.places, ffn),

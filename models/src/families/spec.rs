@@ -1,6 +1,6 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
-use crate::families::Family;
+use crate::families::{Family, FeedForward, Norm};
 use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,10 @@ pub enum HeadKind {
     MaskedLanguageModel,
     /// A product and an activation over the first token.
     Pooler,
-    /// Classes of the first token.
+    /// Classes of the first token, or of the last one of a decoder.
     Classifier,
+    /// The next token after each.
+    LanguageModel,
 }
 
 impl std::fmt::Display for HeadKind {
@@ -27,8 +29,33 @@ impl std::fmt::Display for HeadKind {
             Self::MaskedLanguageModel => "masked-language-model",
             Self::Pooler => "pooler",
             Self::Classifier => "classifier",
+            Self::LanguageModel => "language-model",
         })
     }
+}
+
+/// How a model knows where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PositionKind {
+    /// Queries and keys are rotated (Su et al., arXiv:2104.09864).
+    Rotary,
+    /// A table of learned positions is added to that of tokens.
+    Learned,
+    /// A bias that grows with the distance is added to scores (Press et al., arXiv:2108.12409).
+    Alibi,
+    /// It does not.
+    None,
+}
+
+/// How queries and keys are normalised before they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueryKeyNorm {
+    /// Each head by itself, all with the same weights.
+    Head,
+    /// With weights for every feature of every head.
+    Features,
 }
 
 /// What the blocks of a residual network are.
@@ -81,9 +108,9 @@ specification! {
     hidden: u64,
     /// Attention heads (transformers).
     heads: u64,
-    /// Heads of keys and values (llama); as many as `heads` if left out.
+    /// Heads of keys and values (llama, blocks); as many as `heads` if left out.
     kv_heads: u64,
-    /// Features of a head (llama, t5, transformer-xl); hidden / heads if left out.
+    /// Features of a head (llama, blocks, t5, transformer-xl); hidden / heads if left out.
     head_width: u64,
     /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
     ffn: u64,
@@ -91,10 +118,13 @@ specification! {
     gated: bool,
     /// Vocabulary size (language models).
     vocab: u64,
-    /// Kinds of segments (bert, electra); 2 if left out.
+    /// Kinds of segments (bert, electra, blocks); 2 if left out, none for blocks.
     type_vocab: u64,
-    /// Entries of the position table (bert, electra, bart); `seq_len` if left out.
+    /// Entries of the position table (bert, electra, bart, and blocks with learned positions); `seq_len` if left out.
     positions: u64,
+    /// Rows of a table of distances, shared by all blocks, against which queries and keys are scored besides (blocks); none
+    /// if left out (He et al., arXiv:2006.03654, section 3).
+    distances: u64,
     /// Tokens in one sample (language models), or frames of features (rnn-t).
     seq_len: u64,
     /// Blocks or layers of the decoder; `layers` if left out.
@@ -103,28 +133,94 @@ specification! {
     decoder_seq_len: u64,
     /// How attention is computed (transformers); `unfused` if left out.
     attention: AttentionKernel,
-    /// Tokens that a query sees at most (llama); all if left out.
+    /// Tokens that a query sees at most (llama, blocks), in an encoder half of them on each side; all if left out.
     window: u64,
+    /// Blocks, counted from 0, in which the window holds (blocks); all if left out.
+    window_blocks: Vec<u32>,
     /// Base of the frequencies by which positions turn queries and keys (llama); 10000 if left out. It does not change
     /// what a model costs, only what it computes.
     rotary_base: f64,
     /// What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
     /// costs, only what it computes.
     norm_epsilon: f64,
-    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama if left out.
+    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama and blocks if left out.
     tied_head: bool,
-    /// What is on top (bert, vit); `pretraining` for bert, `classifier` for vit if left out.
+    /// What is on top (bert, vit, blocks); `pretraining` for bert, `classifier` for vit, `language-model` for blocks if left
+    /// out.
     head: HeadKind,
-    /// Experts of a layer (gpt-moe, llama).
+    /// Whether what is before the vocabulary or the classes of an encoder ends in a normalisation (blocks); as `head` says if
+    /// left out: `true` for masked tokens.
+    head_norm: bool,
+    /// Whether the head has a bias (blocks); `false` for a language model, else `true` if left out.
+    head_bias: bool,
+    /// Whether tokens attend to earlier ones only (blocks); `true` if left out.
+    causal: bool,
+    /// How a model knows where a token stands (blocks); `rotary` if left out.
+    position: PositionKind,
+    /// Features of a head that are rotated (blocks); all if left out.
+    rotary_width: u64,
+    /// What normalises (blocks); `rms` if left out.
+    norm: Norm,
+    /// Normalisations of each of a block's two parts (blocks): 1, or 2, in front and behind; 1 if left out.
+    part_norms: u64,
+    /// Normalisations in front of attention and feed-forward part, if these work side by side on the same input (blocks): 1
+    /// or 2; one part follows the other if left out.
+    parallel_norms: u64,
+    /// Whether attention of the first block has a normalisation in front (blocks); `true` if left out.
+    first_norm: bool,
+    /// Whether a normalisation follows the last block (blocks); `true` if left out.
+    final_norm: bool,
+    /// Whether a normalisation follows the look-up of tokens (blocks); `false` if left out.
+    embedding_norm: bool,
+    /// How queries and keys are normalised (blocks); not at all if left out.
+    query_key_norm: QueryKeyNorm,
+    /// Whether the projections of queries, keys and values have biases (blocks); `false` if left out.
+    qkv_bias: bool,
+    /// Whether the projection behind attention has a bias (blocks); `qkv_bias` if left out.
+    output_bias: bool,
+    /// Whether the products of feed-forward parts have biases (blocks); `false` if left out.
+    ffn_bias: bool,
+    /// What is between the products of feed-forward parts (blocks); `gated` if left out.
+    feed_forward: FeedForward,
+    /// Features of the token table where they are not those of the residual stream, to which a product brings them, and from
+    /// which another brings them back in front of the vocabulary (blocks).
+    embedding_width: u64,
+    /// Whether what is added to the residual stream is dropped out (blocks); `false` if left out.
+    dropout: bool,
+    /// Whether weights of attention are dropped out (blocks); `dropout` if left out.
+    attention_dropout: bool,
+    /// What scores of attention are bounded by (blocks); nothing if left out. The value does not change what a model costs.
+    score_cap: f64,
+    /// What logits are bounded by (blocks); nothing if left out. The value does not change what a model costs.
+    logit_cap: f64,
+    /// Whether each head has a trained score beside those of keys (blocks); `false` if left out.
+    sinks: bool,
+    /// Features to which keys and values of latent attention are narrowed (blocks); attention is not latent if left out.
+    kv_rank: u64,
+    /// Features to which queries of latent attention are narrowed (blocks); they are not if left out.
+    query_rank: u64,
+    /// Features of a head of values in latent attention (blocks); `head_width` if left out.
+    value_width: u64,
+    /// Experts of a layer (gpt-moe, llama, blocks).
     experts: u64,
     /// Experts that a token is sent to; 2 if left out.
     experts_per_token: u64,
-    /// Every how many blocks there are experts; 2 for gpt-moe, 1 for llama if left out.
+    /// Every how many blocks there are experts; 2 for gpt-moe, 1 for llama and blocks if left out.
     expert_interval: u64,
     /// Places that experts hold, relative to what tokens need; 1 if left out.
     capacity_factor: f64,
     /// Tokens that are routed together by products with masks, as in GShard; copied by index if left out.
     expert_group: u64,
+    /// Width inside an expert (blocks); `ffn` if left out.
+    expert_ffn: u64,
+    /// Width inside the expert that every token goes to (blocks); none if left out.
+    shared_ffn: u64,
+    /// Whether what that expert makes is weighted by a gate of its own (blocks); `false` if left out.
+    shared_gate: bool,
+    /// Whether router and experts have biases (blocks); `false` if left out.
+    expert_bias: bool,
+    /// Blocks, counted from 0, that have no experts whatever `expert_interval` says (blocks); none if left out.
+    dense_blocks: Vec<u32>,
     /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.
     predictions: u64,
     /// Height and width of an image (vit, resnet); 224 if left out.
@@ -133,7 +229,7 @@ specification! {
     patch_size: u64,
     /// Channels of an image (vit, resnet); 3 if left out.
     channels: u64,
-    /// Classes (vit, resnet, and bert with a classifier).
+    /// Classes (vit, resnet, and bert or blocks with a classifier).
     classes: u64,
     /// Blocks of each stage (resnet).
     depths: Vec<u32>,

@@ -34,7 +34,7 @@ dimensions! {
 /// Reads a head over the first token.
 fn first_token(at: Field, written: Option<HeadKind>) -> Result<HeadKind, Invalid> {
     match written.unwrap_or(HeadKind::Classifier) {
-        head @ (HeadKind::Pretraining | HeadKind::MaskedLanguageModel) => {
+        head @ (HeadKind::Pretraining | HeadKind::MaskedLanguageModel | HeadKind::LanguageModel) => {
             Err(Invalid::breaks(at.name, format!("`{head}`"), format!("family `{}` has none", at.spec.family))
                 .with_hint("set head = \"classifier\" or head = \"pooler\""))
         }

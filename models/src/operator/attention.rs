@@ -43,11 +43,14 @@ pub enum Mask {
     Causal,
     /// Those of its own and earlier tokens, at most this many (Jiang et al., arXiv:2310.06825, section 2).
     Window(u64),
+    /// Those of tokens at most this far away, before and behind (Beltagy et al., arXiv:2004.05150, section 3.1).
+    Local(u64),
 }
 
 /// Scaled dot-product attention from projected queries, keys and values to the context that the output projection
 /// reads: (samples, heads, queries, head width).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each tells of one thing that is done to scores")]
 pub struct Attention {
     /// Independent sequences.
     pub samples: u64,
@@ -61,8 +64,10 @@ pub struct Attention {
     pub keys: u64,
     /// Those of them whose keys and values this rank projects and keeps; the others come round a ring.
     pub own_keys: u64,
-    /// Features of a head.
+    /// Features of a head of queries or keys.
     pub head_width: u64,
+    /// Features of a head of values, which latent attention has narrower (DeepSeek-AI, arXiv:2405.04434, section 2.1).
+    pub value_width: u64,
     /// Fused or not.
     pub kernel: AttentionKernel,
     /// Which keys a query sees.
@@ -71,7 +76,19 @@ pub struct Attention {
     pub dropout: bool,
     /// `true` if a bias per head, query and key is added to the scores.
     pub biased: bool,
+    /// `true` if scores go through a hyperbolic tangent, which bounds them (Gemma Team, arXiv:2408.00118, section 2).
+    pub soft_cap: bool,
+    /// `true` if each head has a trained score that takes weight from all keys (Xiao et al., arXiv:2309.17453; OpenAI,
+    /// arXiv:2508.10925, section 2).
+    pub sinks: bool,
 }
+
+/// Elements of scores that separate kernels read and write for a soft cap, forward and backward: a quotient, a tangent,
+/// a product, each of which reads what it needs and writes its result.
+const SOFT_CAP: [u64; 2] = [6, 7];
+
+/// The same for sinks, which are put beside the scores as one more column, whose largest value is taken off.
+const SINKS: [u64; 2] = [4, 4];
 
 /// Pairs of queries and keys, `sets` times. Long sequences have more than can be counted: then it is the most that can be
 /// counted, which no micro-batch may move.
@@ -89,17 +106,38 @@ impl Attention {
                 let seen = window.min(self.keys) as f64 / self.keys as f64;
                 seen * (1.0 - seen / 2.0)
             }
+            Mask::Local(reach) => {
+                let keys = self.keys as f64;
+                let reach = (reach as f64).min(keys - 1.0);
+                ((2.0 * reach + 1.0) * keys - reach * (reach + 1.0)) / (keys * keys)
+            }
         }
     }
 
-    /// Returns the elements of the queries, and of what attention puts in their place.
     fn query_elements(self) -> u64 {
         self.samples * self.queries * self.heads * self.head_width
     }
 
-    /// Returns the elements of the keys, and of the values, of `tokens` tokens of each sample.
-    fn key_elements(self, tokens: u64) -> u64 {
-        self.samples * tokens * self.kv_heads * self.head_width
+    /// Returns the elements of what attention puts in the place of the queries.
+    fn output_elements(self) -> u64 {
+        self.samples * self.queries * self.heads * self.value_width
+    }
+
+    /// Returns the elements of the keys and the values of `tokens` tokens of each sample.
+    fn key_and_value_elements(self, tokens: u64) -> u64 {
+        self.samples * tokens * self.kv_heads * (self.head_width + self.value_width)
+    }
+
+    /// Returns the kernels and the elements of scores that a soft cap and sinks add to a pass of separate kernels.
+    fn on_scores(self, pass: Pass) -> (u32, u64) {
+        let index = usize::from(pass == Pass::Backward);
+        let (cap, sinks) = (u64::from(self.soft_cap), u64::from(self.sinks));
+        (3 * cap as u32 + 2 * sinks as u32, cap * SOFT_CAP[index] + sinks * SINKS[index])
+    }
+
+    /// Returns the number of trainable values: the scores of sinks.
+    pub(super) fn parameters(self) -> u64 {
+        if self.sinks { self.heads } else { 0 }
     }
 
     fn scores(self) -> u64 {
@@ -115,12 +153,12 @@ impl Attention {
     }
 
     pub(super) fn gemms(self) -> Vec<Gemm> {
-        let Self { queries, keys, head_width, .. } = self;
+        let Self { queries, keys, head_width, value_width, .. } = self;
         let batch = self.samples * self.heads;
         match self.kernel {
             AttentionKernel::Unfused => vec![
                 Gemm { batch, m: queries, n: keys, k: head_width },
-                Gemm { batch, m: queries, n: head_width, k: keys },
+                Gemm { batch, m: queries, n: value_width, k: keys },
             ],
             AttentionKernel::Flash | AttentionKernel::MemoryEfficient => Vec::new(),
         }
@@ -128,7 +166,7 @@ impl Attention {
 
     /// What is kept if scores and weights are computed again in backward: queries, keys and values.
     pub(crate) fn stored_without_core(self) -> Storage {
-        elements(self.query_elements() + 2 * self.key_elements(self.own_keys))
+        elements(self.query_elements() + self.key_and_value_elements(self.own_keys))
     }
 
     /// Returns the arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.
@@ -136,7 +174,7 @@ impl Attention {
         let forward = match self.kernel {
             AttentionKernel::Unfused => 0.0,
             AttentionKernel::Flash | AttentionKernel::MemoryEfficient => {
-                4.0 * self.scores() as f64 * self.head_width as f64
+                2.0 * self.scores() as f64 * (self.head_width + self.value_width) as f64
             }
         };
         Flops(if pass == Pass::Forward { forward } else { 2.0 * forward })
@@ -144,37 +182,39 @@ impl Attention {
 
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         let forward = pass == Pass::Forward;
-        let (queries, own, all) =
-            (self.query_elements(), self.key_elements(self.own_keys), self.key_elements(self.keys));
-        let transposes = elements(if forward { 2 * queries + 2 * own } else { 3 * queries + 2 * own });
+        let (queries, outputs) = (self.query_elements(), self.output_elements());
+        let (own, all) = (self.key_and_value_elements(self.own_keys), self.key_and_value_elements(self.keys));
+        let transposes = elements(queries + own + if forward { outputs } else { 2 * outputs });
         let masked = if self.dropout { self.scores() } else { 0 };
         let kernel = match self.kernel {
             AttentionKernel::Unfused => {
                 let softmax = if forward { 2 } else { 3 };
                 let dropout = if self.dropout { 2 } else { 0 };
                 let bias = if self.biased { 2 } else { 0 };
-                let elements = self.scores().saturating_mul(softmax + dropout + bias);
+                let elements = self.scores().saturating_mul(softmax + dropout + bias + self.on_scores(pass).1);
                 Storage { elements, single: 0, masks: masked }
             }
             AttentionKernel::Flash | AttentionKernel::MemoryEfficient => {
-                let each = if forward { 2 } else { 4 };
-                elements(each * queries + each * all)
+                let each = if forward { 1 } else { 2 };
+                elements(each * (queries + outputs + all))
             }
         };
         transposes + kernel
     }
 
     pub(super) fn kernels(self, pass: Pass) -> u32 {
-        let (forward, backward) = match self.kernel {
-            AttentionKernel::Unfused => (10, 16),
-            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => (5, 6),
+        let (forward, backward, on_scores) = match self.kernel {
+            AttentionKernel::Unfused => (10, 16, self.on_scores(pass).0),
+            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => (5, 6, 0),
         };
-        (if pass == Pass::Forward { forward } else { backward }) + u32::from(self.biased)
+        (if pass == Pass::Forward { forward } else { backward }) + u32::from(self.biased) + on_scores
     }
 
     pub(super) fn stored(self) -> Storage {
-        let projected = self.query_elements() + 2 * self.key_elements(self.own_keys);
-        match (self.kernel, self.dropout) {
+        let projected = self.query_elements() + self.key_and_value_elements(self.own_keys);
+        // Separate kernels keep the tangents of a soft cap besides.
+        let capped = if self.soft_cap && !self.kernel.is_fused() { elements(self.scores()) } else { elements(0) };
+        let kept = match (self.kernel, self.dropout) {
             // The weights after softmax, and, where there is dropout, its mask and what it leaves.
             (AttentionKernel::Unfused, true) => {
                 Storage { masks: self.scores(), ..elements(projected) }
@@ -184,11 +224,12 @@ impl Attention {
             (AttentionKernel::Unfused, false) => elements(projected) + elements(self.scores()),
             // The output and one statistic per row take the place of the scores.
             (AttentionKernel::Flash | AttentionKernel::MemoryEfficient, _) => Storage {
-                elements: projected + self.query_elements(),
+                elements: projected + self.output_elements(),
                 single: self.samples * self.heads * self.queries,
                 masks: 0,
             },
-        }
+        };
+        kept + capped
     }
 }
 
@@ -205,10 +246,13 @@ mod tests {
             keys: 64,
             own_keys: 64,
             head_width: 16,
+            value_width: 16,
             kernel: AttentionKernel::Flash,
             mask,
             dropout: false,
             biased: false,
+            soft_cap: false,
+            sinks: false,
         }
     }
 
@@ -254,6 +298,43 @@ mod tests {
         // By hand: of 64 × 64 pairs, windows of 16 see 16·64 less the triangle at the start, 16²/2.
         let pairs = 16.0 * 64.0 - 16.0 * 16.0 / 2.0;
         assert!((share(Mask::Window(16)) - pairs / 4096.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_local_mask_leaves_a_band_on_both_sides() {
+        // Counted pair by pair.
+        for reach in [0, 5, 63, 90] {
+            let pairs = (0..64_i64).flat_map(|query| (0..64).map(move |key| (key - query).abs()));
+            let seen = pairs.filter(|distance| *distance <= reach).count() as f64;
+            let share = grouped(Mask::Local(reach as u64)).unmasked_share();
+            assert!((share - seen / 4096.0).abs() < 1e-12, "{reach}");
+        }
+    }
+
+    #[test]
+    fn narrow_values_narrow_what_is_summed_and_put_out() {
+        let latent = Attention { kv_heads: 8, head_width: 24, value_width: 16, ..grouped(Mask::Causal) };
+        let unfused = Attention { kernel: AttentionKernel::Unfused, ..latent };
+        let products: Flops = unfused.gemms().into_iter().map(Gemm::flops).sum();
+        assert_eq!(products, Flops(2.0 * 2.0 * 8.0 * 64.0 * 64.0 * 40.0));
+        assert_eq!(latent.fused_flops(Pass::Forward), products);
+        // Queries and keys of 24, values and outputs of 16 features.
+        assert_eq!(latent.stored().elements, 2 * 64 * 8 * (24 + 24 + 16 + 16));
+    }
+
+    #[test]
+    fn a_fused_kernel_caps_scores_for_nothing() {
+        let flash = grouped(Mask::Causal);
+        let capped = |kernel| Attention { soft_cap: true, sinks: true, kernel, ..flash };
+        let fused = capped(AttentionKernel::Flash);
+        assert_eq!((fused.stored(), fused.kernels(Pass::Forward)), (flash.stored(), flash.kernels(Pass::Forward)));
+        assert_eq!(fused.traffic(Pass::Backward), flash.traffic(Pass::Backward));
+        let unfused = Attention { kernel: AttentionKernel::Unfused, ..flash };
+        let scores = 2 * 8 * 64 * 64;
+        let apart = capped(AttentionKernel::Unfused);
+        assert_eq!(apart.stored(), unfused.stored() + elements(scores));
+        assert_eq!(apart.traffic(Pass::Forward), unfused.traffic(Pass::Forward) + elements(10 * scores));
+        assert_eq!((apart.parameters(), unfused.parameters()), (8, 0));
     }
 
     #[test]

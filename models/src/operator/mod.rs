@@ -94,6 +94,15 @@ pub enum OperatorKind {
         /// Normalised features.
         width: u64,
     },
+    /// Layer normalisation of (rows, width) without shift.
+    CentredNorm {
+        /// Tokens.
+        rows: u64,
+        /// Normalised features.
+        width: u64,
+        /// `true` if there is a scale.
+        scale: bool,
+    },
     /// A smooth pointwise non-linearity over (rows, width), with the bias of the product before it.
     Activation {
         /// Tokens.
@@ -358,6 +367,7 @@ impl OperatorKind {
             | Self::ExpertLinear { rows, .. }
             | Self::LayerNorm { rows, .. }
             | Self::RmsNorm { rows, .. }
+            | Self::CentredNorm { rows, .. }
             | Self::Activation { rows, .. }
             | Self::Relu { rows, .. }
             | Self::GatedActivation { rows, .. }
@@ -398,11 +408,17 @@ impl OperatorKind {
                 *inputs = inputs.div_ceil(tensor);
             }
             Self::Linear { outputs, .. } | Self::ExpertLinear { outputs, .. } => *outputs = outputs.div_ceil(tensor),
+            Self::LayerNorm { rows, .. } | Self::RmsNorm { rows, .. } | Self::CentredNorm { rows, .. }
+                if split == Split::Rows =>
+            {
+                *rows = rows.div_ceil(tensor);
+            }
             Self::Attention(attention) => *attention = attention.share_heads(tensor),
             Self::RelativeBias { heads, .. } => *heads = heads.div_ceil(tensor),
             Self::RelativePositions(relative) => *relative = relative.share_heads(tensor),
             Self::LayerNorm { width, .. }
             | Self::RmsNorm { width, .. }
+            | Self::CentredNorm { width, .. }
             | Self::Activation { width, .. }
             | Self::Relu { width, .. }
             | Self::GatedActivation { width, .. }
@@ -430,6 +446,7 @@ impl OperatorKind {
             Self::Attention(_) => "attention",
             Self::LayerNorm { .. } => "layer normalisation",
             Self::RmsNorm { .. } => "root-mean-square normalisation",
+            Self::CentredNorm { .. } => "layer normalisation without shift",
             Self::Activation { .. } => "activation",
             Self::Relu { .. } => "ReLU",
             Self::GatedActivation { .. } => "gated activation",
@@ -491,7 +508,7 @@ impl OperatorKind {
                 experts * (inputs * outputs + if bias { outputs } else { 0 })
             }
             Self::LayerNorm { width, .. } => 2 * width,
-            Self::RmsNorm { width, .. } => width,
+            Self::RmsNorm { width, .. } | Self::CentredNorm { width, scale: true, .. } => width,
             Self::Embedding { vocab, positions, segments, width, .. } => (vocab + positions + segments) * width,
             Self::ClassToken { positions, width, .. } => (1 + positions) * width,
             Self::RelativeBias { heads, buckets, .. } => heads * buckets,
@@ -508,7 +525,8 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => attention.parameters(),
             Self::RelativePositions(relative) => relative.parameters(),
             Self::Recommendation(recommendation) => recommendation.parameters(),
-            Self::Attention(_)
+            Self::Attention(attention) => attention.parameters(),
+            Self::CentredNorm { scale: false, .. }
             | Self::Activation { .. }
             | Self::Relu { .. }
             | Self::GatedActivation { .. }
@@ -523,7 +541,7 @@ impl OperatorKind {
     pub fn multiplies_weights(self) -> bool {
         match self {
             Self::TiedHead { .. } => true,
-            Self::AdditiveAttention(_) => false,
+            Self::Attention(_) | Self::AdditiveAttention(_) => false,
             _ => self.parameters() > 0,
         }
     }
@@ -540,7 +558,9 @@ impl OperatorKind {
             Self::AdditiveAttention(_) => 3,
             Self::RelativePositions(relative) => relative.parameter_tensors(),
             Self::Recommendation(recommendation) => recommendation.parameter_tensors(),
-            Self::RmsNorm { .. } | Self::RelativeBias { .. } | Self::Routing(Routing::Router { .. }) => 1,
+            Self::Attention(attention) => u32::from(attention.sinks),
+            Self::Routing(routing) => routing.parameter_tensors(),
+            Self::RmsNorm { .. } | Self::CentredNorm { scale: true, .. } | Self::RelativeBias { .. } => 1,
             _ => 0,
         }
     }
@@ -601,6 +621,10 @@ impl OperatorKind {
             Self::RmsNorm { rows, width } | Self::Activation { rows, width } => {
                 elements(rows * width * if forward { 2 } else { 4 })
             }
+            // Without weights there is no second pass backward for their gradients.
+            Self::CentredNorm { rows, width, scale } => {
+                elements(rows * width * if forward { 2 } else { 3 + 2 * u64::from(scale) })
+            }
             Self::Relu { rows, width } => elements(rows * width * if forward { 2 } else { 3 }),
             Self::GatedActivation { rows, width } => elements(rows * width * if forward { 3 } else { 5 }),
             Self::Residual { rows, width, dropout } => {
@@ -636,9 +660,11 @@ impl OperatorKind {
             Self::TiedHead { bias, .. } => (1, 2 + u32::from(bias)),
             // A recurrent layer is one call of the library; backward one for inputs and one for weights. The launches of
             // its steps are counted with them.
-            Self::RmsNorm { .. } | Self::TiedEmbedding { .. } | Self::RelativeBias { .. } | Self::Recurrent(_) => {
-                (1, 2)
-            }
+            Self::RmsNorm { .. }
+            | Self::CentredNorm { .. }
+            | Self::TiedEmbedding { .. }
+            | Self::RelativeBias { .. }
+            | Self::Recurrent(_) => (1, 2),
             Self::Activation { .. } | Self::Rotary { .. } | Self::ClassToken { .. } => (2, 2),
             Self::Residual { dropout: true, .. } => (3, 2),
             Self::Relu { .. } | Self::GatedActivation { .. } | Self::Residual { .. } => (1, 1),
@@ -666,6 +692,7 @@ impl OperatorKind {
             Self::TiedHead { rows, width, .. }
             | Self::LayerNorm { rows, width }
             | Self::RmsNorm { rows, width }
+            | Self::CentredNorm { rows, width, .. }
             | Self::Activation { rows, width } => elements(rows * width),
             Self::GatedActivation { rows, width } => elements(rows * width * 2),
             Self::Residual { rows, width, dropout: true } | Self::Embedding { rows, width, dropout: true, .. } => {
@@ -715,10 +742,13 @@ mod tests {
             keys: 8,
             own_keys: 8,
             head_width: 16,
+            value_width: 16,
             kernel,
             mask: Mask::Causal,
             dropout: true,
             biased: false,
+            soft_cap: false,
+            sinks: false,
         }
     }
 

@@ -11,6 +11,8 @@ pub enum Routing {
         places: Places,
         /// Experts to choose from, on all ranks.
         experts: u64,
+        /// `true` if a bias is added to the scores.
+        bias: bool,
     },
     /// Copies tokens into the places of the experts that they are sent to.
     Dispatch(Places),
@@ -75,14 +77,21 @@ impl Routing {
 
     pub(super) fn parameters(self) -> u64 {
         match self {
-            Self::Router { places, experts } => places.width * experts,
+            Self::Router { places, experts, bias } => (places.width + u64::from(bias)) * experts,
+            Self::Dispatch(_) | Self::Combine(_) => 0,
+        }
+    }
+
+    pub(super) fn parameter_tensors(self) -> u32 {
+        match self {
+            Self::Router { bias, .. } => 1 + u32::from(bias),
             Self::Dispatch(_) | Self::Combine(_) => 0,
         }
     }
 
     pub(super) fn gemms(self) -> Vec<Gemm> {
         match self {
-            Self::Router { places, experts } => {
+            Self::Router { places, experts, .. } => {
                 vec![Gemm { batch: 1, m: places.tokens, n: experts, k: places.width }]
             }
             Self::Dispatch(places) => masked(places, |tokens, slots| (slots, tokens)),
@@ -93,7 +102,7 @@ impl Routing {
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         match self {
             // Softmax and choice over the scores, in single precision; masks are written forward and read backward.
-            Self::Router { places, experts } => {
+            Self::Router { places, experts, .. } => {
                 let scores = places.tokens * experts;
                 let passes = if pass == Pass::Forward { 4 } else { 3 };
                 Storage { elements: places.masks(), single: scores * passes, masks: places.masks() }
@@ -115,7 +124,7 @@ impl Routing {
 
     pub(super) fn stored(self) -> Storage {
         match self {
-            Self::Router { places, experts } => Storage {
+            Self::Router { places, experts, .. } => Storage {
                 elements: places.tokens * places.width + places.masks(),
                 single: places.tokens * experts,
                 masks: places.masks(),

@@ -40,7 +40,8 @@ pub enum Split {
     /// Each rank has a part of the outputs, columns of the weight. Under sequence parallelism the input is gathered
     /// for the product, forward and again backward, and only a rank's own tokens of it are kept.
     Columns,
-    /// Each rank has a part of the inputs, rows of the weight.
+    /// Each rank has a part of the inputs, rows of the weight; of a normalisation of heads, its heads, with the same
+    /// weights.
     Rows,
     /// Each rank has a part of the heads, elements or vocabulary.
     Width,

@@ -3,3 +3,4 @@
 mod hugging_face;
 mod published_counts;
 mod published_counts_sequence;
+mod transformers;

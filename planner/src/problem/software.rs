@@ -34,6 +34,14 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 const FUSED: [Family; 7] =
     [Family::Gpt, Family::GptMoe, Family::Bert, Family::Llama, Family::Vit, Family::Electra, Family::Bart];
 
+/// Returns `true` for a model of those families, and for one of chosen parts that leaves scores as they are.
+fn has_fused_attention(model: &Model) -> bool {
+    match model {
+        Model::Blocks(blocks) => !blocks.changes_scores(),
+        other => FUSED.contains(&other.family()),
+    }
+}
+
 /// Converts the description of a stack into the plans that it can run.
 ///
 /// # Errors
@@ -204,7 +212,7 @@ pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -
 /// one that the stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
     let Some(gpu) = machine.cluster.first().device.gpu() else { return model.clone() };
-    let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| FUSED.contains(&model.family()));
+    let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| has_fused_attention(model));
     let kernel = name.and_then(|name| {
         let name: serde::de::value::StrDeserializer<'_, UnknownWord> = name.into_deserializer();
         AttentionKernel::deserialize(name).ok()

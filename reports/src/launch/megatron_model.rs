@@ -104,7 +104,7 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
             words.flag("bert-no-binary-head");
             Ok(())
         }
-        HeadKind::Pooler | HeadKind::Classifier => Err(draft.cannot(Field::Model, SCRIPTS)),
+        HeadKind::Pooler | HeadKind::Classifier | HeadKind::LanguageModel => Err(draft.cannot(Field::Model, SCRIPTS)),
     }
 }
 

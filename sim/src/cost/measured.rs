@@ -514,9 +514,13 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
         OperatorKind::Linear { rows, inputs, outputs, .. } => (OperatorClass::Linear, vec![rows, inputs, outputs]),
         OperatorKind::Attention(attention) => {
             let class = match attention.mask {
-                Mask::Full => OperatorClass::FullAttention,
+                Mask::Full | Mask::Local(_) => OperatorClass::FullAttention,
                 Mask::Causal | Mask::Window(_) => OperatorClass::Attention,
             };
+            let differs = attention.value_width != attention.head_width || attention.soft_cap || attention.sinks;
+            if differs {
+                return None;
+            }
             // Where ranks share the tokens of a sample, the keys of each are as much work as the own ones.
             let blocks = attention.keys.div_ceil(attention.queries.max(1));
             (class, vec![attention.samples * blocks, attention.heads, attention.queries, attention.head_width])

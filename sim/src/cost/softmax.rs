@@ -82,10 +82,13 @@ mod tests {
             keys: 1024,
             own_keys: 1024,
             head_width: 64,
+            value_width: 64,
             kernel: AttentionKernel::Unfused,
             mask: Mask::Causal,
             dropout: true,
             biased: false,
+            soft_cap: false,
+            sinks: false,
         }
     }
 

@@ -271,10 +271,13 @@ impl<'a> Builder<'a> {
             keys: tokens,
             own_keys: tokens,
             head_width: width / spec.attention,
+            value_width: width / spec.attention,
             kernel: spec.kernel.or(self.attention).unwrap_or(AttentionKernel::Unfused),
             mask: if spec.causal.unwrap_or(false) { Mask::Causal } else { Mask::Full },
             dropout: spec.dropout.unwrap_or(false),
             biased: false,
+            soft_cap: false,
+            sinks: false,
         };
         let projected = self.product(value, 3 * width, bias)?;
         self.push(OperatorKind::Attention(attention), projected);
