@@ -13,6 +13,7 @@ mod decoders;
 mod encoders;
 mod experts;
 mod images;
+mod sequences;
 mod write;
 
 pub use write::to_hugging_face;
@@ -60,7 +61,11 @@ const TYPES: &[(&str, Reader)] = &[
     ("bert", |config| config.bert()),
     ("roberta", |config| config.roberta()),
     ("xlm-roberta", |config| config.roberta()),
+    ("distilbert", |config| config.distilbert()),
+    ("deberta-v2", |config| config.deberta()),
+    ("modernbert", |config| config.modernbert()),
     ("t5", |config| config.t5()),
+    ("bart", |config| config.bart()),
     ("vit", |config| config.vit()),
     ("resnet", |config| config.resnet()),
 ];

@@ -25,12 +25,15 @@ QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "head_d
 GROUPED = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 130, "max_position_embeddings": 64}
 EQUAL = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6, "vocab_size": 130, "max_position_embeddings": 64}
 
+LABELS = {"0": "a", "1": "b", "2": "c"}
+DEBERTA = {"attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "layer_norm_eps": 1e-07, "max_position_embeddings": 512, "max_relative_positions": -1, "norm_rel_ebd": "layer_norm", "pooler_dropout": 0, "pooler_hidden_act": "gelu", "pos_att_type": "p2c|c2p", "position_biased_input": False, "position_buckets": 256, "relative_attention": True, "share_att_key": True, "type_vocab_size": 0}
+
 CASES = {
     "qwen2": {
         "qwen2.5-0.5b": published(hub("Qwen/Qwen2.5-0.5B"), **QWEN2, hidden_size=896, intermediate_size=4864, max_position_embeddings=32768, max_window_layers=24, num_attention_heads=14, num_hidden_layers=24, num_key_value_heads=2, sliding_window=32768, tie_word_embeddings=True, vocab_size=151936),
         "qwen2.5-7b": published(hub("Qwen/Qwen2.5-7B"), **QWEN2, hidden_size=3584, intermediate_size=18944, max_position_embeddings=131072, max_window_layers=28, num_attention_heads=28, num_hidden_layers=28, num_key_value_heads=4, sliding_window=131072, tie_word_embeddings=False, vocab_size=152064),
         "small": small(24, architectures=["Qwen2ForCausalLM"], **GROUPED, use_sliding_window=True, sliding_window=8, max_window_layers=1),
-        "small-classifier": small(24, architectures=["Qwen2ForSequenceClassification"], **GROUPED, id2label={"0": "a", "1": "b", "2": "c"}, pad_token_id=0),
+        "small-classifier": small(24, architectures=["Qwen2ForSequenceClassification"], **GROUPED, id2label=LABELS, pad_token_id=0),
     },
     "qwen3": {
         "qwen3-0.6b": published(hub("Qwen/Qwen3-0.6B"), **QWEN3, hidden_size=1024, intermediate_size=3072, max_window_layers=28, num_attention_heads=16, num_hidden_layers=28, num_key_value_heads=8, tie_word_embeddings=True),
@@ -117,7 +120,7 @@ CASES = {
     },
     "llama": {
         "small-with-biases": small(24, architectures=["LlamaForCausalLM"], **GROUPED, attention_bias=True, mlp_bias=True),
-        "small-classifier": small(24, architectures=["LlamaForSequenceClassification"], **GROUPED, id2label={"0": "a", "1": "b", "2": "c"}, pad_token_id=0),
+        "small-classifier": small(24, architectures=["LlamaForSequenceClassification"], **GROUPED, id2label=LABELS, pad_token_id=0),
     },
     "qwen2_moe": {
         "qwen1.5-moe-a2.7b": published(hub("Qwen/Qwen1.5-MoE-A2.7B"), architectures=["Qwen2MoeForCausalLM"], attention_dropout=0.0, decoder_sparse_step=1, hidden_act="silu", hidden_size=2048, intermediate_size=5632, max_position_embeddings=8192, max_window_layers=21, moe_intermediate_size=1408, norm_topk_prob=False, num_attention_heads=16, num_experts=60, num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=16, rms_norm_eps=1e-06, rope_theta=1000000.0, shared_expert_intermediate_size=5632, sliding_window=32768, tie_word_embeddings=False, use_sliding_window=False, vocab_size=151936),
@@ -138,5 +141,33 @@ CASES = {
     "gpt_oss": {
         "gpt-oss-20b": published(hub("openai/gpt-oss-20b"), architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, experts_per_token=4, head_dim=64, hidden_act="silu", hidden_size=2880, initial_context_length=4096, intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64, num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, rms_norm_eps=1e-05, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128, swiglu_limit=7.0, tie_word_embeddings=False, vocab_size=201088),
         "small": small(24, architectures=["GptOssForCausalLM"], **GROUPED, head_dim=20, sliding_window=8, num_local_experts=6, num_experts_per_tok=2),
+    },
+    "xlm-roberta": {
+        "xlm-roberta-base": published(hub("FacebookAI/xlm-roberta-base"), architectures=["XLMRobertaForMaskedLM"], attention_probs_dropout_prob=0.1, hidden_act="gelu", hidden_dropout_prob=0.1, hidden_size=768, intermediate_size=3072, layer_norm_eps=1e-05, max_position_embeddings=514, num_attention_heads=12, num_hidden_layers=12, pad_token_id=1, position_embedding_type="absolute", type_vocab_size=1, vocab_size=250002),
+        "small": small(24, architectures=["XLMRobertaForSequenceClassification"], **(EQUAL | {"max_position_embeddings": 66}), type_vocab_size=1, id2label=LABELS, pad_token_id=1),
+    },
+    "bert": {
+        "small": small(24, architectures=["BertForSequenceClassification"], **EQUAL, id2label=LABELS),
+    },
+    "distilbert": {
+        "distilbert-base": published(hub("distilbert/distilbert-base-uncased"), architectures=["DistilBertForMaskedLM"], activation="gelu", attention_dropout=0.1, dim=768, dropout=0.1, hidden_dim=3072, max_position_embeddings=512, n_heads=12, n_layers=6, sinusoidal_pos_embds=False, tie_weights_=True, vocab_size=30522),
+        "small": small(24, architectures=["DistilBertForMaskedLM"], dim=48, hidden_dim=80, n_heads=6, n_layers=3, vocab_size=130, max_position_embeddings=64),
+        "small-classifier": small(24, architectures=["DistilBertForSequenceClassification"], dim=48, hidden_dim=80, n_heads=6, n_layers=3, vocab_size=130, max_position_embeddings=64, id2label=LABELS),
+    },
+    "deberta-v2": {
+        "deberta-v3-base": published(hub("microsoft/deberta-v3-base"), architectures=["DebertaV2ForMaskedLM"], **DEBERTA, hidden_size=768, intermediate_size=3072, num_attention_heads=12, num_hidden_layers=12, pooler_hidden_size=768, vocab_size=128100),
+        "deberta-v3-large": published(hub("microsoft/deberta-v3-large"), architectures=["DebertaV2ForSequenceClassification"], **DEBERTA, hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, pooler_hidden_size=1024, vocab_size=128100),
+        "small": small(24, architectures=["DebertaV2ForMaskedLM"], **(DEBERTA | EQUAL | {"position_buckets": 8, "type_vocab_size": 3})),
+        "small-without-distances": small(24, architectures=["DebertaV2ForMaskedLM"], **EQUAL),
+    },
+    "modernbert": {
+        "modernbert-base": published(hub("answerdotai/ModernBERT-base"), architectures=["ModernBertForMaskedLM"], attention_bias=False, attention_dropout=0.0, classifier_activation="gelu", classifier_bias=False, classifier_dropout=0.0, classifier_pooling="mean", decoder_bias=True, embedding_dropout=0.0, global_attn_every_n_layers=3, global_rope_theta=160000.0, hidden_activation="gelu", hidden_size=768, intermediate_size=1152, layer_norm_eps=1e-05, local_attention=128, local_rope_theta=10000.0, max_position_embeddings=8192, mlp_bias=False, mlp_dropout=0.0, norm_bias=False, norm_eps=1e-05, num_attention_heads=12, num_hidden_layers=22, position_embedding_type="absolute", vocab_size=50368),
+        "small": small(24, architectures=["ModernBertForMaskedLM"], **EQUAL, local_attention=8, pad_token_id=0, bos_token_id=0, eos_token_id=0, cls_token_id=0, sep_token_id=0),
+        "small-classifier": small(24, architectures=["ModernBertForSequenceClassification"], **EQUAL, local_attention=8, pad_token_id=0, bos_token_id=0, eos_token_id=0, cls_token_id=0, sep_token_id=0, id2label=LABELS),
+    },
+    "bart": {
+        "bart-large": published(hub("facebook/bart-large"), architectures=["BartModel"], activation_function="gelu", attention_dropout=0.1, classifier_dropout=0.0, d_model=1024, decoder_attention_heads=16, decoder_ffn_dim=4096, decoder_layers=12, dropout=0.1, encoder_attention_heads=16, encoder_ffn_dim=4096, encoder_layers=12, max_position_embeddings=1024, scale_embedding=False, vocab_size=50265),
+        "distilbart-cnn-12-6": published(hub("sshleifer/distilbart-cnn-12-6"), architectures=["BartForConditionalGeneration"], activation_function="gelu", attention_dropout=0.0, d_model=1024, decoder_attention_heads=16, decoder_ffn_dim=4096, decoder_layers=6, dropout=0.1, encoder_attention_heads=16, encoder_ffn_dim=4096, encoder_layers=12, max_position_embeddings=1024, scale_embedding=False, vocab_size=50264),
+        "small": dict(small(24, architectures=["BartForConditionalGeneration"], d_model=48, encoder_ffn_dim=80, decoder_ffn_dim=80, encoder_attention_heads=6, decoder_attention_heads=6, encoder_layers=3, decoder_layers=2, vocab_size=130, max_position_embeddings=64), inputs={"input_ids": [24], "decoder_input_ids": [24]}),
     },
 }

@@ -300,6 +300,8 @@ impl Config<'_> {
         let head = match self.architecture() {
             name if name.ends_with("ForSequenceClassification") => Some(HeadKind::Classifier),
             name if name.is_empty() || name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel") => None,
+            // The table is the head.
+            name if name.ends_with("Model") && self.flag("tie_word_embeddings")?.unwrap_or(tied) => None,
             other => {
                 let built = "the prediction of next tokens (…ForCausalLM) and classes (…ForSequenceClassification)";
                 return Err(unsupported("architectures", format!("`{other}`"), built));
@@ -345,7 +347,7 @@ impl Config<'_> {
 
     /// Adds biases to all products of blocks, or none.
     #[expect(clippy::unused_self, reason = "it reads as the other parts of a type do")]
-    fn biased(&self, spec: ModelSpec, bias: bool) -> ModelSpec {
+    pub(super) fn biased(&self, spec: ModelSpec, bias: bool) -> ModelSpec {
         ModelSpec { qkv_bias: Some(bias), output_bias: Some(bias), ffn_bias: Some(bias), ..spec }
     }
 
