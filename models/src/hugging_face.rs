@@ -58,6 +58,7 @@ const TYPES: &[(&str, Reader)] = &[
     ("deepseek_v2", |config| config.deepseek()),
     ("deepseek_v3", |config| config.deepseek()),
     ("gpt_oss", |config| config.gpt_oss()),
+    ("mamba2", |config| config.mamba2()),
     ("bert", |config| config.bert()),
     ("roberta", |config| config.roberta()),
     ("xlm-roberta", |config| config.roberta()),
@@ -66,6 +67,7 @@ const TYPES: &[(&str, Reader)] = &[
     ("modernbert", |config| config.modernbert()),
     ("t5", |config| config.t5()),
     ("bart", |config| config.bart()),
+    ("whisper", |config| config.whisper()),
     ("vit", |config| config.vit()),
     ("resnet", |config| config.resnet()),
 ];

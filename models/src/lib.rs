@@ -39,6 +39,6 @@ pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
-    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
-    Split, Storage,
+    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Scan, Sequential, Sharing,
+    Split, StateSpace, Storage,
 };

@@ -170,4 +170,16 @@ CASES = {
         "distilbart-cnn-12-6": published(hub("sshleifer/distilbart-cnn-12-6"), architectures=["BartForConditionalGeneration"], activation_function="gelu", attention_dropout=0.0, d_model=1024, decoder_attention_heads=16, decoder_ffn_dim=4096, decoder_layers=6, dropout=0.1, encoder_attention_heads=16, encoder_ffn_dim=4096, encoder_layers=12, max_position_embeddings=1024, scale_embedding=False, vocab_size=50264),
         "small": dict(small(24, architectures=["BartForConditionalGeneration"], d_model=48, encoder_ffn_dim=80, decoder_ffn_dim=80, encoder_attention_heads=6, decoder_attention_heads=6, encoder_layers=3, decoder_layers=2, vocab_size=130, max_position_embeddings=64), inputs={"input_ids": [24], "decoder_input_ids": [24]}),
     },
+    "whisper": {
+        "whisper-small": published(hub("openai/whisper-small"), architectures=["WhisperForConditionalGeneration"], activation_function="gelu", attention_dropout=0.0, d_model=768, decoder_attention_heads=12, decoder_ffn_dim=3072, decoder_layers=12, dropout=0.0, encoder_attention_heads=12, encoder_ffn_dim=3072, encoder_layers=12, max_source_positions=1500, max_target_positions=448, num_mel_bins=80, scale_embedding=False, vocab_size=51865),
+        "whisper-large-v3": published(hub("openai/whisper-large-v3"), architectures=["WhisperForConditionalGeneration"], activation_function="gelu", attention_dropout=0.0, d_model=1280, decoder_attention_heads=20, decoder_ffn_dim=5120, decoder_layers=32, dropout=0.0, encoder_attention_heads=20, encoder_ffn_dim=5120, encoder_layers=32, max_source_positions=1500, max_target_positions=448, num_mel_bins=128, scale_embedding=False, vocab_size=51866),
+        "small": {"source": SMALL, "inputs": {"input_features": [12, 40], "decoder_input_ids": [16]}, "config": {"architectures": ["WhisperForConditionalGeneration"], "d_model": 48, "encoder_ffn_dim": 80, "decoder_ffn_dim": 80, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_layers": 3, "decoder_layers": 2, "vocab_size": 130, "max_source_positions": 20, "max_target_positions": 16, "num_mel_bins": 12, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0, "decoder_start_token_id": 0}},
+    },
+    "mamba2": {
+        "mamba2-130m": published(hub("AntonV/mamba2-130m-hf"), architectures=["Mamba2ForCausalLM"], chunk_size=256, conv_kernel=4, expand=2, head_dim=64, hidden_act="silu", hidden_size=768, n_groups=1, num_heads=24, num_hidden_layers=24, rms_norm=True, state_size=128, tie_word_embeddings=True, use_bias=False, use_conv_bias=True, vocab_size=50288),
+        "mamba-codestral-7b": published(hub("mistralai/Mamba-Codestral-7B-v0.1"), architectures=["Mamba2ForCausalLM"], chunk_size=256, conv_kernel=4, expand=2, head_dim=64, hidden_act="silu", hidden_size=4096, n_groups=8, num_heads=128, num_hidden_layers=64, rms_norm=True, state_size=128, tie_word_embeddings=False, use_bias=False, use_conv_bias=True, vocab_size=32768),
+        # One chunk and a group for each head: transformers repeats groups, and passes states between chunks as a product
+        # that grows with the square of their number, where the kernels made for it do neither.
+        "small": small(64, architectures=["Mamba2ForCausalLM"], hidden_size=48, expand=2, head_dim=16, num_heads=6, n_groups=6, state_size=20, num_hidden_layers=3, vocab_size=130, chunk_size=64, pad_token_id=0),
+    },
 }

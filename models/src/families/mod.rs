@@ -14,6 +14,7 @@ mod gpt;
 mod gpt_moe;
 mod layers;
 mod llama;
+mod mamba2;
 mod mlp;
 mod model;
 mod parts;
@@ -24,6 +25,7 @@ mod t5;
 mod transformer;
 mod transformer_xl;
 mod vit;
+mod whisper;
 
 pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};
@@ -100,6 +102,8 @@ families! {
     blocks::Blocks = "blocks",
     /// A vision transformer.
     vit::Vit = "vit",
+    /// A decoder of selective state spaces, as Mamba-2.
+    mamba2::Mamba2 = "mamba2",
     /// An encoder-decoder, as T5.
     t5::T5 = "t5",
     /// A generator and a discriminator, as ELECTRA.
@@ -110,6 +114,8 @@ families! {
     transformer::Transformer = "transformer",
     /// A decoder-only transformer with a memory of the segment before, as Transformer-XL.
     transformer_xl::TransformerXl = "transformer-xl",
+    /// An encoder-decoder from sound to text, as Whisper.
+    whisper::Whisper = "whisper",
     /// A recurrent encoder-decoder for translation, as GNMT.
     gnmt::Gnmt = "gnmt",
     /// A recurrent transducer for speech.

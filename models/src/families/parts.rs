@@ -87,6 +87,8 @@ pub(super) struct Heads {
     pub(super) soft_cap: bool,
     /// Each head has a trained score of its own beside those of keys.
     pub(super) sinks: bool,
+    /// The projection of keys has biases if those of queries and values have.
+    pub(super) key_bias: bool,
 }
 
 impl Heads {
@@ -103,6 +105,7 @@ impl Heads {
             rotary: false,
             soft_cap: false,
             sinks: false,
+            key_bias: true,
         }
     }
 
@@ -223,11 +226,24 @@ impl Stream {
         operator(OperatorKind::Attention(attention), Split::Width)
     }
 
-    /// Joint projection of queries, keys and values, attention, output projection.
+    /// The projection of keys and values, together with so many features of queries: one product, or two if that of keys
+    /// has no biases.
+    fn projections(self, heads: Heads, queries: u64) -> Vec<Operator> {
+        if heads.key_bias || !self.bias {
+            return vec![self.linear(self.hidden, queries + heads.kv_width(), Split::Columns)];
+        }
+        let keys = heads.keys * heads.width;
+        let without = Self { bias: false, ..self }.linear(self.hidden, keys, Split::Columns);
+        // Both read the same, which is kept once.
+        let without = Operator { kept_elsewhere: true, ..without };
+        vec![self.linear(self.hidden, queries + heads.kv_width() - keys, Split::Columns), without]
+    }
+
+    /// Projection of queries, keys and values, attention, output projection.
     pub(super) fn attention(self, heads: Heads) -> Vec<Operator> {
         let width = heads.queries * heads.width;
         let rotated = OperatorKind::Rotary { rows: self.tokens, width: width + heads.keys * heads.width };
-        let mut operators = vec![self.linear(self.hidden, width + heads.kv_width(), Split::Columns)];
+        let mut operators = self.projections(heads, width);
         operators.extend(heads.rotary.then(|| operator(rotated, Split::Width)));
         operators.extend([self.core(heads, self.tokens), self.linear(width, self.hidden, Split::Rows)]);
         operators
@@ -236,13 +252,13 @@ impl Stream {
     /// Attention to the tokens of another stream, whose activations are kept once for all layers.
     pub(super) fn cross_attention(self, heads: Heads, memory: Self, keeps_memory: bool) -> Vec<Operator> {
         let width = heads.queries * heads.width;
-        let projected = memory.linear(memory.hidden, heads.kv_width(), Split::Columns);
-        vec![
-            self.linear(self.hidden, width, Split::Columns),
-            Operator { kept_elsewhere: !keeps_memory, ..projected },
-            self.core(heads, memory.tokens),
-            self.linear(width, self.hidden, Split::Rows),
-        ]
+        let projected = memory.projections(heads, 0).into_iter();
+        let mut operators = vec![self.linear(self.hidden, width, Split::Columns)];
+        operators.extend(
+            projected.map(|product| Operator { kept_elsewhere: product.kept_elsewhere || !keeps_memory, ..product }),
+        );
+        operators.extend([self.core(heads, memory.tokens), self.linear(width, self.hidden, Split::Rows)]);
+        operators
     }
 
     /// Returns the features of the first product's result for `ffn` features of the second's input.

@@ -110,7 +110,7 @@ specification! {
     heads: u64,
     /// Heads of keys and values (llama, blocks); as many as `heads` if left out.
     kv_heads: u64,
-    /// Features of a head (llama, blocks, t5, transformer-xl); hidden / heads if left out.
+    /// Features of a head (llama, blocks, t5, transformer-xl, mamba2); hidden / heads if left out.
     head_width: u64,
     /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
     ffn: u64,
@@ -120,12 +120,13 @@ specification! {
     vocab: u64,
     /// Kinds of segments (bert, electra, blocks); 2 if left out, none for blocks.
     type_vocab: u64,
-    /// Entries of the position table (bert, electra, bart, and blocks with learned positions); `seq_len` if left out.
+    /// Entries of the position table (bert, electra, bart, and blocks with learned positions), or of that of the decoder (whisper); as
+    /// many as there are tokens if left out.
     positions: u64,
     /// Rows of a table of distances, shared by all blocks, against which queries and keys are scored besides (blocks); none
     /// if left out (He et al., arXiv:2006.03654, section 3).
     distances: u64,
-    /// Tokens in one sample (language models), or frames of features (rnn-t).
+    /// Tokens in one sample (language models), or frames of features (rnn-t, whisper).
     seq_len: u64,
     /// Blocks or layers of the decoder; `layers` if left out.
     decoder_layers: u32,
@@ -143,7 +144,8 @@ specification! {
     /// What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
     /// costs, only what it computes.
     norm_epsilon: f64,
-    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama and blocks if left out.
+    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama, blocks and mamba2 if left
+    /// out.
     tied_head: bool,
     /// What is on top (bert, vit, blocks); `pretraining` for bert, `classifier` for vit, `language-model` for blocks if left
     /// out.
@@ -243,7 +245,8 @@ specification! {
     width_factor: u64,
     /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
     kernel_factor: u64,
-    /// Groups of a bottleneck's 3 × 3 convolution (resnet); 1 if left out.
+    /// Groups of a bottleneck's 3 × 3 convolution (resnet), or of heads that share inputs and outputs of states (mamba2); 1 if
+    /// left out.
     groups: u64,
     /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
     squeeze_excite: u64,
@@ -251,10 +254,16 @@ specification! {
     input: InputSpec,
     /// Layers of operators, in order (layers).
     layer: Vec<LayerSpec>,
-    /// Input features (mlp, rnn-t), or dense features (dlrm).
+    /// Input features (mlp, rnn-t, whisper), or dense features (dlrm).
     inputs: u64,
     /// Output features (mlp).
     outputs: u64,
+    /// Features of a state for each feature of a head (mamba2); 128 if left out.
+    state_width: u64,
+    /// Tokens whose states are computed at once (mamba2); 256 if left out.
+    chunk: u64,
+    /// Tokens that the convolution of a block sees at once (mamba2); 4 if left out.
+    taps: u64,
     /// Tokens kept of the segment before (transformer-xl).
     memory: u64,
     /// Where the clusters of an adaptive vocabulary begin, most frequent tokens first (transformer-xl).

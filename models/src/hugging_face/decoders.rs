@@ -18,7 +18,7 @@ const DROPOUTS: &[&str] =
 const ATTENTION_DROPOUTS: &[&str] = &["attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"];
 
 /// Tokens of a sample where a configuration says nothing of positions, because nothing in the model depends on them: those
-/// that BLOOM and Falcon were trained on.
+/// that BLOOM, Falcon and Mamba-2 were trained on.
 const TOKENS_ASSUMED: u64 = 2048;
 
 impl Config<'_> {
@@ -291,6 +291,30 @@ impl Config<'_> {
             qkv_bias: self.flag("attention_bias")?,
             ffn_bias: self.flag("mlp_bias")?,
             ..self.decoder(false)?
+        })
+    }
+
+    /// No position is in the model, which was trained on samples of 2 048 tokens.
+    pub(super) fn mamba2(&self) -> Result<ModelSpec, Invalid> {
+        self.without("use_bias", "products without biases")?;
+        self.only("use_conv_bias", true, "a convolution with a bias")?;
+        match self.architecture() {
+            "" | "Mamba2ForCausalLM" => {}
+            other => return Err(unsupported("architectures", format!("`{other}`"), "`Mamba2ForCausalLM`")),
+        }
+        Ok(ModelSpec {
+            layers: self.needed(LAYERS)?.map(|count| small(LAYERS[0], count)).transpose()?,
+            hidden: self.needed(HIDDEN)?,
+            heads: self.needed(&["num_heads"])?,
+            head_width: self.needed(&["head_dim"])?,
+            groups: self.needed(&["n_groups"])?,
+            state_width: self.needed(&["state_size"])?,
+            chunk: self.count(&["chunk_size"])?,
+            taps: self.count(&["conv_kernel"])?,
+            vocab: self.needed(&["vocab_size"])?,
+            seq_len: Some(TOKENS_ASSUMED),
+            tied_head: Some(self.flag("tie_word_embeddings")?.unwrap_or(false)),
+            ..self.spec(Family::Mamba2)
         })
     }
 

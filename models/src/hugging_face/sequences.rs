@@ -43,6 +43,20 @@ impl Config<'_> {
         })
     }
 
+    pub(super) fn whisper(&self) -> Result<ModelSpec, Invalid> {
+        self.sequence_class(&["WhisperForConditionalGeneration", "WhisperModel"])?;
+        let frames = self.needed(&["max_source_positions"])?.map(|positions| positions.saturating_mul(2));
+        let positions = self.needed(&["max_target_positions"])?;
+        Ok(ModelSpec {
+            vocab: self.needed(&["vocab_size"])?,
+            inputs: self.needed(&["num_mel_bins"])?,
+            seq_len: frames,
+            decoder_seq_len: positions,
+            positions,
+            ..self.two_stacks(Family::Whisper)?
+        })
+    }
+
     /// Returns the dimensions of an encoder and a decoder that are as wide as each other.
     fn two_stacks(&self, family: Family) -> Result<ModelSpec, Invalid> {
         self.only("tie_word_embeddings", true, "a head that is tied to the token table")?;

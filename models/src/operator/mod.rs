@@ -17,6 +17,7 @@ mod recurrent;
 mod relative;
 mod routing;
 mod sharing;
+mod state_space;
 
 pub use attention::{Attention, AttentionKernel, Mask};
 pub use image::{Convolution, Extent, Image, Pool};
@@ -26,6 +27,7 @@ pub use recurrent::{AdditiveAttention, Cell, Recurrent, Sequential};
 pub use relative::RelativePositions;
 pub use routing::{Places, Routing};
 pub use sharing::{Divisible, Sharing, Split};
+pub use state_space::{Scan, StateSpace};
 
 use trainyard_units::{Bytes, Flops};
 
@@ -208,6 +210,8 @@ pub enum OperatorKind {
     RelativePositions(RelativePositions),
     /// An operator of a recommendation model.
     Recommendation(Recommendation),
+    /// An operator of a layer whose state goes along the sequence.
+    StateSpace(StateSpace),
     /// Softmax cross-entropy of (rows, vocab) logits, in single precision.
     CrossEntropy {
         /// Tokens.
@@ -339,6 +343,7 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => *attention = attention.for_samples(samples),
             Self::RelativePositions(relative) => *relative = relative.for_samples(samples),
             Self::Recommendation(recommendation) => *recommendation = recommendation.for_samples(samples),
+            Self::StateSpace(state_space) => *state_space = state_space.for_samples(samples),
             Self::RelativeBias { .. } => {}
             tokenwise => *tokenwise.rows_mut() *= samples,
         }
@@ -351,7 +356,11 @@ impl OperatorKind {
         let mut part = self;
         match &mut part {
             Self::Attention(attention) => *attention = attention.share_tokens(parts),
-            Self::Image(_) | Self::Recurrent(_) | Self::AdditiveAttention(_) | Self::Recommendation(_) => {}
+            Self::Image(_)
+            | Self::Recurrent(_)
+            | Self::AdditiveAttention(_)
+            | Self::Recommendation(_)
+            | Self::StateSpace(_) => {}
             Self::Routing(routing) => *routing.places_mut() = routing.places_mut().share_tokens(parts),
             Self::RelativePositions(relative) => *relative = relative.share_tokens(parts),
             Self::RelativeBias { queries, .. } => *queries = queries.div_ceil(parts),
@@ -385,7 +394,8 @@ impl OperatorKind {
             | Self::Recurrent(_)
             | Self::AdditiveAttention(_)
             | Self::RelativePositions(_)
-            | Self::Recommendation(_) => unreachable!("operators without rows are handled before"),
+            | Self::Recommendation(_)
+            | Self::StateSpace(_) => unreachable!("operators without rows are handled before"),
         }
     }
 
@@ -433,7 +443,8 @@ impl OperatorKind {
             | Self::Routing(_)
             | Self::Recurrent(_)
             | Self::AdditiveAttention(_)
-            | Self::Recommendation(_) => unreachable!("these are the same on every rank of a tensor group"),
+            | Self::Recommendation(_)
+            | Self::StateSpace(_) => unreachable!("these are the same on every rank of a tensor group"),
         }
         part
     }
@@ -464,6 +475,7 @@ impl OperatorKind {
             Self::AdditiveAttention(_) => "additive attention",
             Self::RelativePositions(_) => "relative positions",
             Self::Recommendation(recommendation) => recommendation.name(),
+            Self::StateSpace(state_space) => state_space.name(),
         }
     }
 
@@ -525,6 +537,7 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => attention.parameters(),
             Self::RelativePositions(relative) => relative.parameters(),
             Self::Recommendation(recommendation) => recommendation.parameters(),
+            Self::StateSpace(state_space) => state_space.parameters(),
             Self::Attention(attention) => attention.parameters(),
             Self::CentredNorm { scale: false, .. }
             | Self::Activation { .. }
@@ -541,7 +554,7 @@ impl OperatorKind {
     pub fn multiplies_weights(self) -> bool {
         match self {
             Self::TiedHead { .. } => true,
-            Self::Attention(_) | Self::AdditiveAttention(_) => false,
+            Self::Attention(_) | Self::AdditiveAttention(_) | Self::StateSpace(_) => false,
             _ => self.parameters() > 0,
         }
     }
@@ -558,6 +571,7 @@ impl OperatorKind {
             Self::AdditiveAttention(_) => 3,
             Self::RelativePositions(relative) => relative.parameter_tensors(),
             Self::Recommendation(recommendation) => recommendation.parameter_tensors(),
+            Self::StateSpace(state_space) => state_space.parameter_tensors(),
             Self::Attention(attention) => u32::from(attention.sinks),
             Self::Routing(routing) => routing.parameter_tensors(),
             Self::RmsNorm { .. } | Self::CentredNorm { scale: true, .. } | Self::RelativeBias { .. } => 1,
@@ -580,6 +594,7 @@ impl OperatorKind {
             Self::Recurrent(recurrent) => return recurrent.gemms(pass),
             Self::AdditiveAttention(attention) => attention.gemms(),
             Self::RelativePositions(relative) => relative.gemms(),
+            Self::StateSpace(state_space) => state_space.gemms(),
             _ => Vec::new(),
         };
         match pass {
@@ -605,6 +620,7 @@ impl OperatorKind {
         let fused = match self {
             Self::Attention(attention) => attention.fused_flops(pass),
             Self::Recommendation(recommendation) => recommendation.fused_flops(pass),
+            Self::StateSpace(state_space) => state_space.fused_flops(pass),
             _ => Flops(0.0),
         };
         let sequential = self.sequential(pass).map(|Sequential { steps, product }| product.flops() * steps as f64);
@@ -645,6 +661,7 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => attention.traffic(pass),
             Self::RelativePositions(relative) => relative.traffic(pass),
             Self::Recommendation(recommendation) => recommendation.traffic(pass),
+            Self::StateSpace(state_space) => state_space.traffic(pass),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
                 Storage { elements: rows * vocab, single: rows * vocab * 4, masks: 0 }
@@ -681,6 +698,7 @@ impl OperatorKind {
             // Sinusoids projected, two biases, product, shift.
             Self::RelativePositions(_) => (5, 8),
             Self::Recommendation(recommendation) => return recommendation.kernels(pass),
+            Self::StateSpace(state_space) => return state_space.kernels(pass),
         };
         if pass == Pass::Forward { forward } else { backward }
     }
@@ -713,6 +731,7 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => attention.stored(),
             Self::RelativePositions(relative) => relative.stored(),
             Self::Recommendation(recommendation) => recommendation.stored(),
+            Self::StateSpace(state_space) => state_space.stored(),
             Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }

@@ -84,12 +84,14 @@ fn forward_flops_are_those_that_pytorch_counts() {
     for counted in counted() {
         let Some(expected) = counted.value["flops"].as_f64() else { continue };
         let spec = counted.read("saved");
-        let tokens = counted.value["inputs"]["input_ids"][0].as_u64();
-        let found =
-            model(&counted.name, ModelSpec { seq_len: tokens.or(spec.seq_len), ..spec }).graph().flops(Pass::Forward);
-        let error = found.0 / expected - 1.0;
+        let of = |name: &str| counted.value["inputs"][name][0].as_u64();
+        let (tokens, decoder_tokens) = (of("input_ids"), of("decoder_input_ids"));
+        let (seq_len, decoder_seq_len) = (tokens.or(spec.seq_len), decoder_tokens.or(spec.decoder_seq_len));
+        let counted_model = model(&counted.name, ModelSpec { seq_len, decoder_seq_len, ..spec });
+        let found = counted_model.graph().flops(Pass::Forward).0;
+        let error = found / expected - 1.0;
         if error.abs() > 0.01 {
-            wrong.push(format!("{}: {} of {expected}, {error:+.4}", counted.name, found.0));
+            wrong.push(format!("{}: {found} of {expected}, {error:+.4}", counted.name));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

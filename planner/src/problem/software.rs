@@ -31,8 +31,16 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
 /// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
 /// (Hugging Face transformers, `_supports_sdpa` of each model).
-const FUSED: [Family; 7] =
-    [Family::Gpt, Family::GptMoe, Family::Bert, Family::Llama, Family::Vit, Family::Electra, Family::Bart];
+const FUSED: [Family; 8] = [
+    Family::Gpt,
+    Family::GptMoe,
+    Family::Bert,
+    Family::Llama,
+    Family::Vit,
+    Family::Electra,
+    Family::Bart,
+    Family::Whisper,
+];
 
 /// Returns `true` for a model of those families, and for one of chosen parts that leaves scores as they are.
 fn has_fused_attention(model: &Model) -> bool {
