@@ -70,6 +70,10 @@ const TYPES: &[(&str, Reader)] = &[
     ("whisper", |config| config.whisper()),
     ("vit", |config| config.vit()),
     ("resnet", |config| config.resnet()),
+    ("deit", |config| config.deit()),
+    ("beit", |config| config.beit()),
+    ("swin", |config| config.swin()),
+    ("convnext", |config| config.convnext()),
 ];
 
 /// Returns the model that the text of a `config.json` describes, called `name`. Its dimensions are checked when a

@@ -49,9 +49,10 @@ def inputs_of(config, case):
 
 
 def saved(config, architectures):
-    """The configuration as `save_pretrained` writes it."""
-    text = type(config).from_dict(config.to_dict()).to_json_string()
-    return json.loads(text) | {"architectures": architectures}
+    """The configuration as `save_pretrained` writes it, without the names of classes once more."""
+    fields = json.loads(type(config).from_dict(config.to_dict()).to_json_string())
+    fields.pop("label2id", None)
+    return fields | {"architectures": architectures}
 
 
 def count(model_type, name, case):

@@ -245,6 +245,9 @@ fn attention(graph: &Graph, index: usize) -> Result<Match, Invalid> {
         kernel: None,
         dropout: None,
         bias: (!out_bias).then_some(false),
+        key_bias: None,
+        window: None,
+        relative_bias: None,
     });
     Ok((Found { input: input.clone(), output: output.to_owned(), operator }, walk.nodes))
 }

@@ -88,7 +88,8 @@ impl Vit {
             bias: true,
             transposed: false,
         };
-        let tokens = OperatorKind::ClassToken { rows: self.tokens(), positions: self.tokens(), width: self.hidden };
+        let rows = self.tokens();
+        let tokens = OperatorKind::ClassToken { rows, learned: 1, positions: rows, width: self.hidden };
         let operators =
             vec![replicated(OperatorKind::Image(Image::Convolution(patches))), operator(tokens, Split::Tokens)];
         Layer { tensor_reductions: 0, ..self.stream().input(operators) }

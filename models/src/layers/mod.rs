@@ -4,7 +4,7 @@ mod read;
 mod spec;
 
 pub use spec::{
-    Activation, AdaptivePool, Add, AttentionSpec, Concat, Conv, CrossEntropy, Depthwise, Embedding, GroupNorm, Gru,
-    InputSpec, Joined, LayerSpec, Linear, Load, Lstm, MaxPool, MeanPool, Norm, OperatorSpec, Padding, PaddingRule,
-    RoiAlign, Save, Side, Sizes, SqueezeExcite, TransposedConv, Upsample, UpsampleTo, Word,
+    Activation, AdaptivePool, Add, AttentionSpec, ClassTokens, Concat, Conv, CrossEntropy, Depthwise, Embedding,
+    GroupNorm, Gru, InputSpec, Joined, LayerSpec, Linear, Load, Lstm, MaxPool, MeanPool, Norm, OperatorSpec, Padding,
+    PaddingRule, RoiAlign, Save, Side, Sizes, SpaceToDepth, SqueezeExcite, TransposedConv, Upsample, UpsampleTo, Word,
 };

@@ -8,7 +8,7 @@ use std::fmt;
 use trainyard_units::similar;
 
 /// Words that may stand alone.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "relu",
     "swish",
     "gelu",
@@ -23,6 +23,7 @@ const WORDS: [&str; 16] = [
     "dropout",
     "flatten",
     "global_pool",
+    "first_token",
     "dot_interaction",
     "cross_entropy",
 ];
@@ -31,7 +32,7 @@ const WORDS: [&str; 16] = [
 type Read = fn(Value) -> Result<OperatorSpec, serde_json::Error>;
 
 /// Words that begin a table, and how the table is read.
-const TABLES: [(&str, Read); 22] = [
+const TABLES: [(&str, Read); 24] = [
     ("conv", |table| table_of(table, OperatorSpec::Conv)),
     ("depthwise", |table| table_of(table, OperatorSpec::Depthwise)),
     ("transposed_conv", |table| table_of(table, OperatorSpec::TransposedConv)),
@@ -42,6 +43,8 @@ const TABLES: [(&str, Read); 22] = [
     ("upsample", |table| table_of(table, OperatorSpec::Upsample)),
     ("linear", |table| table_of(table, OperatorSpec::Linear)),
     ("attention", |table| table_of(table, OperatorSpec::Attention)),
+    ("class_tokens", |table| table_of(table, OperatorSpec::ClassTokens)),
+    ("space_to_depth", |table| table_of(table, OperatorSpec::SpaceToDepth)),
     ("embedding", |table| table_of(table, OperatorSpec::Embedding)),
     ("lstm", |table| table_of(table, OperatorSpec::Lstm)),
     ("gru", |table| table_of(table, OperatorSpec::Gru)),

@@ -172,6 +172,27 @@ tables! {
         dropout: bool,
         /// Whether biases are added to the projections; `true` if left out.
         bias: bool,
+        /// Whether that of keys has one; as `bias` if left out.
+        key_bias: bool,
+        /// Side of the windows, in pixels, among which alone pixels attend to each other; all attend to all if left out.
+        window: u64,
+        /// Distances for each of which every head has a trained bias of scores; none if left out.
+        relative_bias: u64,
+    }
+
+    /// `{ class_tokens = 1 }`: pixels as a sequence, behind so many trained tokens.
+    ClassTokens {
+        /// Trained tokens.
+        class_tokens: u64,
+    } + {
+        /// Whether a trained vector is added to each token; `true` if left out.
+        positions: bool,
+    }
+
+    /// `{ space_to_depth = 2 }`: the pixels of each 2 × 2 window side by side as the channels of one.
+    SpaceToDepth {
+        /// Extent of a window.
+        space_to_depth: Sizes,
     }
 
     /// `{ embedding = 30522, width = 768 }`: a look-up of tokens.
@@ -345,6 +366,10 @@ pub enum OperatorSpec {
     Linear(Linear),
     /// Self-attention with its projections.
     Attention(AttentionSpec),
+    /// Pixels as a sequence, behind trained tokens.
+    ClassTokens(ClassTokens),
+    /// The pixels of each window as the channels of one.
+    SpaceToDepth(SpaceToDepth),
     /// A look-up of tokens.
     Embedding(Embedding),
     /// Long short-term memory over the steps of a sequence.
@@ -409,6 +434,8 @@ pub enum Word {
     Flatten,
     /// The mean of all pixels.
     GlobalPool,
+    /// The first token of a sequence.
+    FirstToken,
     /// The first vector of a sequence, and the dot products of all pairs.
     DotInteraction,
     /// Softmax cross-entropy over all channels.

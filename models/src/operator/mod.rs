@@ -166,11 +166,13 @@ pub enum OperatorKind {
         /// Features.
         width: u64,
     },
-    /// A learned class token put before (rows − 1, width) patches, and learned positions added to all.
+    /// Learned tokens, of the class first, put before (rows − learned, width) patches, and learned positions added to all.
     ClassToken {
-        /// Tokens, the class token among them.
+        /// Tokens, learned ones among them.
         rows: u64,
-        /// Entries of the position table.
+        /// Learned tokens.
+        learned: u64,
+        /// Entries of the position table; none if positions are not learned.
         positions: u64,
         /// Features.
         width: u64,
@@ -522,7 +524,7 @@ impl OperatorKind {
             Self::LayerNorm { width, .. } => 2 * width,
             Self::RmsNorm { width, .. } | Self::CentredNorm { width, scale: true, .. } => width,
             Self::Embedding { vocab, positions, segments, width, .. } => (vocab + positions + segments) * width,
-            Self::ClassToken { positions, width, .. } => (1 + positions) * width,
+            Self::ClassToken { learned, positions, width, .. } => (learned + positions) * width,
             Self::RelativeBias { heads, buckets, .. } => heads * buckets,
             Self::TiedHead { vocab, bias, .. } => {
                 if bias {
@@ -563,7 +565,8 @@ impl OperatorKind {
     pub fn parameter_tensors(self) -> u32 {
         match self {
             Self::Linear { bias, .. } | Self::ExpertLinear { bias, .. } => 1 + u32::from(bias),
-            Self::LayerNorm { .. } | Self::ClassToken { .. } => 2,
+            Self::LayerNorm { .. } => 2,
+            Self::ClassToken { positions, .. } => 1 + u32::from(positions > 0),
             Self::Embedding { positions, segments, .. } => tables(positions, segments) as u32,
             Self::TiedHead { bias, .. } => u32::from(bias),
             Self::Image(image) => image.parameter_tensors(),

@@ -1,5 +1,6 @@
 //! Models that are written out, layer by layer, from operators. Shapes follow from the input, operator by operator.
 
+mod attention;
 mod batch_norm;
 mod build;
 mod operators;

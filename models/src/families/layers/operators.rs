@@ -5,12 +5,10 @@ use super::shape::{Shape, Windows, range};
 use crate::families::ModelError;
 use crate::families::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, divisor};
 use crate::layers::{
-    Activation, Add, AttentionSpec, Concat, Conv, Depthwise, Embedding, Gru, Joined, Linear, Lstm, MaxPool, MeanPool,
-    Norm, OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
+    Activation, Add, Concat, Conv, Depthwise, Embedding, Gru, Joined, Linear, Lstm, MaxPool, MeanPool, Norm,
+    OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
 };
-use crate::operator::{
-    Attention, AttentionKernel, Cell, Convolution, Image, Mask, OperatorKind, Pool, pixels, squeeze_excite,
-};
+use crate::operator::{Cell, Convolution, Image, OperatorKind, Pool, pixels, squeeze_excite};
 use trainyard_units::Invalid;
 
 /// Most weights of an operator, which keeps every count within 64 bits.
@@ -76,6 +74,8 @@ impl<'a> Builder<'a> {
             OperatorSpec::Upsample(upsample) => self.upsample(&upsample.upsample, value)?,
             OperatorSpec::Linear(linear) => self.linear(linear, value)?,
             OperatorSpec::Attention(attention) => self.attention(attention, value)?,
+            OperatorSpec::ClassTokens(tokens) => self.class_tokens(tokens, value)?,
+            OperatorSpec::SpaceToDepth(patches) => self.space_to_depth(&patches.space_to_depth, value)?,
             OperatorSpec::Embedding(_) => {
                 return Err(self.error(Invalid::whole(format!("it looks up tokens, but gets {}", value.shape))));
             }
@@ -117,6 +117,10 @@ impl<'a> Builder<'a> {
                 // Another name for the same elements.
                 let flat = Shape { samples, dimensions: 0, extent: [1; 3], channels: elements };
                 return value.seen_as(flat);
+            }
+            Word::FirstToken => {
+                let first = shape.with_extent([1; 3]);
+                return self.value(Shape { dimensions: 0, ..first });
             }
             Word::GlobalPool => return self.pooled(value, shape.with_extent([1; 3]), Pool::Mean),
             Word::CrossEntropy | Word::DotInteraction => unreachable!("handled before"),
@@ -249,41 +253,12 @@ impl<'a> Builder<'a> {
         Ok(spec.activation.map_or(made, |activation| self.activation(activation, made)))
     }
 
-    fn product(&mut self, value: Value, outputs: u64, bias: bool) -> Result<Value, ModelError> {
+    pub(super) fn product(&mut self, value: Value, outputs: u64, bias: bool) -> Result<Value, ModelError> {
         let (rows, inputs) = (value.shape.rows(), value.shape.channels);
         self.weights(inputs, outputs)?;
         let made = self.made(value.shape.with_channels(outputs))?;
         self.push(OperatorKind::Linear { rows, inputs, outputs, bias }, value);
         Ok(made)
-    }
-
-    fn attention(&mut self, spec: &AttentionSpec, value: Value) -> Result<Value, ModelError> {
-        let width = value.shape.channels;
-        self.divides("attention", width, spec.attention)?;
-        self.attention_used |= spec.kernel.is_none();
-        let tokens = self.valid(range("tokens", value.shape.pixels(), 1, SEQUENCE_MAX))?;
-        let bias = spec.bias.unwrap_or(true);
-        let attention = Attention {
-            samples: value.shape.samples,
-            heads: spec.attention,
-            kv_heads: spec.attention,
-            queries: tokens,
-            keys: tokens,
-            own_keys: tokens,
-            head_width: width / spec.attention,
-            value_width: width / spec.attention,
-            kernel: spec.kernel.or(self.attention).unwrap_or(AttentionKernel::Unfused),
-            mask: if spec.causal.unwrap_or(false) { Mask::Causal } else { Mask::Full },
-            dropout: spec.dropout.unwrap_or(false),
-            biased: false,
-            soft_cap: false,
-            sinks: false,
-        };
-        let projected = self.product(value, 3 * width, bias)?;
-        self.push(OperatorKind::Attention(attention), projected);
-        let mixed = self.value(value.shape);
-        self.context_elements += value.shape.samples * tokens * 2 * width;
-        self.product(mixed, width, bias)
     }
 
     fn embedding(&mut self, spec: &Embedding, tokens: u64) -> Result<Value, ModelError> {
@@ -394,7 +369,7 @@ impl<'a> Builder<'a> {
         self.error(Invalid::whole(format!("{first} and {second} cannot be joined: {rule}")))
     }
 
-    fn divides(&self, field: &'static str, channels: u64, value: u64) -> Result<(), ModelError> {
+    pub(super) fn divides(&self, field: &'static str, channels: u64, value: u64) -> Result<(), ModelError> {
         let in_range = range(field, value, 1, VOCABULARY_MAX);
         self.valid(in_range.and_then(|value| divisor(field, value, (channels, "channels"))).map(drop))
     }

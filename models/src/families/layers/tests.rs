@@ -59,6 +59,11 @@ fn whatever_is_wrong_is_said_with_its_place_and_value() {
             vec!["operator 2 (`conv`)", "an image, a volume or a sequence", "4608 features"],
         ),
         ("{ attention = 2 }", vec!["`attention` is 2, but it must divide the 3 channels"]),
+        ("{ attention = 3, window = 0 }", vec!["`window` is 0, but it must be from 1 to 256"]),
+        ("{ attention = 3, relative_bias = 0 }", vec!["`relative_bias` is 0"]),
+        ("{ class_tokens = 0 }", vec!["`class_tokens` is 0"]),
+        (r#""flatten", { class_tokens = 1 }"#, vec!["it needs pixels or tokens, but gets 4608 features"]),
+        ("{ space_to_depth = [2] }", vec!["`space_to_depth` has 1 numbers", "2 dimensions"]),
         ("{ conv = 131072 }, { conv = 131072, kernel = 255 }", vec!["more than 68719476736 weights"]),
         ("{ upsample = 256 }, { upsample = 256 }", vec!["operator 2 (`upsample`)", "more than 68719476736 elements"]),
         ("{ cross_entropy = 2 }", vec!["`cross_entropy` is 2, but it must divide the 3 channels"]),
@@ -171,6 +176,37 @@ fn a_transformer_block_that_is_written_out_is_the_one_of_the_family() {
         model("input = { tokens = 1024 }", &[table, block, head]).expect("valid").tokens_per_sample(),
         Some(1024)
     );
+}
+
+#[test]
+fn windows_are_sequences_of_their_own() {
+    let attention = |operators: &str| {
+        let graph = graph(IMAGE, &[&format!("operators = [{{ conv = 8 }}, {operators}]"), LOSS]);
+        let layer = graph.layer(0).clone();
+        let found = layer.operators.iter().find_map(|operator| match operator.kind {
+            OperatorKind::Attention(attention) => Some((attention.samples, attention.queries)),
+            _ => None,
+        });
+        (found.expect("there is one"), layer.output_elements)
+    };
+    let elements = 8 * 32 * 48;
+    assert_eq!(attention("{ attention = 2 }"), ((1, 32 * 48), elements));
+    assert_eq!(attention("{ attention = 2, window = 8 }"), ((4 * 6, 64), elements));
+    // Five windows of 7 go over 32 pixels, seven over 48; what they make is as large as the map.
+    assert_eq!(attention("{ attention = 2, window = 7 }"), ((5 * 7, 49), elements));
+}
+
+#[test]
+fn pixels_become_tokens_behind_those_of_the_class() {
+    let layer = |operators: &str| {
+        let graph = graph(IMAGE, &[&format!("operators = [{operators}]"), LOSS]);
+        (graph.layer(0).parameters(Sharing::WHOLE), graph.layer(0).output_elements)
+    };
+    assert_eq!(layer("{ class_tokens = 2 }"), ((2 + 2 + 32 * 48) * 3, (2 + 32 * 48) * 3));
+    assert_eq!(layer("{ class_tokens = 2, positions = false }"), (2 * 3, (2 + 32 * 48) * 3));
+    assert_eq!(layer(r#"{ class_tokens = 2 }, "first_token""#).1, 3);
+    // Three pixels of 32 are side by side with one of the border.
+    assert_eq!(layer("{ space_to_depth = [3, 4] }"), (0, 11 * 12 * 12 * 3));
 }
 
 #[test]
@@ -293,7 +329,19 @@ fn every_option_changes_what_is_computed() {
         ("{ max_pool = 3 }", vec!["stride = 2", "padding = 0"]),
         ("{ mean_pool = 3 }", vec!["stride = 2", "padding = 0"]),
         ("{ linear = 8 }", vec!["bias = false", "activation = \"relu\""]),
-        ("{ attention = 2 }", vec!["causal = true", "kernel = \"flash\"", "dropout = true", "bias = false"]),
+        (
+            "{ attention = 2 }",
+            vec![
+                "causal = true",
+                "kernel = \"flash\"",
+                "dropout = true",
+                "bias = false",
+                "key_bias = false",
+                "window = 4",
+                "relative_bias = 49",
+            ],
+        ),
+        ("{ class_tokens = 1 }", vec!["positions = false"]),
         ("{ squeeze_excite = 2 }", vec!["activation = \"swish\""]),
         ("{ add = [[], []] }", vec!["dropout = true"]),
     ] {
