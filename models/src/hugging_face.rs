@@ -70,6 +70,7 @@ const TYPES: &[(&str, Reader)] = &[
     ("whisper", |config| config.whisper()),
     ("vit", |config| config.vit()),
     ("resnet", |config| config.resnet()),
+    ("clip", |config| config.clip()),
     ("deit", |config| config.deit()),
     ("beit", |config| config.beit()),
     ("swin", |config| config.swin()),

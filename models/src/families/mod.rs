@@ -5,6 +5,7 @@
 mod bart;
 mod bert;
 mod blocks;
+mod clip;
 mod dlrm;
 mod electra;
 mod encoder_decoder;
@@ -104,6 +105,8 @@ families! {
     vit::Vit = "vit",
     /// A decoder of selective state spaces, as Mamba-2.
     mamba2::Mamba2 = "mamba2",
+    /// An encoder of images and one of texts, as CLIP.
+    clip::Clip = "clip",
     /// An encoder-decoder, as T5.
     t5::T5 = "t5",
     /// A generator and a discriminator, as ELECTRA.

@@ -6,7 +6,9 @@
 use crate::families::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
 use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole};
-use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split, replicated};
+use crate::operator::{
+    Attention, AttentionKernel, Convolution, Image, Mask, Operator, OperatorKind, Places, Routing, Split, replicated,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -325,6 +327,24 @@ impl Stream {
         Layer { tensor_reductions: 2, ..layer }
     }
 
+    /// Patches of an image as the stream's tokens, behind one of the class, with learned positions.
+    pub(super) fn patch_embedding(self, image_size: u64, patch_size: u64, channels: u64, bias: bool) -> Vec<Operator> {
+        let convolution = Convolution {
+            samples: 1,
+            input: [1, image_size, image_size],
+            output: [1, image_size / patch_size, image_size / patch_size],
+            inputs: channels,
+            outputs: self.hidden,
+            kernel: [1, patch_size, patch_size],
+            groups: 1,
+            bias,
+            transposed: false,
+        };
+        let rows = self.tokens;
+        let tokens = OperatorKind::ClassToken { rows, learned: 1, positions: rows, width: self.hidden };
+        vec![replicated(OperatorKind::Image(Image::Convolution(convolution))), operator(tokens, Split::Tokens)]
+    }
+
     /// Returns a layer that makes the stream from tokens.
     pub(super) fn input(self, operators: Vec<Operator>) -> Layer {
         let layer = Layer::undivided("embedding", LayerRole::Input, operators, self.elements());
@@ -347,6 +367,11 @@ impl Stream {
         };
         [operator(head, Split::Columns), operator(OperatorKind::CrossEntropy { rows, vocab }, Split::Width)]
     }
+}
+
+/// Patches of a square image.
+pub(super) fn patches(image_size: u64, patch_size: u64) -> u64 {
+    (image_size / patch_size).pow(2)
 }
 
 /// Returns a classifier of one vector for each sample, with its loss.

@@ -225,12 +225,20 @@ specification! {
     dense_blocks: Vec<u32>,
     /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.
     predictions: u64,
-    /// Height and width of an image (vit, resnet); 224 if left out.
+    /// Height and width of an image (vit, clip, resnet); 224 if left out.
     image_size: u64,
-    /// Height and width of a patch (vit).
+    /// Height and width of a patch (vit, clip).
     patch_size: u64,
-    /// Channels of an image (vit, resnet); 3 if left out.
+    /// Channels of an image (vit, clip, resnet); 3 if left out.
     channels: u64,
+    /// Width of the encoder of images (clip).
+    vision_hidden: u64,
+    /// Heads of the encoder of images (clip).
+    vision_heads: u64,
+    /// Blocks of the encoder of images (clip).
+    vision_layers: u32,
+    /// Width inside the feed-forward parts of the encoder of images (clip); 4 × vision_hidden if left out.
+    vision_ffn: u64,
     /// Classes (vit, resnet, and bert or blocks with a classifier).
     classes: u64,
     /// Blocks of each stage (resnet).
@@ -279,7 +287,8 @@ specification! {
     stacked_layers: u32,
     /// Neighbouring frames that are stacked (rnn-t); 2 if left out.
     stack: u64,
-    /// Features of the joint network (rnn-t); `decoder_hidden` if left out.
+    /// Features of the joint network (rnn-t), `decoder_hidden` if left out; of the vectors of texts and images that are
+    /// compared (clip), `hidden` if left out.
     joint: u64,
     /// Rows of each embedding table (dlrm).
     tables: Vec<u64>,

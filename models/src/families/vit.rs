@@ -1,6 +1,6 @@
 //! Vision transformers.
 
-use super::parts::{Heads, Stream, classifier, operator, pooler};
+use super::parts::{Heads, Stream, classifier, patches, pooler};
 use crate::families::HeadKind;
 use crate::families::fields::{
     CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, divisor, head_classes, kernel,
@@ -8,7 +8,7 @@ use crate::families::fields::{
 };
 use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split, replicated};
+use crate::operator::{AttentionKernel, Mask};
 use trainyard_units::Invalid;
 
 dimensions! {
@@ -43,7 +43,7 @@ fn first_token(at: Field, written: Option<HeadKind>) -> Result<HeadKind, Invalid
 }
 
 /// Reads the side of patches that cover an image.
-fn covering(at: Field, written: Option<u64>, image_size: u64) -> Result<u64, Invalid> {
+pub(super) fn covering(at: Field, written: Option<u64>, image_size: u64) -> Result<u64, Invalid> {
     let patch_size = needed(at, written, image_size)?;
     divisor(at.name, patch_size, (image_size, "pixels of `image_size`"))
         .map_err(|error| error.with_hint(format!("image_size {} is divisible", image_size / patch_size * patch_size)))
@@ -69,7 +69,7 @@ impl Architecture for Vit {
 impl Vit {
     /// Patches and the class token.
     pub fn tokens(&self) -> u64 {
-        (self.image_size / self.patch_size).pow(2) + 1
+        patches(self.image_size, self.patch_size) + 1
     }
 
     fn stream(&self) -> Stream {
@@ -77,21 +77,7 @@ impl Vit {
     }
 
     fn embedding(&self) -> Layer {
-        let patches = Convolution {
-            samples: 1,
-            input: [1, self.image_size, self.image_size],
-            output: [1, self.image_size / self.patch_size, self.image_size / self.patch_size],
-            inputs: self.channels,
-            outputs: self.hidden,
-            kernel: [1, self.patch_size, self.patch_size],
-            groups: 1,
-            bias: true,
-            transposed: false,
-        };
-        let rows = self.tokens();
-        let tokens = OperatorKind::ClassToken { rows, learned: 1, positions: rows, width: self.hidden };
-        let operators =
-            vec![replicated(OperatorKind::Image(Image::Convolution(patches))), operator(tokens, Split::Tokens)];
+        let operators = self.stream().patch_embedding(self.image_size, self.patch_size, self.channels, true);
         Layer { tensor_reductions: 0, ..self.stream().input(operators) }
     }
 

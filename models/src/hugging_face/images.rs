@@ -190,6 +190,55 @@ impl Config<'_> {
         self.network(layers)
     }
 
+    pub(super) fn clip(&self) -> Result<ModelSpec, Invalid> {
+        if !matches!(self.architecture(), "" | "CLIPModel") {
+            return Err(unsupported("architectures", format!("`{}`", self.architecture()), "`CLIPModel`"));
+        }
+        let [text, vision] = ["text_config", "vision_config"]
+            .map(|name| self.part(name).and_then(|part| part.ok_or_else(|| self.missing(name))));
+        let inside = |name: &'static str| move |error: Invalid| error.within(name);
+        let text = text?.encoder_of_text().map_err(inside("text_config"))?;
+        let vision = vision?.encoder_of_images().map_err(inside("vision_config"))?;
+        Ok(ModelSpec {
+            vision_hidden: vision.hidden,
+            vision_heads: vision.heads,
+            vision_layers: vision.layers,
+            vision_ffn: vision.ffn,
+            image_size: vision.image_size,
+            patch_size: vision.patch_size,
+            channels: vision.channels,
+            joint: self.needed(&["projection_dim"])?,
+            ..text
+        })
+    }
+
+    fn encoder_of_text(&self) -> Result<ModelSpec, Invalid> {
+        Ok(ModelSpec {
+            vocab: self.needed(&["vocab_size"])?,
+            seq_len: self.needed(&["max_position_embeddings"])?,
+            ..self.encoder_of_clip()?
+        })
+    }
+
+    fn encoder_of_images(&self) -> Result<ModelSpec, Invalid> {
+        Ok(ModelSpec {
+            image_size: self.needed(&["image_size"])?,
+            patch_size: self.needed(&["patch_size"])?,
+            channels: self.count(&["num_channels"])?,
+            ..self.encoder_of_clip()?
+        })
+    }
+
+    fn encoder_of_clip(&self) -> Result<ModelSpec, Invalid> {
+        Ok(ModelSpec {
+            layers: self.depth(&["num_hidden_layers"])?,
+            hidden: self.needed(&["hidden_size"])?,
+            heads: self.needed(&["num_attention_heads"])?,
+            ffn: self.needed(&["intermediate_size"])?,
+            ..self.spec(Family::Clip)
+        })
+    }
+
     fn classifies(&self, class: &str) -> Result<(), Invalid> {
         match self.architecture() {
             name if name.is_empty() || name == class => Ok(()),

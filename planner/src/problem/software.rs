@@ -31,7 +31,7 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
 /// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
 /// (Hugging Face transformers, `_supports_sdpa` of each model).
-const FUSED: [Family; 8] = [
+const FUSED: [Family; 9] = [
     Family::Gpt,
     Family::GptMoe,
     Family::Bert,
@@ -40,6 +40,7 @@ const FUSED: [Family; 8] = [
     Family::Electra,
     Family::Bart,
     Family::Whisper,
+    Family::Clip,
 ];
 
 /// Returns `true` for a model of those families, and for one of chosen parts that leaves scores as they are.
