@@ -697,7 +697,8 @@ pub(crate) struct ShowArguments {
     /// Which catalog; all are listed if left out
     #[arg(value_enum, value_name = "CATALOG")]
     pub(crate) kind: Option<Kind>,
-    /// One entry, with the source of every number; or a pattern such as 'p4*', which lists what it fits
+    /// One entry, with the source of every number; or a pattern such as 'p4*', which lists what it fits; or, of models, a
+    /// file or folder, as a config.json
     pub(crate) name: Option<String>,
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]

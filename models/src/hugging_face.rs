@@ -136,9 +136,9 @@ const BY_HAND: &str = "a model may also be described by hand: a TOML file with f
 
 fn unknown(found: &str) -> Invalid {
     let known: Vec<&str> = TYPES.iter().map(|(known, _)| *known).collect();
-    // A name of a later version is nearer to its own kind than to one that merely sounds alike.
-    let stem = found.trim_end_matches(|letter: char| !letter.is_ascii_alphabetic());
-    let kin = known.iter().rev().copied().find(|known| stem.len() > 2 && known.starts_with(stem));
+    // Another version of a known type is nearest to the latest one, whatever merely sounds alike.
+    let stem = |name: &str| name.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    let kin = known.iter().rev().copied().find(|known| stem(known) == stem(found));
     let nearest = kin.or_else(|| similar(found, known.iter().copied()));
     let hint = nearest.map_or_else(
         || BY_HAND.into(),
@@ -175,7 +175,13 @@ mod tests {
 
     #[test]
     fn an_unknown_type_names_its_kin() {
-        for (found, nearest) in [("qwen4", "qwen3_moe"), ("lama", "llama"), ("olmo3", "olmo2")] {
+        for (found, nearest) in [
+            ("qwen4", "qwen3"),
+            ("gpt3", "gpt2"),
+            ("lama", "llama"),
+            ("olmo3", "olmo2"),
+            ("deepseek_v4", "deepseek_v3"),
+        ] {
             let hint = unknown(found).hint().expect("there is one");
             assert!(hint.starts_with(&format!("the nearest is `{nearest}`")), "{found}: {hint}");
         }

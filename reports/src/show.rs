@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
     Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
 };
-use trainyard_models::{CatalogEntry, Family, LayerRole, ModelSpec, Pass};
+use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
@@ -46,18 +46,60 @@ fn tera(flops: f64) -> String {
     }
 }
 
-/// Formats one model.
-pub fn model(entry: &CatalogEntry) -> String {
-    let graph = entry.model.graph();
+/// Formats one model: of the catalog with its publication and data set, or of a file.
+pub fn model(model: &Model, dataset: Option<&str>, source: &str) -> String {
+    let graph = model.graph();
     let mut rows = vec![
         ("parameters", human_count(graph.parameters())),
         ("forward", format!("{} TFLOP per sample", tera(graph.flops(Pass::Forward).0))),
         ("training", format!("{} TFLOP per sample", tera(graph.training_flops().0))),
     ];
-    rows.extend(dimensions(&entry.model.spec()));
-    rows.push(("data set", entry.dataset.clone()));
-    rows.push(("source", entry.source.clone()));
-    format!("{}\n\n{}", entry.model.name(), facts(&rows))
+    let spec = model.spec();
+    rows.extend(dimensions(&spec));
+    rows.extend(chosen_parts(&spec));
+    rows.extend(dataset.map(|dataset| ("data set", dataset.to_owned())));
+    rows.push(("source", source.to_owned()));
+    format!("{}\n\n{}", model.name(), facts(&rows))
+}
+
+/// Returns the parts of a stack of chosen ones that are not those of every stack, in words.
+fn chosen_parts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let number = |count: Option<u64>| count.map(|count| count.to_string());
+    let yes = |flag: Option<bool>| flag.filter(|flag| *flag).map(|_| "yes".to_owned());
+    let blocks = |blocks: Option<&Vec<u32>>| {
+        let listed: Vec<String> = blocks?.iter().map(u32::to_string).collect();
+        Some(listed.join(", ")).filter(|listed| !listed.is_empty())
+    };
+    let word = |word: Result<serde_json::Value, serde_json::Error>| word.ok()?.as_str().map(str::to_owned);
+    let parts = [
+        ("window in blocks", blocks(spec.window_blocks.as_ref())),
+        ("attends to earlier tokens only", spec.causal.map(|causal| if causal { "yes" } else { "no" }.into())),
+        ("positions are", word(serde_json::to_value(spec.position))),
+        ("rotated features of a head", number(spec.rotary_width)),
+        ("table of distances", number(spec.distances)),
+        ("normalisation", word(serde_json::to_value(spec.norm))),
+        ("normalisations of a part", number(spec.part_norms)),
+        ("norms of parts side by side", number(spec.parallel_norms)),
+        ("queries and keys normalised by", word(serde_json::to_value(spec.query_key_norm))),
+        ("feed-forward part", word(serde_json::to_value(spec.feed_forward))),
+        ("features of the token table", number(spec.embedding_width.filter(|width| Some(*width) != spec.hidden))),
+        ("bound of scores", spec.score_cap.map(|cap| cap.to_string())),
+        ("bound of logits", spec.logit_cap.map(|cap| cap.to_string())),
+        ("attention sinks", yes(spec.sinks)),
+        ("rank of keys and values", number(spec.kv_rank)),
+        ("rank of queries", number(spec.query_rank)),
+        ("width of values", number(spec.value_width.filter(|width| Some(*width) != spec.head_width))),
+        ("width of an expert", number(spec.expert_ffn)),
+        ("width of the shared expert", number(spec.shared_ffn)),
+        ("blocks without experts", blocks(spec.dense_blocks.as_ref())),
+        ("width of a state", number(spec.state_width)),
+        ("tokens of a chunk", number(spec.chunk)),
+        ("image blocks", spec.vision_layers.map(|layers| layers.to_string())),
+        ("image hidden", number(spec.vision_hidden)),
+        ("image heads", number(spec.vision_heads)),
+        ("image feed-forward", number(spec.vision_ffn)),
+    ];
+    parts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// Returns the fields of a specification that are set, in words.

@@ -68,6 +68,7 @@ CASES = {
     "phi3": {
         "phi-3-mini-4k": published(hub("microsoft/Phi-3-mini-4k-instruct"), architectures=["Phi3ForCausalLM"], attention_dropout=0.0, embd_pdrop=0.0, hidden_act="silu", hidden_size=3072, intermediate_size=8192, max_position_embeddings=4096, num_attention_heads=32, num_hidden_layers=32, num_key_value_heads=32, original_max_position_embeddings=4096, resid_pdrop=0.0, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=10000.0, sliding_window=2047, tie_word_embeddings=False, vocab_size=32064),
         "phi-4": published(hub("microsoft/phi-4"), architectures=["Phi3ForCausalLM"], attention_bias=False, attention_dropout=0.0, embd_pdrop=0.0, hidden_act="silu", hidden_size=5120, intermediate_size=17920, max_position_embeddings=16384, num_attention_heads=40, num_hidden_layers=40, num_key_value_heads=10, original_max_position_embeddings=16384, resid_pdrop=0.0, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=250000, sliding_window=None, tie_word_embeddings=False, vocab_size=100352),
+        "phi-4-mini": published(hub("microsoft/Phi-4-mini-instruct"), architectures=["Phi3ForCausalLM"], attention_bias=False, attention_dropout=0.0, embd_pdrop=0.0, hidden_act="silu", hidden_size=3072, intermediate_size=8192, max_position_embeddings=131072, num_attention_heads=24, num_hidden_layers=32, num_key_value_heads=8, original_max_position_embeddings=4096, pad_token_id=199999, eos_token_id=199999, bos_token_id=199999, partial_rotary_factor=0.75, resid_pdrop=0.0, rms_norm_eps=1e-05, rope_theta=10000.0, sliding_window=262144, tie_word_embeddings=True, vocab_size=200064),
         "small": small(24, architectures=["Phi3ForCausalLM"], **GROUPED, sliding_window=8, pad_token_id=0, eos_token_id=0, partial_rotary_factor=0.5),
     },
     "gpt_neox": {
@@ -127,6 +128,7 @@ CASES = {
         "small": small(24, architectures=["GraniteForCausalLM"], **GROUPED, attention_bias=True, mlp_bias=True),
     },
     "llama": {
+        "llama-3.1-8b": published(hub("meta-llama/Llama-3.1-8B"), architectures=["LlamaForCausalLM"], attention_bias=False, attention_dropout=0.0, hidden_act="silu", hidden_size=4096, intermediate_size=14336, max_position_embeddings=131072, mlp_bias=False, num_attention_heads=32, num_hidden_layers=32, num_key_value_heads=8, pretraining_tp=1, rms_norm_eps=1e-05, rope_theta=500000.0, tie_word_embeddings=False, vocab_size=128256),
         "small-with-biases": small(24, architectures=["LlamaForCausalLM"], **GROUPED, attention_bias=True, mlp_bias=True),
         "small-classifier": small(24, architectures=["LlamaForSequenceClassification"], **GROUPED, id2label=LABELS, pad_token_id=0),
     },
@@ -148,6 +150,7 @@ CASES = {
     },
     "gpt_oss": {
         "gpt-oss-20b": published(hub("openai/gpt-oss-20b"), architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, experts_per_token=4, head_dim=64, hidden_act="silu", hidden_size=2880, initial_context_length=4096, intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64, num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, rms_norm_eps=1e-05, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128, swiglu_limit=7.0, tie_word_embeddings=False, vocab_size=201088),
+        "gpt-oss-120b": published(hub("openai/gpt-oss-120b"), architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, experts_per_token=4, head_dim=64, hidden_act="silu", hidden_size=2880, initial_context_length=4096, intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 18, max_position_embeddings=131072, num_attention_heads=64, num_experts_per_tok=4, num_hidden_layers=36, num_key_value_heads=8, num_local_experts=128, rms_norm_eps=1e-05, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128, swiglu_limit=7.0, tie_word_embeddings=False, vocab_size=201088),
         "small": small(24, architectures=["GptOssForCausalLM"], **GROUPED, head_dim=20, sliding_window=8, num_local_experts=6, num_experts_per_tok=2),
     },
     "xlm-roberta": {

@@ -6,8 +6,9 @@ use crate::files;
 use crate::output::Output;
 use clap::ValueEnum;
 use serde_json::json;
+use std::path::Path;
 use trainyard_hardware_profiles::{Catalog, matches};
-use trainyard_models::{CatalogEntry, data_sets, find, find_data_set};
+use trainyard_models::{CatalogEntry, Model, data_sets, find, find_data_set};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 use trainyard_units::CatalogError;
@@ -91,10 +92,13 @@ fn no_match(kind: Kind, pattern: &str) -> Failure {
 fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(), Failure> {
     let width = output.width();
     match kind {
-        Kind::Models => {
-            let entry = find(name).map_err(no_entry)?;
-            output.result(&model(entry), || reports::model(entry));
-        }
+        Kind::Models => match find(name) {
+            Ok(entry) => {
+                output.result(&model(entry), || reports::model(&entry.model, Some(&entry.dataset), &entry.source));
+            }
+            Err(_) if files::is_model_path(name) => model_of_file(Path::new(name), output)?,
+            Err(error) => return Err(no_entry(error)),
+        },
         Kind::Datasets => {
             let set = find_data_set(name).map_err(no_entry)?;
             output.result(set, || reports::data_set(set));
@@ -129,9 +133,27 @@ fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(
     Ok(())
 }
 
-/// Returns a model in the form of its catalog file.
+/// Shows the model of a file: a configuration of Hugging Face or the folder with one, a graph in the ONNX format, or TOML.
+fn model_of_file(path: &Path, output: &Output) -> Result<(), Failure> {
+    let spec = files::read_model(path, None)?;
+    let model = Model::try_from(spec).map_err(|error| {
+        let whole = Failure::input(format!("`{}` holds no valid model", path.display()));
+        whole.because(error.to_string()).maybe_hint(error.hint())
+    })?;
+    let (source, parameters) = (path.display().to_string(), model.graph().parameters());
+    let document = json!({ "source": source, "parameters": parameters, "model": model.spec() });
+    output.result(&document, || reports::model(&model, None, &source));
+    Ok(())
+}
+
+/// Returns a model in the form of its catalog file, with its parameters.
 fn model(entry: &CatalogEntry) -> serde_json::Value {
-    json!({ "source": entry.source, "dataset": entry.dataset, "model": entry.model.spec() })
+    json!({
+        "source": entry.source,
+        "dataset": entry.dataset,
+        "parameters": entry.model.graph().parameters(),
+        "model": entry.model.spec(),
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use trainyard_models::{Model, ModelSpec, Pass, from_hugging_face};
+use trainyard_models::{Model, ModelSpec, Pass, find, from_hugging_face};
 
 /// A model that was counted.
 struct Counted {
@@ -105,6 +105,21 @@ fn every_specification_that_is_read_is_written_back_as_the_same_model() {
         let again: ModelSpec = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", counted.name));
         assert_eq!(model(&counted.name, again), first, "{}", counted.name);
     }
+}
+
+#[test]
+fn models_of_the_catalog_are_those_of_their_configurations() {
+    let mut compared = 0;
+    for counted in counted() {
+        let Ok(entry) = find(counted.value["name"].as_str().expect("a name")) else { continue };
+        let spec = counted.read("saved");
+        let (tokens, attention) = (entry.model.spec().seq_len, entry.model.spec().attention);
+        let own_table = spec.window.filter(|window| Some(*window) < tokens);
+        let read = ModelSpec { seq_len: tokens, attention, window: own_table, ..spec };
+        assert_eq!(entry.model.graph(), model(&counted.name, read).graph(), "{}", counted.name);
+        compared += 1;
+    }
+    assert!(compared >= 15, "{compared} are in the catalog");
 }
 
 proptest! {

@@ -198,7 +198,7 @@ fn a_configuration_is_a_model() {
     let (status, _, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
     assert!(status == 422 && text.contains("`config` does not hold its content"), "{text}");
     let (status, _, text) = ask("/api/v1/model", &json!({ "config": { "model_type": "gpt3" } })).refusal();
-    assert!(status == 422 && text.contains("gpt3") && text.contains("did you mean"), "{text}");
+    assert!(status == 422 && text.contains("gpt3") && text.contains("the nearest is `gpt2`"), "{text}");
 }
 
 #[test]
