@@ -53,7 +53,7 @@ fn two_ranks_share_the_layers_of_each_that_they_can() {
     for spec in small_models() {
         let model = Model::try_from(spec.clone()).expect("valid");
         if model.tensor_heads().is_some_and(|heads| heads.is_multiple_of(2)) {
-            let fixed = ["parallel.tensor=2", "parallel.data=1", "parallel.pipeline=2", "instances=1"];
+            let fixed = ["parallel.tensor=2", "parallel.data=2", "parallel.pipeline=2", "instances=1"];
             let document = plan(&spec, &fixed).unwrap_or_else(|error| panic!("{}: {error}", spec.name));
             assert_eq!(document.plan.parallel.tensor, 2, "{}", spec.name);
             shared += 1;
