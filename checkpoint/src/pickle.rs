@@ -9,7 +9,7 @@
 //! what a saved tensor consists of.
 
 use safetensors::Dtype;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A tensor as a pickle describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const VALUES_MAX: usize = 1 << 22;
 /// What is wrong: an instruction, a name or a value that weights do not need.
 pub(crate) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Described)>, String> {
     let mut machine =
-        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), nodes: Vec::new() };
+        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: BTreeMap::new(), nodes: Vec::new() };
     let result = machine.run()?;
     machine.weights(result)
 }
@@ -115,7 +115,7 @@ struct Machine<'a> {
     stack: Vec<Value>,
     /// The heights of the stack at the marks that are open.
     marks: Vec<usize>,
-    memo: HashMap<u32, Value>,
+    memo: BTreeMap<u32, Value>,
     nodes: Vec<Node>,
 }
 
@@ -135,7 +135,6 @@ impl<'a> Machine<'a> {
                 // The protocol, and the length of a frame: nothing follows from them.
                 0x80 => self.skip(1)?,
                 0x95 => self.skip(8)?,
-                b'0' => drop(self.pop()?),
                 b'(' => self.marks.push(self.stack.len()),
                 b'N' | 0x88 | 0x89 => self.stack.push(Value::Plain),
                 b'G' => {
@@ -151,8 +150,8 @@ impl<'a> Machine<'a> {
                 b's' | b'u' | b'a' | b'e' => self.fill(code)?,
                 b'Q' => self.storage()?,
                 b'R' => self.call()?,
-                // The state of an ordered dictionary is the versions of its modules.
-                b'b' => drop(self.pop()?),
+                // What is taken away again, and the state of an ordered dictionary: the versions of its modules.
+                b'0' | b'b' => drop(self.pop()?),
                 other => return Err(format!("it has the instruction {other:#04x}, and only tensors are read")),
             }
         }
@@ -457,7 +456,7 @@ mod tests {
         let doubled = b"h\x00h\x00\x86q\x00".repeat(64);
         assert!(tensors(&[b"\x80\x02)q\x00".as_slice(), &doubled, b"."].concat()).is_err());
         // Nesting without end is as deep as the file is long.
-        assert!(tensors(&[b"\x80\x02)".as_slice(), &[0x85; 1 << 20], b"."].concat()).is_err());
+        assert!(tensors(&[b"\x80\x02)".as_slice(), &vec![0x85; 1 << 20], b"."].concat()).is_err());
         let many = tensors(&vec![b']'; VALUES_MAX + 2]).expect_err("too many");
         assert!(many.contains("more than"), "{many}");
     }

@@ -248,10 +248,10 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
         return Ok(BTreeSet::from([path.to_owned()]));
     }
     let there = |name: &&str| Some(path.join(name)).filter(|file| file.is_file());
-    if let Some(single) = SINGLE.iter().find_map(|name| there(name)) {
+    if let Some(single) = SINGLE.iter().find_map(&there) {
         return Ok(BTreeSet::from([single]));
     }
-    let Some(index) = INDEX.iter().find_map(|name| there(name)) else {
+    let Some(index) = INDEX.iter().find_map(there) else {
         return Err(WeightError::NoWeights { path: path.to_owned() });
     };
     let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;

@@ -118,7 +118,7 @@ fn a_job_with_a_key_at_its_present_value_is_planned_as_ever() {
 
 #[test]
 fn better_machines_are_never_slower() {
-    let plans = [
+    let plans = vec![
         wide(),
         plan(&["instances=2", "instance=p3.16xlarge"]),
         plan(&["instances=2", "instance=p4d.24xlarge", "state_sharding=parameters"]),
