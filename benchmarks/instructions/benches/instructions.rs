@@ -16,7 +16,7 @@ use trainyard_units::Instant;
 /// What may be added to a count before it is a regression.
 const TOLERANCE: f64 = 1.05;
 
-/// So many millions of instructions were counted (rustc 1.95, x86-64, 2026-11-22).
+/// So many millions of instructions were counted (rustc 1.95, x86-64, 2026-11-25).
 fn counted(millions: f64) -> LibraryBenchmarkConfig {
     let most = (millions * 1e6 * TOLERANCE) as u64;
     LibraryBenchmarkConfig::default().tool(Callgrind::default().hard_limits([(EventKind::Ir, most)]).clone()).clone()
@@ -53,18 +53,18 @@ fn hundred_gpus() -> (Plan, Machine) {
     job(2, 8, 8, 96)
 }
 
-#[library_benchmark(config = counted(25.21), setup = thousand_gpus)]
+#[library_benchmark(config = counted(18.86), setup = thousand_gpus)]
 fn step_folded((plan, machine): (Plan, Machine)) -> f64 {
     step_time(black_box(&plan), &machine).expect("priced").0
 }
 
-#[library_benchmark(config = counted(18.37), setup = hundred_gpus)]
+#[library_benchmark(config = counted(19.36), setup = hundred_gpus)]
 fn step_unfolded((plan, machine): (Plan, Machine)) -> f64 {
     let unfolded = Options { unfold: true, ..Options::default() };
     simulate_with(black_box(&plan), &machine, unfolded).expect("priced").step_time.0
 }
 
-#[library_benchmark(config = counted(4.134), setup = thousand_gpus)]
+#[library_benchmark(config = counted(2.426), setup = thousand_gpus)]
 fn bound((plan, machine): (Plan, Machine)) -> f64 {
     step_time_bound(black_box(&plan), &machine).expect("priced").0
 }
