@@ -60,6 +60,7 @@ fn the_whole_loop_closes_on_this_machine() {
     plan_and_run_are_kept(&first, place, &run);
     the_trace_shows_predicted_above_measured(&read(&run.join("trace.json")));
     the_same_plan_and_seed_give_the_same_training(place, &run);
+    a_training_that_stops_early_keeps_its_decay(place);
     jobs_train_side_by_side(place, &run);
     a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
@@ -166,6 +167,19 @@ fn the_same_plan_and_seed_give_the_same_training(place: &Path, run: &Path) {
     ends(2, place, &["run", plan, "--data", "text", "--out", "again"]);
     let told = ends(0, place, &["train", "job.toml", "--steps", "3", "--data", "text/proverbs.txt"]).stderr;
     assert!(String::from_utf8_lossy(&told).contains("reused runs/local-profile.toml"));
+}
+
+/// Stopping at the fifth of twelve steps and going on is the same as going through, and the last step still trains.
+fn a_training_that_stops_early_keeps_its_decay(place: &Path) {
+    let decaying = fs::read_to_string(place.join("job.toml")).expect("a job");
+    let decaying = decaying.replace("learning_rate = 1e-2", "learning_rate = 1e-2\ndecay = \"cosine\"");
+    fs::write(place.join("decaying.toml"), decaying).expect("room");
+    let through = ends(0, place, &["train", "decaying.toml", "--out", "through"]);
+    assert!(String::from_utf8_lossy(&through.stderr).contains("cosine decay to 0 at step 12"), "{through:?}");
+    let run = ["run", "through/plan.json", "--data", "text", "-q"];
+    ends(0, place, &[&run[..], &["--steps", "5", "--out", "early"]].concat());
+    ends(0, place, &[&run[..], &["--checkpoint", "early/checkpoint", "--resume", "--out", "late"]].concat());
+    assert_eq!(losses(&place.join("through"))[5..], losses(&place.join("late")));
 }
 
 /// Jobs of a list have their own folders and seeds; one that fails takes no other along.
