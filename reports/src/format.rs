@@ -96,17 +96,22 @@ pub fn bullets(width: Width, title: &str, items: &[String]) -> String {
     format!("\n{title}\n") + &lines(items.iter().flat_map(item))
 }
 
+/// Breaks a text into lines of at most `width` letters, but not between a number and its unit.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let is_number = word.chars().next_back().is_some_and(|last| last.is_ascii_digit());
+        let unit = if is_number { words.next() } else { None };
+        let word = unit.map_or_else(|| word.to_owned(), |unit| format!("{word} {unit}"));
         let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() {
-            line.push_str(word);
+            line.push_str(&word);
         } else if line.chars().count() + 1 + word.chars().count() <= width {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         } else {
-            lines.push(word.into());
+            lines.push(word);
         }
     }
     lines
@@ -159,6 +164,7 @@ mod tests {
     #[test]
     fn long_sentences_are_wrapped_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("it takes 7 % of it", 11), ["it takes", "7 % of it"]);
         let text = bullets(Width(20), "why", &["a sentence that is longer than a line".into()]);
         assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
     }

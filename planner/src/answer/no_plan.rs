@@ -60,7 +60,7 @@ impl NoPlan {
                     .into(),
             ),
             Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
-                "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
+                "allow more than {instances} instances or GPUs with {:.2} times the memory, shorten the samples, or take a smaller model",
                 needed.as_f64() / available.as_f64().max(1.0)
             )),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),

@@ -154,6 +154,7 @@ impl Reasons<'_> {
             Place::Owned { described_by: Description::Profile(_), .. } => "this machine".into(),
             Place::Owned { described_by: Description::ClusterFile(_), .. } => "this cluster".into(),
             Place::Rented(rental) => match rental.instances.len() {
+                _ if self.fixed.instance.is_some() => "1 instance type".into(),
                 1 => "1 instance type".into(),
                 types => format!("{types} instance types"),
             },
@@ -330,8 +331,8 @@ impl Reasons<'_> {
             _ => "full recomputation",
         };
         let kept = Fixed { recompute: Some(Recompute::None), ..self.same_software() };
-        let other = format!("{what}: keeping all activations");
-        self.rather_than(&kept, &other, &format!("{what}: all activations"))
+        let other = format!("{what}: keeping all activations at these degrees");
+        self.rather_than(&kept, &other, &format!("{what}: all activations at these degrees"))
     }
 
     /// Compares with unsharded state on every replica.
@@ -352,8 +353,8 @@ impl Reasons<'_> {
             _ => "optimizer state sharded (ZeRO-1)",
         };
         let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
-        let other = format!("{what}: unsharded it");
-        self.rather_than(&whole, &other, &format!("{what}: unsharded states"))
+        let other = format!("{what}: unsharded at these degrees it");
+        self.rather_than(&whole, &other, &format!("{what}: unsharded states at these degrees"))
     }
 
     /// Compares with 1F1B or, if that was chosen, with GPipe.
@@ -388,8 +389,8 @@ impl Reasons<'_> {
         if own == Offload::NONE || self.fixed.offload.is_some() {
             return None;
         }
-        let other = format!("offload {own}: without it the step");
-        let needs = format!("offload {own}: plans without it");
+        let other = format!("offload {own}: the best plan without it on these machines");
+        let needs = format!("offload {own}: plans without it on these machines");
         self.rather_than(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }, &other, &needs)
     }
 
@@ -401,8 +402,8 @@ impl Reasons<'_> {
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
         let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
-        let other = format!("micro-batch {}: {micro}", batch.micro);
-        self.rather_than(&fixed, &other, &format!("micro-batch {}: {micro}", batch.micro))
+        let other = format!("micro-batch {}: {micro} with the same recomputation", batch.micro);
+        self.rather_than(&fixed, &other, &other)
     }
 
     /// Describes the chosen plan relative to another: `47 % faster, 6 % dearer`.

@@ -1,6 +1,7 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
 use super::bounds::{Bounds, CommunicationKey};
+use super::found::nearer;
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
@@ -99,8 +100,8 @@ struct Builder<'a> {
 
 impl Looked {
     fn note_too_large(&mut self, needed: Bytes, available: Bytes) {
-        let least = self.least_too_large.map_or(needed, |(least, _)| least.min(needed));
-        self.least_too_large = Some((least, available));
+        let new = (needed, available);
+        self.least_too_large = Some(self.least_too_large.map_or(new, |least| nearer(least, new)));
         self.too_large += 1;
     }
 }

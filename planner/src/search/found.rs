@@ -28,6 +28,13 @@ pub(crate) struct Found {
     pub(crate) optimum: Option<Box<Evaluated>>,
 }
 
+/// Returns the one of two amounts of needed and available memory that comes nearer to fitting: stacks of a machine leave
+/// different parts of its memory free.
+pub(super) fn nearer(one: (Bytes, Bytes), other: (Bytes, Bytes)) -> (Bytes, Bytes) {
+    let share = |(needed, available): (Bytes, Bytes)| needed.as_f64() / available.as_f64().max(1.0);
+    if share(other) < share(one) { other } else { one }
+}
+
 impl Found {
     /// Counts the plans that were looked at and do not fit.
     pub(crate) fn count_too_large(&self) -> u64 {
@@ -46,7 +53,8 @@ impl Found {
 
     pub(super) fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
-        *entry = (entry.0 + plans, entry.1.min(needed), available);
+        let (needed, available) = nearer((entry.1, entry.2), (needed, available));
+        *entry = (entry.0 + plans, needed, available);
     }
 
     pub(super) fn note_least(&mut self, choice: usize, totals: Totals) {
