@@ -140,6 +140,11 @@ pub(crate) fn computes_in_place(kind: DeviceKind) -> bool {
     !driver(kind).is_asynchronous()
 }
 
+/// Returns main memory as a device, if devices of a kind have another memory.
+pub(crate) fn main_memory(kind: DeviceKind) -> Option<Device> {
+    (!computes_in_place(kind)).then(Device::flex)
+}
+
 /// Waits until a device has done what it was asked to. A processor has, whenever a call returns.
 ///
 /// # Panics

@@ -172,6 +172,7 @@ struct Cut {
     micro: u64,
     sharding: StateSharding,
     recompute: Recompute,
+    offload: &'static str,
     /// Where there is a pipeline.
     schedule: ScheduleName,
 }
@@ -187,12 +188,13 @@ const WHOLE: Cut = Cut {
     micro: GLOBAL as u64,
     sharding: StateSharding::None,
     recompute: Recompute::None,
+    offload: "none",
     schedule: ScheduleName::OneForwardOneBackward,
 };
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, context, expert, sequence, micro, sharding, recompute, schedule, .. } = self;
+        let Self { data, tensor, pipeline, context, expert, sequence, micro, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -201,10 +203,11 @@ impl Cut {
         let spec = PlanSpec {
             parallel: ParallelSpec { data, tensor, pipeline, context, expert, sequence },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
-            schedule: if pipeline > 1 { schedule } else { ScheduleName::None },
+            schedule: if pipeline > 1 { self.schedule } else { ScheduleName::None },
             stages,
-            state_sharding: sharding,
-            recompute,
+            state_sharding: self.sharding,
+            recompute: self.recompute,
+            offload: self.offload.parse().expect("an offload"),
             optimizer,
             ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
         };
@@ -233,8 +236,10 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         let device = cut.on.device(world.place_on_host());
         let groups = Groups::new(world, &plan, cut.on.kind())?;
         let at = groups.at;
-        let options =
-            TrainerOptions { hyper_parameters: HyperParameters::of(kind), clip: None, clock: Clock::start(), device };
+        // What is offloaded from processors is kept apart too, as if main memory were not theirs.
+        let (hyper_parameters, clock) = (HyperParameters::of(kind), Clock::start());
+        let main_memory = Some(Device::flex());
+        let options = TrainerOptions { hyper_parameters, clip: None, clock, device, main_memory };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
         let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
         let first = at.data as usize * micro * accumulation;
@@ -335,6 +340,12 @@ fn mixtral_learns_as_in_pytorch() {
 }
 
 #[test]
+fn qwen_learns_as_in_pytorch() {
+    assert_equals_pytorch("qwen2");
+    assert_equals_pytorch("qwen3");
+}
+
+#[test]
 fn bert_learns_as_in_pytorch() {
     assert_equals_pytorch("bert");
 }
@@ -419,6 +430,12 @@ mod gpus {
         assert_cuts_near_one_process(WGPU, 1e-5);
     }
 
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn what_is_offloaded_equals_what_stays_through_wgpu() {
+        assert_offload_changes_nothing(&["gpt2", "resnet-basic"], Cut { on: WGPU, ..WHOLE });
+    }
+
     /// Matrix units take single precision with ten bits of mantissa (TF32), so losses are near those of PyTorch on a
     /// processor, not equal to them.
     #[test]
@@ -438,8 +455,19 @@ mod gpus {
     }
 }
 
-const CASES: [&str; 9] =
-    ["gpt2", "llama", "mistral", "mixtral", "bert", "vit", "resnet-basic", "resnet-bottleneck", "mlp"];
+const CASES: [&str; 11] = [
+    "gpt2",
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "bert",
+    "vit",
+    "resnet-basic",
+    "resnet-bottleneck",
+    "mlp",
+];
 
 #[test]
 fn networks_have_the_layers_and_parameters_that_descriptions_count() {
@@ -486,13 +514,14 @@ fn pipelines_of_every_family_equal_one_process() {
 
 #[test]
 fn tensor_parallel_transformers_equal_one_process() {
-    assert_equals_one_process(&["gpt2", "llama", "bert", "vit"], Cut { tensor: 2, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "llama", "qwen2", "qwen3", "bert", "vit"], Cut { tensor: 2, ..WHOLE });
 }
 
 #[test]
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
-    assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+    let names = ["gpt2", "llama", "qwen2", "qwen3", "bert"];
+    assert_equals_one_process(&names, Cut { tensor: 2, sequence: true, ..WHOLE });
 }
 
 #[test]
@@ -565,6 +594,32 @@ fn weights_that_are_gathered_for_each_pass_equal_one_process() {
     );
     let on = On::Operators;
     assert_equals_one_process(&["gpt2", "llama", "resnet-basic"], Cut { on, data: 2, micro: 4, sharding, ..WHOLE });
+}
+
+/// Compares trainings that keep states, weights and activations in main memory with ones that keep them on the device.
+fn assert_offload_changes_nothing(names: &[&str], whole: Cut) {
+    let sharding = StateSharding::Parameters;
+    for cut in [
+        Cut { offload: "optimizer", ..whole },
+        Cut { offload: "activations+optimizer", recompute: Recompute::Full, micro: 4, ..whole },
+        Cut { offload: "optimizer+parameters", sharding, micro: 4, ..whole },
+        Cut { offload: "optimizer+parameters", sharding, data: 2, micro: 4, ..whole },
+    ] {
+        assert_equals_one_process(names, cut);
+    }
+}
+
+#[test]
+fn what_is_offloaded_equals_what_stays() {
+    for on in [On::Kernels, On::Operators] {
+        assert_offload_changes_nothing(&CASES, Cut { on, ..WHOLE });
+    }
+    let (offload, recompute, schedule) =
+        ("activations+optimizer+parameters", Recompute::Full, ScheduleName::ZeroBubbleH1);
+    let sharding = StateSharding::Parameters;
+    let cut = Cut { offload, recompute, sharding, pipeline: 2, micro: 2, ..WHOLE };
+    assert_equals_one_process(&["gpt2", "llama"], cut);
+    assert_equals_one_process(&["gpt2", "llama"], Cut { data: 2, schedule, ..cut });
 }
 
 #[test]

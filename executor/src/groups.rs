@@ -87,7 +87,8 @@ impl Groups {
 
     /// Returns the kind of sharding and the pieces that this rank owns.
     pub(crate) fn shards(&self, plan: &Plan) -> Shards {
-        Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank() }
+        let fetched = plan.offload().parameters.is_some();
+        Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank(), fetched }
     }
 
     /// Returns the number of ranks that hold the same layers and have other samples or other tokens of them.

@@ -1,7 +1,7 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::device::{
-    DeviceError, Devices, check_format, computes_in_place, device, framework, free_memory, reserved_memory,
+    DeviceError, Devices, check_format, computes_in_place, device, framework, free_memory, main_memory, reserved_memory,
 };
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
@@ -520,6 +520,7 @@ fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
         clip: options.clip_norm,
         clock: job.clock,
         device,
+        main_memory: main_memory(options.device),
     };
     if let Some(checkpoint) = job.resumed {
         let resumed = saving::Resumed::new(network, checkpoint);

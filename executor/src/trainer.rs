@@ -82,6 +82,8 @@ pub(crate) struct Trainer {
     passes_left: BTreeMap<usize, u32>,
     format: FloatDType,
     device: Device,
+    /// The device that keeps the inputs of recomputed layers, if it is another one.
+    activations_on: Option<Device>,
     in_flight: BTreeMap<(u32, u32), Vec<Kept>>,
     /// `true` if backward goes in halves: gradients of inputs, and of weights later.
     halves: bool,
@@ -101,6 +103,8 @@ pub(crate) struct TrainerOptions {
     pub(crate) clock: Clock,
     /// The device that the rank computes on.
     pub(crate) device: Device,
+    /// Main memory as a device, if the rank's has another: what a plan offloads goes there.
+    pub(crate) main_memory: Option<Device>,
 }
 
 /// The result of one step on this rank.
@@ -137,8 +141,19 @@ impl Trainer {
             !shards.gathers_weights() && source.is_some_and(|source| held.contains(&(source.layer as usize)))
         };
         let (tensor, experts, held_elsewhere) = (&groups.tensor, &groups.experts, &alias);
-        let builder =
-            Builder { network: &network, tensor, experts, shards, format, device: &device, values, held_elsewhere };
+        let offload = plan.offload();
+        let home = options.main_memory.as_ref().filter(|_| offload.optimizer.is_some());
+        let builder = Builder {
+            network: &network,
+            tensor,
+            experts,
+            shards,
+            format,
+            device: &device,
+            home,
+            values,
+            held_elsewhere,
+        };
         let units = held.iter().map(|layer| (*layer, builder.unit(*layer))).collect();
         let roles = plan.graph().layers().map(|layer| layer.role == LayerRole::Block);
         let recompute = plan.recompute() == Recompute::Full;
@@ -157,6 +172,7 @@ impl Trainer {
             passes_left: BTreeMap::new(),
             format,
             device,
+            activations_on: options.main_memory.clone().filter(|_| offload.activations.is_some()),
             in_flight: BTreeMap::new(),
             halves: program.iter().any(|slot| slot.pass == StagePass::BackwardInput),
             postponed: BTreeMap::new(),
@@ -267,7 +283,10 @@ impl Trainer {
                 let input = stream.expect("blocks follow another layer");
                 let (output, noted) = self.compute(layer, Some(input.clone()), &batch, true);
                 self.keep_statistics(layer, noted);
-                kept.push(Kept::Input(input));
+                kept.push(Kept::Input(match &self.activations_on {
+                    Some(memory) => input.to_device(memory),
+                    None => input,
+                }));
                 output
             } else {
                 let mut tape = self.recorded(layer, stream, &batch);
@@ -312,7 +331,7 @@ impl Trainer {
             self.gather_weights(layer)?;
             let tape = match kept.pop().expect("every layer was kept") {
                 Kept::Recorded(tape) => tape,
-                Kept::Input(input) => self.recorded(layer, Some(input), &batch),
+                Kept::Input(input) => self.recorded(layer, Some(input.to_device(&self.device)), &batch),
             };
             let (of_input, of_weights) = tape.backward(gradient.take().expect("only the first layer has no input"));
             self.groups.check()?;
@@ -546,10 +565,6 @@ impl Trainer {
 
     pub(crate) fn groups(&self) -> &Groups {
         &self.groups
-    }
-
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
     }
 }
 

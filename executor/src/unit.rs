@@ -25,6 +25,9 @@ pub(crate) struct Shards {
     pub(crate) count: usize,
     /// Index of this rank's piece.
     pub(crate) own: usize,
+    /// `true` if weights are kept in main memory, and on the device only while their layer computes (Rajbhandari et al.,
+    /// arXiv:2104.07857, section 5.1).
+    pub(crate) fetched: bool,
 }
 
 impl Shards {
@@ -34,9 +37,9 @@ impl Shards {
         (of * each).min(length)..((of + 1) * each).min(length)
     }
 
-    /// Returns `true` if weights are gathered when they are needed.
+    /// Returns `true` if weights are brought together when they are needed, and let go of afterwards.
     pub(crate) fn gathers_weights(self) -> bool {
-        self.count > 1 && self.state == StateSharding::Parameters
+        self.fetched || (self.count > 1 && self.state == StateSharding::Parameters)
     }
 
     /// Returns `true` if each rank updates its pieces only.
@@ -64,7 +67,7 @@ pub(crate) struct Slot {
     /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
     /// are sharded.
     working: Shelf,
-    /// The own piece in single precision, where `working` is not that.
+    /// The own piece in single precision, where `working` is not that; in main memory where the optimizer is offloaded.
     master: Option<Tensor<1>>,
     /// Gradients of the micro-batches so far, whole.
     gradient: Option<Tensor<1>>,
@@ -82,6 +85,7 @@ pub(crate) struct Unit {
     expert_ranks: usize,
     format: FloatDType,
     device: Device,
+    home: Option<Device>,
 }
 
 /// The builder of a rank's layers.
@@ -93,6 +97,8 @@ pub(crate) struct Builder<'a> {
     /// The format that computes.
     pub(crate) format: FloatDType,
     pub(crate) device: &'a Device,
+    /// The device that updates weights, if it is another one: main memory, where the optimizer is offloaded.
+    pub(crate) home: Option<&'a Device>,
     /// Whole values of parameters.
     pub(crate) values: &'a dyn Fn(ParameterKey) -> Vec<f32>,
     /// Tells whether another layer of the rank holds a parameter.
@@ -103,7 +109,8 @@ impl Builder<'_> {
     /// Builds a layer.
     pub(crate) fn unit(&self, layer: usize) -> Unit {
         let (shards, format, device) = (self.shards, self.format, self.device.clone());
-        let mut unit = Unit { slots: Vec::new(), shards, expert_ranks: self.experts.size(), format, device };
+        let (expert_ranks, home) = (self.experts.size(), self.home.cloned());
+        let mut unit = Unit { slots: Vec::new(), shards, expert_ranks, format, device, home };
         for (slot, parameter) in self.network.parameters_of(layer).iter().enumerate() {
             let key = ParameterKey::new(layer, slot);
             let (ranks, rank) = (self.tensor.size(), self.tensor.rank());
@@ -142,11 +149,11 @@ impl Unit {
     fn set(&self, slot: &mut Slot, values: Vec<f32>) {
         let piece = self.shards.piece(slot.length, self.shards.own);
         let shares = self.shards.shares_updates() && slot.role == Role::Trained;
-        let mixed = self.format != FloatDType::F32;
-        if self.gathers(slot) || (mixed && shares) {
-            slot.master = Some(from_vec(values[piece.clone()].to_vec(), [piece.len()], &self.device));
-        } else if mixed && slot.role == Role::Trained {
-            slot.master = Some(from_vec(values.clone(), [slot.length], &self.device));
+        let apart = self.has_masters() && slot.role == Role::Trained;
+        if self.gathers(slot) || (apart && shares) {
+            slot.master = Some(from_vec(values[piece.clone()].to_vec(), [piece.len()], self.home()));
+        } else if apart {
+            slot.master = Some(from_vec(values.clone(), [slot.length], self.home()));
         }
         if !self.gathers(slot) {
             let working = from_vec(values, [slot.length], &self.device);
@@ -157,6 +164,16 @@ impl Unit {
     /// Returns a number that stands in a recording for weights that it does not keep.
     fn number(&self) -> Tensor<1> {
         Tensor::from_inner(Tensor::<1>::zeros([1], &self.device).cast(self.format))
+    }
+
+    /// Returns the device that updates weights: masters and what the optimizer remembers lie there.
+    pub(crate) fn home(&self) -> &Device {
+        self.home.as_ref().unwrap_or(&self.device)
+    }
+
+    /// Returns `true` if weights that compute are not those that are updated.
+    fn has_masters(&self) -> bool {
+        self.format != FloatDType::F32 || self.home.is_some()
     }
 
     fn gathers(&self, slot: &Slot) -> bool {
@@ -360,12 +377,12 @@ impl Unit {
 
     /// Gives an updated piece back. Where ranks update pieces, weights are whole again after they were gathered.
     pub(crate) fn put_master(&mut self, slot: usize, value: Tensor<1>) {
-        let (format, shards) = (self.format, self.shards);
+        let (shares, gathers, apart) =
+            (self.shards.shares_updates(), self.shards.gathers_weights(), self.has_masters());
+        let working = (!shares && !gathers).then(|| value.clone().cast(self.format).to_device(&self.device));
         let slot = &mut self.slots[slot];
-        if !shards.shares_updates() {
-            slot.working.put(value.clone().cast(format));
-        }
-        if shards.shares_updates() || format != FloatDType::F32 {
+        working.map(|working| slot.working.put(working));
+        if shares || gathers || apart {
             slot.master = Some(value);
         }
     }

@@ -66,6 +66,8 @@ pub struct Abilities {
     /// `parameters`, or anything on `nvme`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub offload_needs: BTreeMap<String, String>,
+    /// `true` if of activations only the inputs of recomputed blocks (checkpoints) can be kept off the GPUs.
+    pub offloads_checkpoints: bool,
     /// Collective algorithms and libraries, as `plan.collectives` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collectives: Option<Vec<String>>,

@@ -61,9 +61,13 @@ pub struct Executable {
     pub optimizers: Cow<'static, [Optimizer]>,
     /// States that may be kept off the devices.
     pub offloads: Offloads,
+    /// `true` if of activations only the inputs of recomputed blocks (checkpoints) can be kept off the devices.
+    pub offloads_checkpoints: bool,
     /// `true` if ranks may be placed otherwise than machine by machine.
     pub placements: bool,
 }
+
+const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
 
 /// The plans that Trainyard's own executor runs, whatever the model.
 pub const EXECUTABLE: Executable = Executable {
@@ -103,8 +107,16 @@ pub const EXECUTABLE: Executable = Executable {
     ]),
     offloads: Cow::Borrowed(&[
         (Offload::NONE, StateSharding::None),
-        (Offload { optimizer: Some(Store::Host), ..Offload::NONE }, StateSharding::None),
+        (OPTIMIZER, StateSharding::None),
+        (Offload { activations: Some(Store::Host), ..Offload::NONE }, StateSharding::None),
+        (Offload { activations: Some(Store::Host), ..OPTIMIZER }, StateSharding::None),
+        (Offload { parameters: Some(Store::Host), ..OPTIMIZER }, StateSharding::Parameters),
+        (
+            Offload { activations: Some(Store::Host), parameters: Some(Store::Host), ..OPTIMIZER },
+            StateSharding::Parameters,
+        ),
     ]),
+    offloads_checkpoints: true,
     placements: true,
 };
 
@@ -148,7 +160,7 @@ impl Executable {
             .or_else(|| among("gradient_reduction", plan.gradient_reduction(), &self.gradient_reduction))
             .or_else(|| among("gradient_compression", plan.gradient_compression(), &self.gradient_compression))
             .or_else(|| among("optimizer", plan.optimizer(), &self.optimizers))
-            .or_else(|| self.refused_offload(plan.offload()))
+            .or_else(|| self.refused_offload(plan))
             .or_else(|| among("collectives", plan.collectives(), &self.collectives))
             .or_else(|| self.refused_placement(plan.mesh().placement()))
     }
@@ -174,9 +186,27 @@ impl Executable {
         among("model.head", plan.model().spec().head?, self.heads.as_deref()?)
     }
 
-    fn refused_offload(&self, value: Offload) -> Option<NotExecutable> {
+    /// Returns `true` if the software can keep this off the devices with this recomputation.
+    pub fn offloads_with(&self, offload: Offload, recompute: Recompute) -> bool {
+        offload.activations.is_none() || !self.offloads_checkpoints || recompute == Recompute::Full
+    }
+
+    fn refused_offload(&self, plan: &Plan) -> Option<NotExecutable> {
+        let (field, value) = ("offload", plan.offload());
+        let among_all = |(offload, least): &(Offload, StateSharding)| {
+            *offload == value && plan.state_sharding() >= *least && self.offloads_with(value, plan.recompute())
+        };
+        if self.offloads.iter().any(among_all) {
+            return None;
+        }
         let known: Vec<Offload> = self.offloads.iter().map(|(offload, _)| *offload).collect();
-        among("offload", value, &known)
+        let needs = self.offloads.iter().find(|(offload, _)| *offload == value);
+        let allowed = match needs {
+            None => either(&known),
+            Some((_, least)) if plan.state_sharding() < *least => format!("{value} with state_sharding {least}"),
+            Some(_) => format!("{value} with recompute {}", Recompute::Full),
+        };
+        Some(NotExecutable { field, value: value.to_string(), allowed })
     }
 
     fn refused_placement(&self, placement: Placement) -> Option<NotExecutable> {
@@ -205,6 +235,7 @@ fn either<T: Display>(values: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
 
     #[test]
     fn what_is_built_is_told_as_a_choice() {
@@ -212,13 +243,5 @@ mod tests {
         assert_eq!(either(&[Recompute::None, Recompute::Full]), "none or full");
         assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
         assert_eq!(either::<u8>(&[]), "");
-    }
-
-    #[test]
-    fn only_the_optimizer_may_be_kept_elsewhere_and_only_in_main_memory() {
-        let host = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
-        let disk = Offload { optimizer: Some(Store::Nvme), ..Offload::NONE };
-        assert_eq!(EXECUTABLE.refused_offload(host), None);
-        assert!(EXECUTABLE.refused_offload(disk).is_some_and(|refused| refused.allowed == "none or optimizer"));
     }
 }

@@ -128,6 +128,7 @@ fn the_executor_runs_what_is_built() {
     same(runs.optimizers.as_deref(), &EXECUTABLE.optimizers);
     let offloads: Vec<Offload> = EXECUTABLE.offloads.iter().map(|(offload, _)| *offload).collect();
     same(runs.offload.as_deref(), &offloads);
+    assert_eq!(runs.offloads_checkpoints, EXECUTABLE.offloads_checkpoints);
     assert_eq!(runs.hybrid_sharding, Some(sharded));
     assert_eq!(runs.experts_need_whole_states, EXECUTABLE.experts_need_whole_states);
     assert_eq!((runs.today, runs.targets.as_slice()), (false, &["slurm".to_owned()][..]));

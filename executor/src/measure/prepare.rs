@@ -367,6 +367,7 @@ fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Un
         shards,
         format: FloatDType::F32,
         device,
+        home: None,
         values: &small,
         held_elsewhere: &|key| network.parameter(key).tied_to.is_some(),
     };
@@ -374,7 +375,7 @@ fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Un
 }
 
 /// The sharding of a rank that shards nothing.
-const WHOLE: Shards = Shards { state: StateSharding::None, count: 1, own: 0 };
+const WHOLE: Shards = Shards { state: StateSharding::None, count: 1, own: 0, fetched: false };
 
 /// Returns a gradient for every parameter that a layer itself holds.
 fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
@@ -435,7 +436,7 @@ fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Box<dyn
     // Only what ranks share out goes through one buffer.
     let shards = match gathering {
         Gathering::Add => WHOLE,
-        Gathering::Flatten => Shards { state: StateSharding::Gradients, count: 2, own: 0 },
+        Gathering::Flatten => Shards { state: StateSharding::Gradients, count: 2, ..WHOLE },
     };
     let mut units = parameter_units(&network, shards, &place.device);
     Box::new(Once(move || {

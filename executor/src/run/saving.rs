@@ -347,14 +347,14 @@ impl<'a> Resumed<'a> {
         let names = if progress.updates == 0 { &[] } else { means_of(trainer.optimizer().kind()) };
         let (ranks, rank) = (trainer.groups().tensor.size(), trainer.groups().tensor.rank());
         let mut memories = Vec::new();
-        let slots = trainer.units().values().flat_map(|unit| &unit.slots);
-        for slot in slots.filter(|slot| slot.is_own() && !names.is_empty()) {
+        let slots = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (slot, unit.home())));
+        for (slot, home) in slots.filter(|(slot, _)| slot.is_own() && !names.is_empty()) {
             let parameter = self.network.parameter(slot.key);
             let source = parameter.tied_to.unwrap_or(slot.key);
             let piece = trainer.shards().piece(slot.length, trainer.shards().own);
             let mean = |name: &&str| {
                 let local = self.network.parameter(source).local(&self.read(name, source), ranks, rank);
-                from_vec(local[piece.clone()].to_vec(), [piece.len()], trainer.device())
+                from_vec(local[piece.clone()].to_vec(), [piece.len()], home)
             };
             let means = names.iter().map(mean).collect();
             memories.push((slot.key, OptimizerState { time: progress.updates as usize, means }));

@@ -48,6 +48,7 @@ impl Trainer {
         for slot in 0..unit.slots.len() {
             let Some(gradient) = unit.slots[slot].reduced.take() else { continue };
             let gradient = if (factor - 1.0).abs() > 0.0 { gradient * factor } else { gradient };
+            let gradient = gradient.to_device(unit.home());
             let key = unit.slots[slot].key;
             let is_matrix = unit.slots[slot].shape.len() > 1;
             updates.push(Update { key, is_matrix, value: unit.take_master(slot), gradient });

@@ -96,6 +96,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         collectives: words.among("collectives", runs.collectives.as_deref(), Collectives::ALL)?,
         optimizers: words.among("optimizers", runs.optimizers.as_deref(), Optimizer::ALL)?,
         offloads: words.offloads()?,
+        offloads_checkpoints: runs.offloads_checkpoints,
         placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
     })
 }

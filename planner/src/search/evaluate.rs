@@ -114,8 +114,8 @@ impl Builder<'_> {
     /// Builds the variants that fit and matter.
     fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
         let mut all: Vec<Built> = Vec::new();
-        let Candidate { choice, parallel, batch, .. } = *self.candidate;
-        for variant in self.space.variants(choice, parallel, batch) {
+        let parallel = self.candidate.parallel;
+        for variant in self.space.variants_of(self.candidate) {
             let stages = self.bounds.cut(self.candidate, parallel.pipeline * variant.virtual_stages);
             let Some(stages) = stages else { continue };
             let first = self.runs_of_first_stage(&variant, &stages);

@@ -138,7 +138,7 @@ impl<'a> Prepared<'a> {
 
     fn complexities_of(&self, candidate: &Candidate) -> impl Iterator<Item = Complexity> + use<'_, 'a> {
         let (candidate, ordinary) = (*candidate, self.ordinary[candidate.choice]);
-        let variants = self.space.variants(candidate.choice, candidate.parallel, candidate.batch);
+        let variants = self.space.variants_of(&candidate);
         variants.into_iter().map(move |variant| Complexity::of_variant(&candidate, &variant, ordinary))
     }
 

@@ -399,7 +399,7 @@ mod tests {
             .into_par_iter()
             .flat_map_iter(|(coarse, number)| {
                 let candidate = &prepared.candidates[number as usize];
-                let variants = space.variants(candidate.choice, candidate.parallel, candidate.batch);
+                let variants = space.variants_of(candidate);
                 variants
                     .into_iter()
                     .filter_map(move |variant| value_of(candidate, coarse, &variant))

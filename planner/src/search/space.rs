@@ -382,13 +382,13 @@ impl<'a> Space<'a> {
             sizes.retain(|micro| *micro <= most && (!hasty || micro.is_power_of_two()));
             for micro in sizes {
                 let batch = BatchSpec { global, micro, accumulation: replica / micro };
-                let plans = self.variants(choice, parallel, batch).len() as u32;
-                if plans == 0 {
-                    continue;
-                }
+                let variants = self.variants(choice, parallel, batch);
                 for (precision, recompute) in self.formats(choice, parallel, precisions) {
+                    let software = self.software(choice);
+                    let runs = |variant: &&Variant| software.offloads_with(variant.offload, recompute);
+                    let plans = variants.iter().filter(runs).count() as u32;
                     let candidate = Candidate { choice, instances, parallel, batch, precision, recompute, plans };
-                    if candidate.has(&self.fixed) {
+                    if plans > 0 && candidate.has(&self.fixed) {
                         all.push(candidate);
                     }
                 }
@@ -408,8 +408,16 @@ impl<'a> Space<'a> {
         formats.flat_map(|precision| software.recompute.iter().map(|kind| (*precision, *kind)))
     }
 
-    /// Lists the variants with these degrees and batch: for each schedule, the less sharded ones first.
-    pub(crate) fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
+    /// Lists the variants of a candidate: for each schedule, the less sharded ones first.
+    pub(crate) fn variants_of(&self, candidate: &Candidate) -> Vec<Variant> {
+        let mut all = self.variants(candidate.choice, candidate.parallel, candidate.batch);
+        let software = self.software(candidate.choice);
+        all.retain(|variant| software.offloads_with(variant.offload, candidate.recompute));
+        all
+    }
+
+    /// Lists the variants with these degrees and batch, whatever is recomputed.
+    fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
         for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
             for states in self.states(choice, parallel, batch.accumulation) {
@@ -696,7 +704,7 @@ mod tests {
                 let candidates = space.candidates();
                 assert!(!candidates.is_empty(), "{fixed:?}");
                 for candidate in candidates {
-                    for variant in space.variants(candidate.choice, candidate.parallel, candidate.batch) {
+                    for variant in space.variants_of(&candidate) {
                         let runs = (candidate.parallel.pipeline * variant.virtual_stages) as usize;
                         let layers = space.graph().len();
                         let ends = (0..=runs).map(|run| run * layers / runs).collect::<Vec<_>>();
