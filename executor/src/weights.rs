@@ -330,8 +330,9 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     if [found, expected].iter().any(|window| !window.is_null() && !is_wide(window)) && !same(found, expected) {
         return differs(WINDOW, found, expected);
     }
-    // Left out, it is what the class has: a head of its own in Llama, Mistral and Mixtral.
-    let usual = Value::from(!matches!(own["model_type"].as_str(), Some("llama" | "mistral" | "mixtral")));
+    // Left out, it is what the class has: a head of its own in Llama and its kin.
+    const OWN_HEAD: [&str; 5] = ["llama", "mistral", "mixtral", "qwen2", "qwen3"];
+    let usual = Value::from(!own["model_type"].as_str().is_some_and(|kind| OWN_HEAD.contains(&kind)));
     let (found, expected) = (theirs.get(TIE).filter(|tie| !tie.is_null()).unwrap_or(&usual), &own[TIE]);
     if !expected.is_null() && found != expected {
         return differs(TIE, found, expected);
@@ -343,9 +344,15 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     }
 }
 
-/// Returns the attention window that transformers reads from a configuration, or null; Llama itself has none.
+/// Returns the attention window that transformers reads from a configuration, or null; Llama itself has none, and Qwen one
+/// only where another field says so.
 fn window(configuration: &Value) -> &Value {
-    if configuration["model_type"] == "llama" { &Value::Null } else { &configuration[WINDOW] }
+    let has_window = match configuration["model_type"].as_str() {
+        Some("llama") => false,
+        Some("qwen2" | "qwen3") => configuration["use_sliding_window"] == true,
+        _ => true,
+    };
+    if has_window { &configuration[WINDOW] } else { &Value::Null }
 }
 
 /// Returns `true` if two values are equal, numbers by value; both names of GPT-2's activation are the same function.

@@ -157,6 +157,18 @@ def cases():
                 max_position_embeddings=16, rms_norm_eps=1e-5, num_local_experts=4, num_experts_per_tok=2))),
             Tokens(16, 64),
         ),
+        "qwen2": (
+            lambda: transformers.Qwen2ForCausalLM(configure(transformers.Qwen2Config(
+                **encoder, num_key_value_heads=2, vocab_size=64, max_position_embeddings=16, rms_norm_eps=1e-6,
+                tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}))),
+            Tokens(16, 64),
+        ),
+        "qwen3": (
+            lambda: transformers.Qwen3ForCausalLM(configure(transformers.Qwen3Config(
+                **encoder, num_key_value_heads=2, head_dim=12, vocab_size=64, max_position_embeddings=16,
+                rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}))),
+            Tokens(16, 64),
+        ),
         "bert": (
             lambda: transformers.BertForMaskedLM(configure(transformers.BertConfig(
                 **encoder, **no_dropout, vocab_size=64, max_position_embeddings=16))),

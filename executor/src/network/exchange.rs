@@ -172,6 +172,16 @@ impl TensorGroup {
         with_gradient(rows, move |rows| forth.summed(rows), |gradient| gradient)
     }
 
+    /// Returns a weight that every rank has all of and applies to its own heads, so that each has a part of its gradient.
+    /// These are summed here unless they are for all weights that are not split (see [`Self::shares_tokens`]).
+    pub(crate) fn applied_to_parts(&self, weight: Tensor<1>) -> Tensor<1> {
+        if self.size() == 1 || self.sequence {
+            return weight;
+        }
+        let (back, width) = (self.clone(), weight.dims()[0]);
+        with_gradient(weight.reshape([1, width]), |row| row, move |gradient| back.summed(gradient)).reshape([width])
+    }
+
     /// Sums over all ranks what stays replicated, whose gradient is the same on each of them.
     pub(crate) fn sum(&self, rows: Tensor<2>) -> Tensor<2> {
         if self.size() == 1 {

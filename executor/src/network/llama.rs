@@ -1,9 +1,10 @@
-//! Decoders as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary positions, grouped-query
-//! attention, gated feed-forward parts, no biases.
+//! Decoders as Llama 2 and 3, Mistral, Mixtral and Qwen 2 and 3: root-mean-square pre-normalisation, rotary positions,
+//! grouped-query attention, gated feed-forward parts.
 //!
 //! Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825, for the window, and
-//! arXiv:2401.04088 for experts. Names are those under which transformers saves `LlamaForCausalLM`,
-//! `MistralForCausalLM` and `MixtralForCausalLM`.
+//! arXiv:2401.04088 for experts; Qwen team, arXiv:2407.10671, section 2.2.1, for biases, and arXiv:2505.09388, section 2,
+//! for normalised heads. Names are those under which transformers saves `LlamaForCausalLM`, `MistralForCausalLM`,
+//! `MixtralForCausalLM`, `Qwen2ForCausalLM` and `Qwen3ForCausalLM`.
 
 use super::attention::{HeadShape, Mask, attention};
 use super::experts::{self, Expert, ExpertPart};
@@ -76,6 +77,8 @@ struct Block {
     queries: Linear,
     keys: Linear,
     values: Linear,
+    /// Those of each head of queries and of keys, if they have any.
+    head_norms: Option<[RmsNorm; 2]>,
     projection: Linear,
     norm_2: RmsNorm,
     feed_forward: FeedForward,
@@ -132,15 +135,32 @@ impl Block {
         let (wide, narrow) = (heads.queries * heads.width, heads.keys * heads.width);
         let mut slots = Slots::new(format!("model.layers.{index}."));
         let norm_1 = slots.rms_norm("input_layernorm", hidden, llama.norm_epsilon);
-        let queries = slots.product("self_attn.q_proj", hidden, wide, NORMAL, Cut::Columns);
-        let keys = slots.product("self_attn.k_proj", hidden, narrow, NORMAL, Cut::Columns);
-        let values = slots.product("self_attn.v_proj", hidden, narrow, NORMAL, Cut::Columns);
+        let declare = if llama.qkv_bias { Slots::linear } else { Slots::product };
+        let mut projected = |name, width| declare(&mut slots, name, hidden, width, NORMAL, Cut::Columns);
+        let queries = projected("self_attn.q_proj", wide);
+        let keys = projected("self_attn.k_proj", narrow);
+        let values = projected("self_attn.v_proj", narrow);
+        let mut head_norm = |name| slots.rms_norm(name, heads.width, llama.norm_epsilon);
+        let head_norms = llama.query_key_norm.map(|_| ["self_attn.q_norm", "self_attn.k_norm"].map(&mut head_norm));
         let projection = slots.product("self_attn.o_proj", wide, hidden, NORMAL, Cut::Rows);
         let norm_2 = slots.rms_norm("post_attention_layernorm", hidden, llama.norm_epsilon);
         let feed_forward = FeedForward::new(&mut slots, llama, index);
         let mask = llama.window.map_or(Mask::Causal, |window| Mask::Window(window as usize));
         let (rotation, parameters) = (rotation.clone(), slots.parameters());
-        Self { parameters, heads, mask, rotation, norm_1, queries, keys, values, projection, norm_2, feed_forward }
+        Self {
+            parameters,
+            heads,
+            mask,
+            rotation,
+            norm_1,
+            queries,
+            keys,
+            values,
+            head_norms,
+            projection,
+            norm_2,
+            feed_forward,
+        }
     }
 
     /// (tokens, hidden), normalised, all tokens → (tokens, own part of the heads).
@@ -149,6 +169,12 @@ impl Block {
         let queries = self.queries.forward(weights, rows.clone());
         let keys = self.keys.forward(weights, rows.clone());
         let values = self.values.forward(weights, rows);
+        let (queries, keys) = match self.head_norms {
+            Some([of_queries, of_keys]) => {
+                (of_queries.by_head(pass, weights, queries), of_keys.by_head(pass, weights, keys))
+            }
+            None => (queries, keys),
+        };
         let queries = self.rotation.apply(pass, queries, samples, heads.queries);
         let keys = self.rotation.apply(pass, keys, samples, heads.keys);
         attention(pass, [queries, keys, values], samples, heads, self.mask)

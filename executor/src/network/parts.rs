@@ -111,7 +111,7 @@ impl Slots {
     /// Declares the scale of a normalisation by the root mean square.
     pub(super) fn rms_norm(&mut self, name: &str, width: usize, epsilon: f64) -> RmsNorm {
         let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
-        RmsNorm { scale: self.add(scale), epsilon }
+        RmsNorm { scale: self.add(scale), width, epsilon }
     }
 
     /// Returns the declared parameters, by slot.
@@ -166,6 +166,7 @@ impl LayerNorm {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RmsNorm {
     scale: usize,
+    width: usize,
     epsilon: f64,
 }
 
@@ -175,6 +176,14 @@ impl RmsNorm {
     /// Source: Zhang and Sennrich, arXiv:1910.07467, equation 4.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
         kernels::rms_norm(rows, weights.get(self.scale), self.epsilon)
+    }
+
+    /// The same for each head, all with the same scale: (tokens, own heads × width) → the same.
+    pub(super) fn by_head(self, pass: &Pass, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
+        let [tokens, features] = rows.dims();
+        let heads = rows.reshape([tokens * features / self.width, self.width]);
+        let scale = pass.tensor.applied_to_parts(weights.get(self.scale));
+        kernels::rms_norm(heads, scale, self.epsilon).reshape([tokens, features])
     }
 }
 

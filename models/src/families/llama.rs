@@ -1,13 +1,15 @@
 //! Decoders as Llama, dense or with experts.
 
 use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
+use crate::families::QueryKeyNorm;
 use crate::families::fields::{
-    LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, equal_groups, kernel,
-    needed, optional, or, positive,
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, equal_groups,
+    kernel, needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask};
+use trainyard_units::Invalid;
 
 /// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
 const ROTARY_BASE: f64 = 10_000.0;
@@ -18,11 +20,13 @@ const NORM_EPSILON: f64 = 1e-5;
 const ROTARY_BASE_MAX: u64 = 1 << 40;
 
 dimensions! {
-    /// A decoder-only transformer as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary
-    /// positions, grouped-query attention, gated feed-forward parts, no biases, no dropout, a head of its own.
+    /// A decoder-only transformer as Llama 2 and 3, Mistral, Mixtral and Qwen: root-mean-square pre-normalisation, rotary
+    /// positions, grouped-query attention, gated feed-forward parts, no biases but those that are asked for, no dropout, a
+    /// head of its own.
     ///
     /// Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825 (window) and
-    /// arXiv:2401.04088 (experts).
+    /// arXiv:2401.04088 (experts); Qwen team, arXiv:2407.10671, section 2.2.1 (biases), and arXiv:2505.09388, section 2
+    /// (normalised heads).
     pub struct Llama {
         name,
         hidden: u64 = needed(WIDTH_MAX),
@@ -39,9 +43,22 @@ dimensions! {
         window: Option<u64> = optional(SEQUENCE_MAX),
         rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
         norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
+        qkv_bias: bool = choice(false) unless false,
+        query_key_norm: Option<QueryKeyNorm> = by_head(),
         tied_head: bool = choice(false),
         /// Experts, if feed-forward parts have any.
         @part experts: Option<Experts> = (hidden, ffn, 1),
+    }
+}
+
+/// Reads how queries and keys are normalised: each head by itself, or not at all.
+fn by_head(at: Field, written: Option<QueryKeyNorm>) -> Result<Option<QueryKeyNorm>, Invalid> {
+    match written {
+        Some(QueryKeyNorm::Features) => {
+            let rule = "models of this family normalise each head by itself";
+            Err(Invalid::breaks(at.name, "`features`", rule).with_hint("set family = \"blocks\""))
+        }
+        written => Ok(written),
     }
 }
 
@@ -89,6 +106,8 @@ impl Llama {
         Heads {
             keys: self.kv_heads,
             rotary: true,
+            qkv_bias: self.qkv_bias,
+            normed: self.query_key_norm.is_some(),
             ..Heads::equal(self.heads, self.head_width, self.attention, self.window.map_or(Mask::Causal, Mask::Window))
         }
     }

@@ -91,6 +91,10 @@ pub(super) struct Heads {
     pub(super) sinks: bool,
     /// The projection of keys has biases if those of queries and values have.
     pub(super) key_bias: bool,
+    /// The projections of queries, keys and values have biases, whatever other products have.
+    pub(super) qkv_bias: bool,
+    /// Each head of queries and keys is normalised.
+    pub(super) normed: bool,
 }
 
 impl Heads {
@@ -108,6 +112,8 @@ impl Heads {
             soft_cap: false,
             sinks: false,
             key_bias: true,
+            qkv_bias: false,
+            normed: false,
         }
     }
 
@@ -245,10 +251,18 @@ impl Stream {
     pub(super) fn attention(self, heads: Heads) -> Vec<Operator> {
         let width = heads.queries * heads.width;
         let rotated = OperatorKind::Rotary { rows: self.tokens, width: width + heads.keys * heads.width };
-        let mut operators = self.projections(heads, width);
+        let mut operators = Self { bias: self.bias || heads.qkv_bias, ..self }.projections(heads, width);
+        if heads.normed {
+            operators.extend([heads.queries, heads.keys].map(|count| self.head_norm(count, heads.width)));
+        }
         operators.extend(heads.rotary.then(|| operator(rotated, Split::Width)));
         operators.extend([self.core(heads, self.tokens), self.linear(width, self.hidden, Split::Rows)]);
         operators
+    }
+
+    /// The normalisation of so many heads, each by itself.
+    pub(super) fn head_norm(self, heads: u64, width: u64) -> Operator {
+        operator(self.norm.over(self.tokens * heads, width), Split::Rows)
     }
 
     /// Attention to the tokens of another stream, whose activations are kept once for all layers.

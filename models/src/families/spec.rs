@@ -174,9 +174,9 @@ specification! {
     final_norm: bool,
     /// Whether a normalisation follows the look-up of tokens (blocks); `false` if left out.
     embedding_norm: bool,
-    /// How queries and keys are normalised (blocks); not at all if left out.
+    /// How queries and keys are normalised (llama, blocks); not at all if left out.
     query_key_norm: QueryKeyNorm,
-    /// Whether the projections of queries, keys and values have biases (blocks); `false` if left out.
+    /// Whether the projections of queries, keys and values have biases (llama, blocks); `false` if left out.
     qkv_bias: bool,
     /// Whether the projection behind attention has a bias (blocks); `qkv_bias` if left out.
     output_bias: bool,

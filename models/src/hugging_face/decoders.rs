@@ -49,29 +49,38 @@ impl Config<'_> {
             experts_per_token: if is_mixtral { self.needed(&["num_experts_per_tok"])? } else { None },
             ..blocks
         };
-        if attention_bias == Some(true) || ffn_bias == Some(true) || common.head.is_some() {
+        if attention_bias == Some(true) || ffn_bias == Some(true) {
             return Ok(ModelSpec { qkv_bias: attention_bias, ffn_bias, ..common });
+        }
+        self.as_llama(common)
+    }
+
+    /// Returns the same model as one of the family that is named after Llama, which the executor trains, if it is one.
+    fn as_llama(&self, blocks: ModelSpec) -> Result<ModelSpec, Invalid> {
+        if blocks.head.is_some() || blocks.window_blocks.is_some() || blocks.attention_dropout == Some(true) {
+            return Ok(blocks);
         }
         Ok(ModelSpec {
             family: Family::Llama,
             dropout: None,
             attention_dropout: None,
+            output_bias: None,
             rotary_base: Some(self.rotary_base()?),
             norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
-            ..common
+            ..blocks
         })
     }
 
     pub(super) fn qwen2(&self) -> Result<ModelSpec, Invalid> {
-        self.windowed(ModelSpec { qkv_bias: Some(true), output_bias: Some(false), ..self.decoder(false)? })
+        let decoder = self.decoder(false)?;
+        self.as_llama(self.windowed(ModelSpec { qkv_bias: Some(true), output_bias: Some(false), ..decoder })?)
     }
 
     pub(super) fn qwen3(&self) -> Result<ModelSpec, Invalid> {
-        self.windowed(ModelSpec {
-            query_key_norm: Some(QueryKeyNorm::Head),
-            qkv_bias: self.flag("attention_bias")?,
-            ..self.decoder(false)?
-        })
+        let normed = ModelSpec { query_key_norm: Some(QueryKeyNorm::Head), ..self.decoder(false)? };
+        let attention_bias = self.flag("attention_bias")?;
+        let spec = self.windowed(ModelSpec { qkv_bias: attention_bias, ..normed })?;
+        if attention_bias == Some(true) { Ok(spec) } else { self.as_llama(spec) }
     }
 
     /// Adds the window of Qwen, which holds from some block on and only if another field says so.

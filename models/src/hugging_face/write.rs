@@ -4,12 +4,12 @@ use crate::families::Model;
 use crate::families::{Bert, BlockKind, Experts, Gpt, HeadKind, Llama, ResNet, Vit};
 use serde_json::{Map, Value, json};
 
-/// Returns the `config.json` of a model that transformers has in the same form: GPT-2, Llama, Mistral and Mixtral, BERT
-/// with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
+/// Returns the `config.json` of a model that transformers has in the same form: GPT-2, Llama, Mistral, Mixtral, Qwen 2
+/// and 3, BERT with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
 pub fn to_hugging_face(model: &Model) -> Option<Value> {
     let fields = match model {
         Model::Gpt(gpt) => gpt2(gpt),
-        Model::Llama(llama) if llama.experts.is_none_or(are_those_of_mixtral) => llama_or_alike(llama),
+        Model::Llama(llama) => llama_or_alike(llama)?,
         Model::Bert(model) if model.head == HeadKind::MaskedLanguageModel => bert(model),
         Model::Vit(model) => vit(model, model.classes?),
         Model::ResNet(model) if is_plain(model) => resnet(model),
@@ -44,11 +44,15 @@ fn are_those_of_mixtral(experts: Experts) -> bool {
     experts.interval == 1 && experts.capacity_factor.is_none() && experts.group.is_none()
 }
 
-fn llama_or_alike(llama: &Llama) -> Value {
-    let (model_type, architecture) = match (llama.experts, llama.window) {
-        (Some(_), _) => ("mixtral", "MixtralForCausalLM"),
-        (None, Some(_)) => ("mistral", "MistralForCausalLM"),
-        (None, None) => ("llama", "LlamaForCausalLM"),
+fn llama_or_alike(llama: &Llama) -> Option<Value> {
+    let normed = llama.query_key_norm.is_some();
+    let (model_type, architecture) = match (llama.experts, llama.window, llama.qkv_bias, normed) {
+        (Some(experts), _, false, false) if are_those_of_mixtral(experts) => ("mixtral", "MixtralForCausalLM"),
+        (None, Some(_), false, false) => ("mistral", "MistralForCausalLM"),
+        (None, None, false, false) => ("llama", "LlamaForCausalLM"),
+        (None, None, true, false) => ("qwen2", "Qwen2ForCausalLM"),
+        (None, None, false, true) => ("qwen3", "Qwen3ForCausalLM"),
+        _ => return None,
     };
     let mut fields = Map::new();
     fields.extend(llama.window.map(|window| ("sliding_window".to_owned(), json!(window))));
@@ -79,7 +83,7 @@ fn llama_or_alike(llama: &Llama) -> Value {
         unreachable!("it is written as an object")
     };
     fields.extend(common);
-    Value::Object(fields)
+    Some(Value::Object(fields))
 }
 
 fn bert(bert: &Bert) -> Value {
@@ -153,7 +157,7 @@ fn labels(count: u64) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Family, ModelSpec, from_hugging_face};
+    use crate::{Family, ModelSpec, QueryKeyNorm, from_hugging_face};
 
     fn spec(family: Family) -> ModelSpec {
         let transformer = ModelSpec {
@@ -202,6 +206,22 @@ mod tests {
             let read = from_hugging_face(&written, "tiny").expect("it is readable");
             assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
         }
+    }
+
+    #[test]
+    fn biases_and_normalised_heads_are_written_as_those_of_qwen() {
+        let plain = ModelSpec { window: None, ..spec(Family::Llama) };
+        let biased = ModelSpec { qkv_bias: Some(true), ..plain.clone() };
+        let normed = ModelSpec { query_key_norm: Some(QueryKeyNorm::Head), ..plain };
+        for (spec, model_type) in [(biased.clone(), "qwen2"), (normed, "qwen3")] {
+            let model = Model::try_from(spec).expect("valid");
+            let written = to_hugging_face(&model).expect("transformers has it");
+            assert_eq!(written["model_type"], model_type);
+            let read = from_hugging_face(&written.to_string(), "tiny").expect("it is readable");
+            assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
+        }
+        let both = ModelSpec { query_key_norm: Some(QueryKeyNorm::Head), ..biased };
+        assert_eq!(to_hugging_face(&Model::try_from(both).expect("valid")), None);
     }
 
     #[test]

@@ -85,7 +85,14 @@ fn llama(model: &Llama, words: &mut Words) {
     words.set("kv-channels", model.head_width);
     tokens(words, model.seq_len, model.seq_len, model.vocab);
     words.line().flag("swiglu").set("normalization", "RMSNorm").set("norm-epsilon", model.norm_epsilon);
-    words.flag("disable-bias-linear").set("position-embedding-type", "rope");
+    words.flag("disable-bias-linear");
+    if model.qkv_bias {
+        words.flag("add-qkv-bias");
+    }
+    if model.query_key_norm.is_some() {
+        words.flag("qk-layernorm");
+    }
+    words.set("position-embedding-type", "rope");
     words.set("rotary-base", model.rotary_base.round() as u64);
     if !model.tied_head {
         words.flag("untie-embeddings-and-output-weights");
@@ -142,10 +149,12 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
     let plan = draft.job.plan();
     let loader = match plan.model() {
         Model::Llama(model) if model.experts.is_some() => "mixtral_hf",
-        Model::Llama(_) => "llama_mistral --checkpoint-type hf --model-size MODEL-SIZE",
+        Model::Llama(model) if model.query_key_norm.is_none() => {
+            "llama_mistral --checkpoint-type hf --model-size MODEL-SIZE"
+        }
         _ => {
             draft.remark(format!(
-                "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral and Mixtral of Hugging Face only"
+                "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only"
             ));
             return;
         }

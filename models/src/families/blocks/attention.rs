@@ -54,7 +54,7 @@ impl Blocks {
     /// The normalisation of all queries, or of all keys.
     fn head_norm(&self, norm: QueryKeyNorm, heads: u64) -> Operator {
         match norm {
-            QueryKeyNorm::Head => operator(self.norm.over(self.seq_len * heads, self.head_width), Split::Rows),
+            QueryKeyNorm::Head => self.stream().head_norm(heads, self.head_width),
             QueryKeyNorm::Features => operator(self.norm.over(self.seq_len, heads * self.head_width), Split::Width),
         }
     }
