@@ -79,6 +79,14 @@ impl Axis {
         Self { name: name.into(), scale, marks: scale.round().into_iter().map(|mark| (mark, label(mark))).collect() }
     }
 
+    /// Returns the name for people, which says whether the scale is logarithmic.
+    pub(crate) fn title(&self) -> String {
+        match self.scale {
+            Scale::Log(..) if !self.name.is_empty() => format!("{}, log scale", self.name),
+            _ => self.name.clone(),
+        }
+    }
+
     /// Creates an axis of sizes, whose marks are powers of two.
     pub(crate) fn of_sizes(name: &str, [low, high]: [f64; 2], label: impl Fn(u64) -> String) -> Self {
         let (first, last) = (low.log2().ceil() as u32, high.log2().floor() as u32);

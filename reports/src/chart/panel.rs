@@ -78,7 +78,8 @@ pub(crate) struct Panel {
     pub(crate) rules: Vec<Rule>,
     /// Values of the horizontal axis at which there is nothing to draw, because there is no plan.
     pub(crate) missing: Vec<f64>,
-    /// Words beside points; of those that would overlap only the first is drawn.
+    /// Words beside points. One that would lie on an earlier one is left out; so is one that would lie on a line, unless it
+    /// is strong.
     pub(crate) labels: Vec<Label>,
 }
 
@@ -158,7 +159,7 @@ impl Frame<'_> {
         let head = self.top - 14;
         picture.words(self.panel.name.as_str(), (MARGIN, head), Side::Left, Letters::HEAD);
         let after = MARGIN + measure(&self.panel.name, Letters::HEAD) + if self.panel.name.is_empty() { 0 } else { 8 };
-        picture.words(self.panel.y.name.as_str(), (after, head), Side::Left, Letters::MUTED);
+        picture.words(self.panel.y.title(), (after, head), Side::Left, Letters::MUTED);
         for (corners, tone) in &self.panel.areas {
             picture.area(corners.iter().map(|corner| self.at(*corner)).collect(), *tone);
         }
@@ -201,7 +202,7 @@ impl Frame<'_> {
         }
         picture.line((self.left, self.bottom()), (self.right, self.bottom()), Colour::Muted);
         let middle = i32::midpoint(self.left, self.right);
-        picture.words(x.name.as_str(), (middle, self.bottom() + 33), Side::Middle, Letters::MUTED);
+        picture.words(x.title(), (middle, self.bottom() + 33), Side::Middle, Letters::MUTED);
     }
 
     fn line(&self, picture: &mut Picture, line: &Line) {
@@ -251,25 +252,87 @@ impl Frame<'_> {
     }
 
     fn labels(&self, picture: &mut Picture) {
-        let mut taken: Vec<[i32; 4]> = Vec::new();
+        let drawn = self.drawn();
+        let mut taken: Vec<Area> = Vec::new();
         for label in &self.panel.labels {
             let letters = if label.strong { Letters { strong: true, ..Letters::PLAIN } } else { Letters::PLAIN };
-            let ((x, y), width) = (self.at(label.at), measure(&label.text, letters));
-            let sides = [(x + 7, Side::Left, x + 7), (x - 7, Side::Right, x - 7 - width)];
-            let heights = [y - 12, y + 13];
-            let free = heights.iter().flat_map(|y| sides.iter().map(move |side| (*y, side))).find(|(y, (.., left))| {
-                let own = [*left - 3, left + width + 3, y - 7, y + 7];
-                let apart = |other: &[i32; 4]| {
-                    own[1] <= other[0] || own[0] >= other[1] || own[3] <= other[2] || own[2] >= other[3]
-                };
-                let inside =
-                    own[0] >= self.left && own[1] <= self.right && own[2] >= self.top && own[3] <= self.bottom();
-                inside && taken.iter().all(apart)
-            });
-            let Some((y, (at, side, left))) = free else { continue };
-            taken.push([*left - 3, left + width + 3, y - 7, y + 7]);
-            picture.words(label.text.as_str(), (*at, y), *side, letters);
+            let (place, width) = (self.at(label.at), measure(&label.text, letters));
+            let possible: Vec<(Place, Side, Area)> = beside(place, width)
+                .filter(|(.., own)| self.holds(own) && taken.iter().all(|other| own.is_apart(other)))
+                .collect();
+            let clear = possible.iter().find(|(.., own)| drawn.iter().all(|ends| !own.is_crossed(*ends)));
+            let Some((at, side, own)) = clear.or_else(|| possible.first().filter(|_| label.strong)) else { continue };
+            picture.words(label.text.as_str(), *at, *side, letters);
+            taken.push(*own);
         }
+    }
+
+    fn holds(&self, area: &Area) -> bool {
+        area.left >= self.left && area.right <= self.right && area.top >= self.top && area.bottom <= self.bottom()
+    }
+
+    /// Returns what labels should not lie on: the parts of lines, and marks as lines without length.
+    fn drawn(&self) -> Vec<[Place; 2]> {
+        let across = |rule: &Rule| {
+            let (x, y) = (self.x(rule.at), self.y(rule.at));
+            if rule.upright { [(x, self.top), (x, self.bottom())] } else { [(self.left, y), (self.right, y)] }
+        };
+        let mut drawn: Vec<[Place; 2]> = self.panel.rules.iter().map(across).collect();
+        for line in &self.panel.lines {
+            let places: Vec<Place> = line.points.iter().map(|point| self.at(*point)).collect();
+            if !matches!(line.stroke, Stroke::Marks(_) | Stroke::Faint(_)) {
+                drawn.extend(places.windows(2).map(|ends| [ends[0], ends[1]]));
+            }
+            if !matches!(line.stroke, Stroke::Faint(_)) {
+                drawn.extend(places.into_iter().map(|place| [place; 2]));
+            }
+        }
+        drawn
+    }
+}
+
+/// The part of a picture that a label takes, in pixels.
+#[derive(Clone, Copy, Debug)]
+struct Area {
+    left: i32,
+    right: i32,
+    top: i32,
+    bottom: i32,
+}
+
+/// Returns where words of this width may stand beside a place, the best first, and what they take there.
+fn beside((x, y): Place, width: i32) -> impl Iterator<Item = (Place, Side, Area)> {
+    let sides = [(x + 7, Side::Left, x + 7), (x - 7, Side::Right, x - 7 - width)];
+    let heights = [y - 12, y + 13, y - 20, y + 21, y];
+    heights.into_iter().flat_map(move |y| {
+        sides.map(|(x, side, left)| {
+            ((x, y), side, Area { left: left - 3, right: left + width + 3, top: y - 7, bottom: y + 7 })
+        })
+    })
+}
+
+impl Area {
+    fn is_apart(&self, other: &Self) -> bool {
+        self.right <= other.left || self.left >= other.right || self.bottom <= other.top || self.top >= other.bottom
+    }
+
+    /// Returns `true` if a straight line goes through the area: the ranges of it within both pairs of edges overlap (Liang
+    /// and Barsky, ACM Transactions on Graphics 3(1), 1984).
+    fn is_crossed(&self, [(x0, y0), (x1, y1)]: [Place; 2]) -> bool {
+        let (mut from, mut to) = (0.0_f64, 1.0_f64);
+        for (start, end, low, high) in [(x0, x1, self.left, self.right), (y0, y1, self.top, self.bottom)] {
+            let [start, length, low, high] = [start, end - start, low, high].map(f64::from);
+            if length == 0.0 {
+                if start <= low || start >= high {
+                    return false;
+                }
+                continue;
+            }
+            let [near, far] = [(low - start) / length, (high - start) / length];
+            from = from.max(near.min(far));
+            to = to.min(near.max(far));
+        }
+        from < to
     }
 }
 
@@ -311,6 +374,40 @@ mod tests {
     fn labels_do_not_lie_on_each_other() {
         let text = figure(Breadth::Wide, "", Vec::new(), &[panel()]).text();
         assert!(text.contains("second") && !text.contains("third"), "{text}");
+    }
+
+    #[test]
+    fn labels_lie_on_no_line_unless_they_are_strong() {
+        let x = Axis::of("machines", Scale::Linear(0.0, 10.0), plain);
+        let y = Axis::of("samples/s", Scale::Linear(0.0, 10.0), plain);
+        let mut panel = Panel::new("", x, y);
+        let label = |strong| Label { at: (5.0, 5.0), text: "sixteen machines".into(), strong };
+        let drawn = |panel: &Panel| figure(Breadth::Wide, "", Vec::new(), std::slice::from_ref(panel)).text();
+        panel.labels = vec![label(false)];
+        // A line through the point leaves room on either side of it, a thicket of lines none.
+        panel.lines = vec![Line::new(Stroke::Series(0), vec![(0.0, 5.0), (10.0, 5.0)])];
+        assert!(drawn(&panel).contains("sixteen"));
+        panel.lines =
+            (0..40).map(|n| f64::from(n) / 4.0).map(|y| Line::new(Stroke::Ideal, vec![(0.0, y), (10.0, y)])).collect();
+        assert!(!drawn(&panel).contains("sixteen"));
+        panel.labels = vec![label(true)];
+        assert!(drawn(&panel).contains("sixteen"));
+    }
+
+    #[test]
+    fn a_line_crosses_an_area_or_passes_it() {
+        let area = Area { left: 10, right: 30, top: 10, bottom: 20 };
+        let crossing = [[(0, 0), (40, 30)], [(15, 15), (16, 15)], [(20, 0), (20, 40)], [(12, 12), (12, 12)]];
+        let passing =
+            [[(0, 0), (5, 40)], [(0, 20), (40, 40)], [(0, 10), (40, 10)], [(35, 12), (35, 12)], [(0, 25), (15, 25)]];
+        assert!(crossing.into_iter().all(|ends| area.is_crossed(ends)));
+        assert!(!passing.into_iter().any(|ends| area.is_crossed(ends)));
+    }
+
+    #[test]
+    fn logarithmic_axes_say_so() {
+        let text = figure(Breadth::Wide, "", Vec::new(), &[panel()]).text();
+        assert!(text.contains("machines, log scale") && !text.contains("samples/s, log"), "{text}");
     }
 
     #[test]

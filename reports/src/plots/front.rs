@@ -9,7 +9,7 @@ use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::Seconds;
 
 /// Index of the series after those of the terms, with other colours and other shapes.
-const OTHERS: usize = 9;
+const OTHERS: usize = 11;
 const RECOMMENDED: usize = 22;
 /// Factor by which the axes reach beyond the points.
 const ROOM: f64 = 1.25;
