@@ -237,7 +237,8 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         let groups = Groups::new(world, &plan, cut.on.kind())?;
         let at = groups.at;
         // What is offloaded from processors is kept apart too, as if main memory were not theirs.
-        let (hyper_parameters, clock) = (HyperParameters::of(kind), Clock::start());
+        let hyper_parameters = HyperParameters { decays_all: true, ..HyperParameters::of(kind) };
+        let clock = Clock::start();
         let main_memory = Some(Device::flex());
         let options = TrainerOptions { hyper_parameters, clip: None, clock, device, main_memory };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);

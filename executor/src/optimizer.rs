@@ -16,7 +16,7 @@ use burn::optim::{
 };
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
-use trainyard_plan::{Optimizer as Kind, TrainingSpec};
+use trainyard_plan::{DecayExempt, Optimizer as Kind, TrainingSpec};
 
 /// [`trainyard_plan::HyperParameters`] in the number formats of Burn's rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub struct HyperParameters {
     /// Term added to the root of the mean square.
     pub epsilon: f32,
     pub weight_decay: f32,
+    /// `true` if biases and the scales of normalisations, which have one dimension, are decayed as well.
+    pub decays_all: bool,
     /// Decay rate of the velocity.
     pub momentum: f64,
     /// LARS's trust coefficient.
@@ -45,6 +47,7 @@ impl HyperParameters {
             betas: (whole.betas[0] as f32, whole.betas[1] as f32),
             epsilon: whole.epsilon as f32,
             weight_decay: whole.weight_decay as f32,
+            decays_all: whole.decay_exempt == DecayExempt::None,
             momentum: whole.momentum,
             trust: whole.trust as f32,
         }
@@ -64,7 +67,7 @@ pub(crate) struct OptimizerState {
 pub(crate) struct Update {
     pub(crate) key: ParameterKey,
     /// `true` for matrices and tensors of more dimensions: rates from norms apply to these only, as in the papers'
-    /// experiments.
+    /// experiments, and weight decay unless a job says otherwise.
     pub(crate) is_matrix: bool,
     pub(crate) value: Tensor<1>,
     pub(crate) gradient: Tensor<1>,
@@ -87,17 +90,19 @@ enum Method {
 pub(crate) struct RankOptimizer {
     kind: Kind,
     method: Method,
+    /// The same without weight decay, for what is left out of it.
+    undecayed: Method,
     hyper_parameters: HyperParameters,
     memory: BTreeMap<ParameterKey, OptimizerState>,
 }
 
-impl RankOptimizer {
-    pub(crate) fn new(kind: Kind, hyper_parameters: HyperParameters) -> Self {
+impl Method {
+    fn new(kind: Kind, hyper_parameters: HyperParameters) -> Self {
         let (beta_1, beta_2) = hyper_parameters.betas;
         let momentum =
             || Momentum::new(&MomentumConfig::new().with_momentum(hyper_parameters.momentum).with_dampening(0.0));
-        let method = match kind {
-            Kind::AdamW => Method::AdamW(
+        match kind {
+            Kind::AdamW => Self::AdamW(
                 AdamWConfig::new()
                     .with_beta_1(beta_1)
                     .with_beta_2(beta_2)
@@ -110,12 +115,12 @@ impl RankOptimizer {
                     .then(|| WeightDecayConfig::new(hyper_parameters.weight_decay));
                 let config =
                     AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(hyper_parameters.epsilon);
-                Method::Adam(config.with_weight_decay(decay).build())
+                Self::Adam(config.with_weight_decay(decay).build())
             }
-            Kind::Sgd => Method::Sgd,
-            Kind::Momentum => Method::Momentum(momentum()),
-            Kind::Lars => Method::Lars(momentum()),
-            Kind::Lamb => Method::Lamb(
+            Kind::Sgd => Self::Sgd,
+            Kind::Momentum => Self::Momentum(momentum()),
+            Kind::Lars => Self::Lars(momentum()),
+            Kind::Lamb => Self::Lamb(
                 LambConfig::new()
                     .with_beta_1(beta_1)
                     .with_beta_2(beta_2)
@@ -125,8 +130,23 @@ impl RankOptimizer {
                     .build(),
             ),
             other @ Kind::RmsProp => unreachable!("plans with {other} are refused before they run"),
-        };
-        Self { kind, method, hyper_parameters, memory: BTreeMap::new() }
+        }
+    }
+}
+
+impl RankOptimizer {
+    pub(crate) fn new(kind: Kind, hyper_parameters: HyperParameters) -> Self {
+        let undecayed = Method::new(kind, HyperParameters { weight_decay: 0.0, ..hyper_parameters });
+        Self { kind, method: Method::new(kind, hyper_parameters), undecayed, hyper_parameters, memory: BTreeMap::new() }
+    }
+
+    /// Returns the rule for a parameter, and its weight decay.
+    fn rule(&self, is_matrix: bool) -> (&Method, f32) {
+        if is_matrix || self.hyper_parameters.decays_all {
+            (&self.method, self.hyper_parameters.weight_decay)
+        } else {
+            (&self.undecayed, 0.0)
+        }
     }
 
     /// Returns new values of the pieces, in their order.
@@ -144,10 +164,14 @@ impl RankOptimizer {
     }
 
     /// Rules that look at each element alone.
-    fn elementwise(&mut self, Update { key, value, gradient, .. }: Update, learning_rate: f64) -> Tensor<1> {
+    fn elementwise(&mut self, update: Update, learning_rate: f64) -> Tensor<1> {
+        let Update { key, is_matrix, value, gradient } = update;
         let memory = self.memory.remove(&key);
-        let (value, memory) = match &self.method {
-            Method::AdamW(_) if kernels::is_plain(&value) => self.adamw(value, gradient, memory, learning_rate),
+        let (method, decay) = self.rule(is_matrix);
+        let (value, memory) = match method {
+            Method::AdamW(_) if kernels::is_plain(&value) => {
+                self.adamw((value, decay), gradient, memory, learning_rate)
+            }
             Method::AdamW(rule) => {
                 let state = memory.map(|memory| AdamWState::new(adaptive(memory)));
                 let (value, state) = rule.step(learning_rate, value, gradient, state);
@@ -159,11 +183,11 @@ impl RankOptimizer {
                 (value, state.map(|state| remembered(state.momentum)))
             }
             Method::Sgd => {
-                let change = self.decayed(gradient, &value) * learning_rate;
+                let change = decayed(gradient, &value, decay) * learning_rate;
                 (value - change, None)
             }
             Method::Momentum(rule) => {
-                let (velocity, memory) = accelerate(rule, self.decayed(gradient, &value), memory);
+                let (velocity, memory) = accelerate(rule, decayed(gradient, &value, decay), memory);
                 (value - velocity * learning_rate, Some(memory))
             }
             Method::Lamb(_) | Method::Lars(_) => unreachable!("rules with norms see all pieces at once"),
@@ -172,27 +196,21 @@ impl RankOptimizer {
         value
     }
 
-    /// Returns the gradient with weight decay added (Goyal et al., arXiv:1706.02677, section 3).
-    fn decayed(&self, gradient: Tensor<1>, value: &Tensor<1>) -> Tensor<1> {
-        let decay = self.hyper_parameters.weight_decay;
-        if decay > 0.0 { gradient + value.clone() * decay } else { gradient }
-    }
-
     /// Computes the update of Burn's rule in one pass over memory.
     fn adamw(
         &self,
-        value: Tensor<1>,
+        (value, decay): (Tensor<1>, f32),
         gradient: Tensor<1>,
         memory: Option<OptimizerState>,
         learning_rate: f64,
     ) -> (Tensor<1>, Option<OptimizerState>) {
         let time = memory.as_ref().map_or(0, |memory| memory.time) + 1;
-        let HyperParameters { betas, epsilon, weight_decay, .. } = self.hyper_parameters;
+        let HyperParameters { betas, epsilon, .. } = self.hyper_parameters;
         let step = AdamWStep {
             learning_rate,
             betas: [betas.0, betas.1].map(f64::from),
             epsilon: f64::from(epsilon),
-            weight_decay: f64::from(weight_decay),
+            weight_decay: f64::from(decay),
             time: time as u64,
         };
         let (value, means) = kernels::adamw(&step, value, gradient, memory.map(|memory| two(memory.means)));
@@ -207,9 +225,10 @@ impl RankOptimizer {
         learning_rate: f64,
         norms: WholeNorms<'_>,
     ) -> Result<Vec<Tensor<1>>, GroupError> {
-        let Method::Lamb(rule) = &self.method else { unreachable!("called for LAMB only") };
         let mut steps = Vec::new();
         for Update { key, is_matrix, value, gradient } in updates {
+            let (Method::Lamb(rule), _) = self.rule(is_matrix) else { unreachable!("called for LAMB only") };
+            let rule = rule.clone();
             let state = self.memory.remove(&key).map(|OptimizerState { time, means }| {
                 let [moment_1, moment_2] = two(means);
                 LambState { time, moment_1, moment_2 }
@@ -243,17 +262,17 @@ impl RankOptimizer {
         let both: Vec<&Tensor<1>> = updates.iter().flat_map(|update| [&update.value, &update.gradient]).collect();
         let squares = norms(square_sums(&both))?;
         let Method::Lars(rule) = &self.method else { unreachable!("called for LARS only") };
-        let HyperParameters { weight_decay, trust, .. } = self.hyper_parameters;
+        let trust = self.hyper_parameters.trust;
         let mut values = Vec::new();
         for (Update { key, is_matrix, value, gradient }, squares) in updates.into_iter().zip(squares.chunks(2)) {
             let (weight, slope) = (squares[0].sqrt(), squares[1].sqrt());
+            let (_, weight_decay) = self.rule(is_matrix);
             let local = if is_matrix && weight > 0.0 && slope > 0.0 {
                 trust * weight / (slope + weight_decay * weight)
             } else {
                 1.0
             };
-            let decay = if is_matrix { weight_decay } else { 0.0 };
-            let scaled = (gradient + value.clone() * decay) * (learning_rate * f64::from(local));
+            let scaled = decayed(gradient, &value, weight_decay) * (learning_rate * f64::from(local));
             let (velocity, memory) = accelerate(rule, scaled, self.memory.remove(&key));
             self.memory.insert(key, memory);
             values.push(value - velocity);
@@ -274,6 +293,11 @@ impl RankOptimizer {
     pub(crate) fn restore(&mut self, key: ParameterKey, memory: OptimizerState) {
         self.memory.insert(key, memory);
     }
+}
+
+/// Returns the gradient with weight decay added (Goyal et al., arXiv:1706.02677, section 3).
+fn decayed(gradient: Tensor<1>, value: &Tensor<1>, decay: f32) -> Tensor<1> {
+    if decay > 0.0 { gradient + value.clone() * decay } else { gradient }
 }
 
 fn adaptive(OptimizerState { time, means }: OptimizerState) -> AdaptiveMomentumState<1> {
@@ -339,7 +363,7 @@ mod tests {
 
     /// The papers' algorithms, element by element in double precision.
     fn by_hand(kind: Kind, rate: f64) -> [f64; 3] {
-        let HyperParameters { betas, epsilon, weight_decay, momentum, trust } = HyperParameters::of(kind);
+        let HyperParameters { betas, epsilon, weight_decay, momentum, trust, .. } = HyperParameters::of(kind);
         let (b1, b2, decay) = (f64::from(betas.0), f64::from(betas.1), f64::from(weight_decay));
         let (mut weight, mut m, mut v, mut velocity) = ([0.5, -1.5, 2.0], [0.0; 3], [0.0; 3], [0.0; 3]);
         for step in 1..=STEPS {
@@ -393,6 +417,24 @@ mod tests {
             let found = stepped.into_data().try_into_vec::<f32>().expect("single precision");
             // value - 0.5 · (gradient + 0.25 · value): a velocity begins as the first gradient.
             assert_eq!(found, [-0.0625, -1.3125, 2.75], "{kind}");
+        }
+    }
+
+    #[test]
+    fn vectors_are_decayed_only_if_all_parameters_are() {
+        for kind in [Kind::AdamW, Kind::Adam, Kind::Lamb, Kind::Sgd, Kind::Momentum, Kind::Lars] {
+            let stepped = |is_matrix: bool, weight_decay: f32, decays_all: bool| {
+                let numbers = HyperParameters { weight_decay, decays_all, ..HyperParameters::of(kind) };
+                let (value, gradient) = (tensor(&[0.5, -1.5, 2.0]), tensor(&[1.0, 0.0, -2.0]));
+                let update = Update { key: ParameterKey::new(0, 0), is_matrix, value, gradient };
+                let new =
+                    RankOptimizer::new(kind, numbers).step(vec![update], 0.5, &Ok).expect("nobody else").remove(0);
+                new.into_data().try_into_vec::<f32>().expect("single precision")
+            };
+            assert_eq!(stepped(false, 0.25, false), stepped(false, 0.0, false), "{kind}");
+            assert_ne!(stepped(false, 0.25, true), stepped(false, 0.0, true), "{kind}");
+            assert_ne!(stepped(true, 0.25, false), stepped(true, 0.0, false), "{kind}");
+            assert_eq!(stepped(true, 0.25, false), stepped(true, 0.25, true), "{kind}");
         }
     }
 

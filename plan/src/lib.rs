@@ -76,8 +76,8 @@ pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_execut
 pub use fields::{Field, Fixed};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{
-    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, EvaluationSpec, GlobalBatch, GoalSpec,
-    HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec, Volume,
+    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, EvaluationSpec, GlobalBatch,
+    GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec, Volume,
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{

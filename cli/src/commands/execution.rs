@@ -70,7 +70,8 @@ impl Execution<'_> {
     fn recipe(&self) -> String {
         let training = &self.document.job.training;
         let (optimizer, rate) = (self.document.plan.optimizer, self.learning_rate());
-        let weight_decay = HyperParameters::with(optimizer, training).weight_decay;
+        let HyperParameters { weight_decay, decays_all, .. } = HyperParameters::with(optimizer, training);
+        let except = if weight_decay > 0.0 && !decays_all { " except of biases and norms" } else { "" };
         let warm_up = match rate.warm_up {
             0 => String::new(),
             steps => format!(" after {} of warm-up", counted(steps, "step")),
@@ -80,7 +81,10 @@ impl Execution<'_> {
             decay => format!(", {decay} decay to {} at step {}", rate.last, rate.steps),
         };
         let clipping = training.clip_norm.map_or_else(String::new, |norm| format!(", gradient norm clipped at {norm}"));
-        format!("{optimizer}, learning rate {}{warm_up}{then}, weight decay {weight_decay}{clipping}", rate.peak)
+        format!(
+            "{optimizer}, learning rate {}{warm_up}{then}, weight decay {weight_decay}{except}{clipping}",
+            rate.peak
+        )
     }
 }
 

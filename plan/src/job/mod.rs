@@ -8,7 +8,7 @@ mod training;
 pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
 pub use hyper_parameters::HyperParameters;
 pub use learning_rate::LearningRate;
-pub use training::{Decay, GlobalBatch, TrainingSpec};
+pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};
 
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::spec::Pricing;

@@ -22,6 +22,16 @@ named! {
     }
 }
 
+named! {
+    /// The parameters that weight decay leaves out.
+    DecayExempt {
+        /// Biases and the scales of normalisations: all that have one dimension.
+        BiasesAndNorms = "biases-and-norms",
+        /// None, as PyTorch's optimizers have it where all parameters are one group.
+        None = "none",
+    }
+}
+
 /// Samples of an optimizer step: one number, or a range that convergence allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(untagged)]
@@ -85,6 +95,9 @@ pub struct TrainingSpec {
     /// Weight decay; what the optimizer is usually run with if left out, as the three below.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
+    /// What weight decay leaves out; biases and norms if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decay_exempt: Option<DecayExempt>,
     /// Decay rate of the velocity of sgd-momentum and lars.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,

@@ -12,8 +12,8 @@ use super::script::{command, exports, script};
 use super::software::Engine;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{
-    Decay, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute, ScheduleName,
-    StateSharding, Store,
+    Decay, DecayExempt, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute,
+    ScheduleName, StateSharding, Store,
 };
 
 /// The program that reads the configuration.
@@ -252,6 +252,17 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     parameters.insert("lr".into(), rate);
     parameters.insert("weight_decay".into(), json!(rule.weight_decay));
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
+    if reader == Reader::Trainer {
+        draft.note(
+            Field::DecayExempt,
+            "the Trainer leaves out biases and norms; override its get_decay_parameter_names",
+        );
+    } else {
+        draft.tells(&[Field::DecayExempt]);
+        if rule.weight_decay > 0.0 && rule.decay_exempt == DecayExempt::BiasesAndNorms {
+            draft.remark("weight decay leaves out biases and norms: hand deepspeed.initialize model_parameters in two groups, these with weight_decay 0");
+        }
+    }
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) && draft.job.stack().is_some() {
         // DeepSpeed's own kernel updates all tensors at once, PyTorch's does not.
         parameters.insert("torch_adam".into(), json!(!draft.job.has_fused_optimizer()));

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::job::Job;
 pub(super) use trainyard_plan::Field;
-use trainyard_plan::{CheckpointStorage, DecodePlace, Optimizer, StartKind, StorageMode};
+use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
 
 /// Fields that follow from the number of processes and from the other fields.
 pub(super) const FOLLOWING: [Field; 4] = [Field::Instances, Field::Data, Field::Global, Field::VirtualStages];
@@ -16,6 +16,7 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
         Field::Decay => training.decay.is_some(),
         Field::ClipNorm => training.clip_norm.is_some(),
         Field::WeightDecay => training.weight_decay.is_some(),
+        Field::DecayExempt => training.decay_exempt.is_some(),
         Field::Momentum => training.momentum.is_some(),
         Field::Betas => training.betas.is_some(),
         Field::Epsilon => training.epsilon.is_some(),
@@ -42,6 +43,10 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
         Field::WarmUp => Some(job.warm_up().to_string()),
         Field::Decay => Some(job.decay_in_words()),
         Field::ClipNorm => training.clip_norm.map(|norm| norm.to_string()),
+        Field::DecayExempt => {
+            let (exempt, decays) = (job.hyper_parameters().decay_exempt, job.hyper_parameters().weight_decay > 0.0);
+            (decays && exempt == DecayExempt::None).then(|| exempt.to_string())
+        }
         Field::WeightDecay | Field::Momentum | Field::Betas | Field::Epsilon => of_the_rule(field, job),
         Field::Start | Field::CheckpointInterval | Field::CheckpointStorage | Field::Evaluation => {
             of_the_campaign(field, job)

@@ -323,6 +323,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
     draft.tells(&[Field::Optimizer]);
     words.set("weight-decay", rule.weight_decay);
     draft.writes(Field::WeightDecay, format!("weight-decay {}", rule.weight_decay));
+    draft.note(Field::DecayExempt, "Megatron-LM leaves out biases and norms");
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
         let [first, second] = rule.betas;
         words.set("adam-beta1", first).set("adam-beta2", second).set("adam-eps", rule.epsilon);
