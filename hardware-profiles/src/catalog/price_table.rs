@@ -401,6 +401,21 @@ mod tests {
     }
 
     #[test]
+    fn zones_and_reclaims_are_read_and_written() {
+        let header = "instance,region,service,purchase,usd_per_hour,date,source,zones,interruptions\n";
+        let row = "p3.2xlarge,us-east-1,ec2,spot,1,2026-11,x,us-east-1a us-east-1d,5-10%\n";
+        let table = PriceTable::from_csv(&format!("{header}{row}"), "prices.csv").expect("a table");
+        let price = table.price("p3.2xlarge", query(Purchase::Spot)).expect("there");
+        assert_eq!((price.zones.len(), price.interruptions), (2, Some(SpotBand::From5To10)));
+        assert_eq!(PriceTable::from_csv(&table.to_csv(), "prices.csv"), Ok(table));
+        for (from, to, column) in [("us-east-1a", "eu-west-1a", "zones"), ("5-10%", "7%", "interruptions")] {
+            let wrong = format!("{header}{}", row.replace(from, to));
+            let message = PriceTable::from_csv(&wrong, "prices.csv").expect_err(to).to_string();
+            assert!(message.starts_with(&format!("`prices.csv` line 2: `{column}` is")), "{message}");
+        }
+    }
+
+    #[test]
     fn each_cell_is_checked() {
         let refused = |rows: &str| table(rows).expect_err(rows).to_string();
         for (row, column) in [

@@ -32,7 +32,7 @@ pub(crate) fn plan(arguments: &PlanArguments, history: &History, output: &Output
 /// Recommends a plan. A plan that misses the goal is still shown.
 fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let mut job = job::read(&arguments.job)?;
-    job.aim(&arguments.goal);
+    job.aim(&arguments.goal)?;
     let limits = job::limits(&arguments.search, usize::from(arguments.top.unwrap_or(TOP)))?;
     let folder = arguments.out.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let problem = job.problem(folder)?;

@@ -9,6 +9,7 @@ use crate::machine;
 use crate::output::{Output, json};
 use serde::Serialize;
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use trainyard_history::{Document, HistoryError, Kind, NewEntry, Store};
 
@@ -64,9 +65,9 @@ impl Outcome {
 
 impl History {
     /// Creates the history that the command line and the environment name.
-    pub(crate) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global, arguments: &[OsString]) -> Self {
         // A user who repeats a job of a list does not hold its standard input, so that the flag is left out.
-        let words = std::env::args_os().skip(1).filter(|word| word != UNTIL_INPUT_ENDS);
+        let words = arguments.iter().skip(1).filter(|word| *word != UNTIL_INPUT_ENDS);
         Self {
             place: place(global.history.clone(), std::env::var_os(ENVIRONMENT).map(PathBuf::from)),
             named: global.history.clone(),

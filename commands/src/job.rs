@@ -1,9 +1,10 @@
 //! Jobs: a file, flags, or both; and the files that a job names.
 
 use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
+use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
-use crate::files;
+use crate::{files, quotas};
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
 use trainyard_models::{ModelSpec, catalog, find};
@@ -81,7 +82,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
 /// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
 fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     let name = path.to_string_lossy();
-    if !path.exists() && !files::is_model_path(&name) {
+    if !path.exists() && !caller::has(path) && !files::is_model_path(&name) {
         let failure = Failure::input(format!("there is no job file `{name}`"));
         let known = match find(&name) {
             Ok(_) => Some(&*name),
@@ -144,7 +145,7 @@ impl Job {
     }
 
     /// Overrides machines and goal by flags.
-    pub(crate) fn aim(&mut self, goal: &GoalArguments) {
+    pub(crate) fn aim(&mut self, goal: &GoalArguments) -> Result<(), Failure> {
         fn set<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {
             if let Some(value) = flag {
                 *field = Some(value.clone());
@@ -162,6 +163,10 @@ impl Job {
         set(&mut cluster.transport, goal.transport.as_ref());
         set(&mut cluster.stack, goal.stack.as_ref());
         set(&mut cluster.memory_margin, goal.memory_margin.as_ref());
+        if let Some(path) = &goal.quotas {
+            cluster.quotas = Some(quotas::read(path, cluster)?);
+        }
+        Ok(())
     }
 
     /// Resolves a path that the job names, which is relative to its file.
@@ -255,7 +260,8 @@ impl Job {
 
     /// Returns the planning problem of the job with these files.
     pub(crate) fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
-        problem(&self.spec, resources).map_err(|error| self.explain(&error))
+        let problem = problem(&self.spec, resources).map_err(|error| self.explain(&error))?;
+        Ok(problem.until(caller::cancellation()))
     }
 
     /// Returns the failure of a job that cannot be planned.
@@ -277,6 +283,7 @@ impl Job {
             None => Failure::new(exit, cause),
         };
         let flag = || if read.is_none() { flag_for(field) } else { None };
+        let failure = failure.at(error.invalid());
         failure.maybe_hint(error.invalid().hint().or_else(flag).or_else(|| error.hint()))
     }
 }

@@ -1,6 +1,6 @@
 //! Where a command is to write, asked before its work: results that cannot be kept afterwards would be lost.
 
-use crate::arguments::{Command, JobArguments, Launcher, TrainArguments};
+use crate::arguments::{Command, GoalArguments, JobArguments, Launcher, PricesCommand, TrainArguments};
 use crate::failure::Failure;
 use crate::files::{self, Written};
 use crate::history_arguments::HistoryCommand;
@@ -68,11 +68,13 @@ impl<'a> Places<'a> {
         match command {
             Command::Plan(plan) => places
                 .job(&plan.job)
+                .goal(&plan.goal)
                 .file("--out", plan.out.as_deref())
                 .plot(&plan.plot)
                 .folder("--plans", plan.plans.as_deref()),
             Command::WhatIf(what_if) => places
                 .job(&what_if.job)
+                .goal(&what_if.goal)
                 .file("--out", what_if.out.as_deref())
                 .file("--csv", what_if.csv.as_deref())
                 .plot(&what_if.plot),
@@ -97,6 +99,12 @@ impl<'a> Places<'a> {
             Command::Validate(validate) => {
                 places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)
             }
+            Command::Prices(PricesCommand::Import(import)) => import
+                .files
+                .iter()
+                .fold(places, |places, path| places.read(path))
+                .file("--out", import.out.as_deref())
+                .file("--quotas", import.quotas.as_deref()),
             Command::History(HistoryCommand::Export(export)) => places.either("--out", Some(&export.out)),
             Command::Schemas(schemas) => places.folder("--out", Some(&schemas.out)),
             Command::Train(train) => places.folder("--out", train.out.as_deref()),
@@ -141,6 +149,10 @@ impl<'a> Places<'a> {
         let mut places = self.reads([&job.job, &job.constants, &job.prices]);
         places.reads.extend(model);
         places
+    }
+
+    fn goal(self, goal: &'a GoalArguments) -> Self {
+        self.reads([&goal.quotas])
     }
 
     fn plot(self, plot: &'a PlotArguments) -> Self {

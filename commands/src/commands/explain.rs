@@ -5,10 +5,11 @@ use crate::arguments::ExplainArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use crate::shown::explained;
 use std::path::Path;
-use trainyard_plan::{ExplainedPlan, ExplanationDocument, Plan};
+use trainyard_plan::Plan;
 use trainyard_planner::{ExplainError, NamedPlan, explain as explanation};
-use trainyard_reports::{self as reports, Breadth, Picture};
+use trainyard_reports as reports;
 use trainyard_sim::Options;
 
 /// Explains one plan, or two side by side.
@@ -18,7 +19,7 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
     let document = explanation(&own, against.as_ref()).map_err(|error| refused(&error))?;
     if arguments.plot.plot.is_some() {
         let picture =
-            drawn(&document).map_err(|why| Failure::new(Exit::Failed, "there is nothing to plot").because(why))?;
+            explained(&document).map_err(|why| Failure::new(Exit::Failed, "there is nothing to plot").because(why))?;
         arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
     output.result(&document, || reports::explanation(&document, output.width()));
@@ -26,17 +27,6 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
         output.note(format!("plot written to {}", path.display()));
     }
     Ok(Exit::Done)
-}
-
-/// Draws the critical paths on one axis, and the memory that devices hold.
-fn drawn(document: &ExplanationDocument) -> Result<Picture, String> {
-    let memory = |plan: &ExplainedPlan| {
-        reports::memory_plot(&plan.plan.model.name, &plan.prediction.memory_bytes, Breadth::Wide)
-    };
-    match &document.against {
-        None => Ok(reports::path_plot(&document.plan, Breadth::Wide)?.above(memory(&document.plan)?)),
-        Some(other) => reports::paths_plot(&document.plan, other, Breadth::Wide),
-    }
 }
 
 /// Reads a plan document with the files that it names.
@@ -60,5 +50,5 @@ pub(crate) fn refused(error: &ExplainError) -> Failure {
         None => format!("cannot explain plan `{file}`"),
         Some(other) => format!("cannot compare plan `{file}` with `{other}`"),
     };
-    Failure::input(message).because(invalid.to_string()).maybe_hint(invalid.hint())
+    Failure::input(message).because_of(invalid)
 }

@@ -7,7 +7,7 @@
 use peak_alloc::PeakAlloc;
 
 /// Counts allocations, so that a run can tell how much memory training takes.
-#[global_allocator]
+#[cfg_attr(feature = "run", global_allocator)]
 pub(crate) static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Keeps freed memory for the next step instead of returning it to the system.

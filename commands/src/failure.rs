@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use trainyard_units::Invalid;
 
 /// The exit codes that scripts may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,23 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// What of the input is wrong, for programs that call commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The field of a file, or the flag.
+    pub(crate) field: Option<String>,
+    pub(crate) value: Option<String>,
+    /// What it may be instead.
+    pub(crate) allowed: Option<String>,
+}
+
+impl From<&Invalid> for Fault {
+    fn from(invalid: &Invalid) -> Self {
+        let field = Some(invalid.field().to_owned()).filter(|field| !field.is_empty());
+        Self { field, value: invalid.given().map(Into::into), allowed: invalid.allowed().map(Into::into) }
+    }
+}
+
 /// The reason why a command failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -33,6 +51,8 @@ pub(crate) struct Failure {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
+    /// Boxed, so that results with other facts beside it stay small.
+    fault: Box<Fault>,
 }
 
 impl Failure {
@@ -43,23 +63,44 @@ impl Failure {
 
     /// Creates a failure with this exit code.
     pub(crate) fn new(code: Exit, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), causes: Vec::new(), hint: None }
+        Self { code, message: message.into(), causes: Vec::new(), hint: None, fault: Box::default() }
+    }
+
+    /// Creates the failure of a command that its caller stopped.
+    pub(crate) fn stopped() -> Self {
+        Self::new(Exit::Interrupted, "the command was stopped before it ended")
     }
 
     /// Creates a failure from a library's error and its causes.
-    pub(crate) fn of(code: Exit, error: &dyn Error) -> Self {
+    pub(crate) fn of(code: Exit, error: &(dyn Error + 'static)) -> Self {
         let mut failure = Self::new(code, error.to_string());
+        let mut invalid = error.downcast_ref::<Invalid>();
         let mut source = error.source();
         while let Some(cause) = source {
             failure.causes.push(cause.to_string());
+            invalid = invalid.or_else(|| cause.downcast_ref());
             source = cause.source();
         }
-        failure
+        match invalid {
+            Some(invalid) => failure.at(invalid),
+            None => failure,
+        }
     }
 
     /// Adds a cause.
     pub(crate) fn because(mut self, cause: impl Into<String>) -> Self {
         self.causes.push(cause.into());
+        self
+    }
+
+    /// Adds the field that is the cause, and its advice.
+    pub(crate) fn because_of(self, invalid: &Invalid) -> Self {
+        self.because(invalid.to_string()).maybe_hint(invalid.hint()).at(invalid)
+    }
+
+    /// Says what of the input is wrong.
+    pub(crate) fn at(mut self, fault: impl Into<Fault>) -> Self {
+        *self.fault = fault.into();
         self
     }
 
@@ -78,7 +119,8 @@ impl Failure {
     /// Returns the failure of a whole because of this one of a part.
     pub(crate) fn inside(&self, whole: Self, place: &str) -> Self {
         let told = whole.because(format!("{place}: {}", self.message));
-        self.causes.iter().fold(told, Self::because).maybe_hint(self.hint.clone())
+        let told = self.causes.iter().fold(told, Self::because).maybe_hint(self.hint.clone());
+        told.at((*self.fault).clone())
     }
 
     pub(crate) fn code(&self) -> Exit {
@@ -95,5 +137,9 @@ impl Failure {
 
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+
+    pub(crate) fn fault(&self) -> &Fault {
+        &self.fault
     }
 }

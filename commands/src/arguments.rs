@@ -119,6 +119,9 @@ pub(crate) enum Command {
     /// List, show, compare, tag, export and prune what was planned, simulated and run
     #[command(subcommand, after_long_help = examples::HISTORY)]
     History(HistoryCommand),
+    /// Read what the AWS command line prints about an account, as prices and quotas that `plan` takes
+    #[command(subcommand, after_long_help = examples::PRICES)]
+    Prices(PricesCommand),
     /// Show what the catalogs hold, with the source of every number
     #[command(after_long_help = examples::SHOW)]
     Show(ShowArguments),
@@ -171,7 +174,8 @@ pub(crate) struct JobArguments {
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
     pub(crate) constants: Option<PathBuf>,
-    /// Prices that stand before those of the catalog; `trainyard show prices` writes such a table
+    /// Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a
+    /// table
     #[arg(long, value_name = "PRICES.csv", help_heading = "Machines and goal")]
     pub(crate) prices: Option<PathBuf>,
 }
@@ -210,6 +214,9 @@ pub(crate) struct GoalArguments {
     /// Training framework, see `trainyard show stacks`; auto compares those that people use today [default: auto]
     #[arg(long, value_name = "NAME|auto")]
     pub(crate) stack: Option<String>,
+    /// What the account may rent at once, in place of the job's quotas; `trainyard prices import` writes such a file
+    #[arg(long, value_name = "QUOTAS.toml")]
+    pub(crate) quotas: Option<PathBuf>,
     /// Part of each GPU's memory that plans leave free [default: 8%, or what the stack's peaks vary by]
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     pub(crate) memory_margin: Option<String>,
@@ -670,6 +677,29 @@ pub(crate) struct ServeArguments {
     /// Processor threads of the searches [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+}
+
+/// What is done with prices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PricesCommand {
+    /// Read files that the AWS command line has printed, or SkyPilot's catalog
+    Import(ImportArguments),
+}
+
+/// Arguments of `trainyard prices import`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// What `aws pricing get-products`, `aws ec2 describe-spot-price-history`, `aws ec2
+    /// describe-instance-type-offerings`, `aws service-quotas list-service-quotas` and `aws savingsplans
+    /// describe-savings-plans-offering-rates` printed (.json or .json.gz), SkyPilot's vms.csv, or spot-advisor-data.json
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write the table of prices to this file [default: standard output]
+    #[arg(long, value_name = "PRICES.csv")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the quotas to this file
+    #[arg(long, value_name = "QUOTAS.toml")]
+    pub(crate) quotas: Option<PathBuf>,
 }
 
 /// What a catalog lists.

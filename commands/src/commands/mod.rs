@@ -7,6 +7,7 @@ pub(crate) mod export;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod plan;
+pub(crate) mod prices;
 pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod schemas;

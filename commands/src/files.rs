@@ -1,5 +1,6 @@
 //! Files: read with errors that name them, written whole or not at all.
 
+use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use flate2::read::GzDecoder;
@@ -35,6 +36,9 @@ pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
 
 /// Reads the bytes of a file, or of a pipe that ends.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
+    if let Some(text) = caller::text(path) {
+        return Ok(text.into_bytes());
+    }
     let mut bytes = Vec::new();
     let all = fs::File::open(path).and_then(|file| file.take(READ_MAX + 1).read_to_end(&mut bytes));
     all.map_err(|error| error.to_string())?;
@@ -205,11 +209,8 @@ pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
 
 fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
     let file: ConstantsFile = diagnose::from_toml("constants", text, path)?;
-    Constants::try_from(file).map_err(|error| {
-        Failure::input(format!("cannot read constants `{}`", path.display()))
-            .because(error.to_string())
-            .maybe_hint(error.hint())
-    })
+    Constants::try_from(file)
+        .map_err(|error| Failure::input(format!("cannot read constants `{}`", path.display())).because_of(&error))
 }
 
 /// Reads a table of prices that override the catalog's.
@@ -358,6 +359,9 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
 /// Replaces several files: none before the new content of all of them is on the disk. A symbolic link stays, and leads
 /// to the new content; what is no regular file, such as `/dev/stdout`, is written to as it is.
 pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
+    if caller::cancellation().is_cancelled() {
+        return Err(Failure::stopped());
+    }
     let (streams, files): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_stream(path));
     let mut staged = Vec::new();
     for (path, content) in files {

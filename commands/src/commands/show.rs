@@ -161,6 +161,6 @@ fn no_entry(error: CatalogError) -> Failure {
     unknown(&error, Some(error.hint()))
 }
 
-fn unknown(error: &dyn std::error::Error, hint: Option<String>) -> Failure {
+fn unknown(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Failure {
     Failure::of(Exit::Input, error).maybe_hint(hint)
 }

@@ -53,10 +53,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
     let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
-    let failed = |error: Invalid| {
-        let hint = error.hint();
-        Failure::input(format!("cannot calibrate from `{file}`")).because(error.to_string()).maybe_hint(hint)
-    };
+    let failed = |error: Invalid| Failure::input(format!("cannot calibrate from `{file}`")).because_of(&error);
     let refitted = match kind {
         Some(MeasurementKind::StepTimes) => {
             files::expect_room(&path, Written::File)?;

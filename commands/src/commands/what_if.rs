@@ -2,6 +2,7 @@
 
 use super::simulate::enough_memory;
 use crate::arguments::{GoalArguments, SearchArguments, WhatIfArguments};
+use crate::caller;
 use crate::failure::{Exit, Failure};
 use crate::history::{History, Outcome};
 use crate::job::Job;
@@ -77,14 +78,17 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
         return Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: None });
     }
     let mut job = job::read(&arguments.job)?;
-    job.aim(&arguments.goal);
+    job.aim(&arguments.goal)?;
     let limits = job::limits(&arguments.search, 1)?;
     let resources = job.resources(Path::new(""))?;
     if arguments.hold || arguments.tornado {
         return hold(job, &limits);
     }
     let spec = job.spec.clone();
-    Ok(Asked { subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits })), job: Some(job) })
+    Ok(Asked {
+        subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation: caller::cancellation() })),
+        job: Some(job),
+    })
 }
 
 /// Finds the best plan of a job, to be held.
@@ -138,6 +142,7 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         transport,
         stack,
         memory_margin,
+        quotas,
     } = &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
     let flags = [
@@ -148,6 +153,7 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         ("--max-instances", max_instances.is_some(), "instances"),
         ("--stack", stack.is_some(), "cluster.stack"),
         ("--memory-margin", memory_margin.is_some(), "a job"),
+        ("--quotas", quotas.is_some(), "a job"),
         ("--region", region.is_some(), "region"),
         ("--pricing", pricing.is_some(), "pricing"),
         ("--service", service.is_some(), "service"),

@@ -16,7 +16,12 @@ pub(crate) fn start(command: &Command) -> Result<(), Failure> {
         Command::Run(run) if run.launcher == Launcher::Mpi => return Ok(()),
         Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => return Ok(()),
         Command::Run(run) => run.threads,
-        Command::Show(_) | Command::History(_) | Command::Schemas(_) | Command::Completions(_) | Command::Man => {
+        Command::Show(_)
+        | Command::Prices(_)
+        | Command::History(_)
+        | Command::Schemas(_)
+        | Command::Completions(_)
+        | Command::Man => {
             return Ok(());
         }
         _ => None,

@@ -182,6 +182,13 @@ Examples:
   trainyard show prices 'p4d.*' > prices.csv
       a table to be changed and given back with --prices";
 
+/// Examples of `trainyard prices`.
+pub(crate) const PRICES: &str = "\
+Examples:
+  trainyard prices import products.json spot.json offerings.json quotas.json --out prices.csv --quotas quotas.toml
+      what the AWS command line printed with --output json; docs/guide/account.md has the commands
+  trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --prices prices.csv --quotas quotas.toml";
+
 /// Examples of `trainyard schemas`.
 pub(crate) const SCHEMAS: &str = "\
 Examples:
@@ -236,6 +243,7 @@ mod tests {
             VALIDATE,
             SERVE,
             HISTORY,
+            PRICES,
             SHOW,
             SCHEMAS,
             COMPLETIONS,

@@ -35,8 +35,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
     let (file, target) = (arguments.plan.display(), arguments.to);
     let cannot = || Failure::input(format!("cannot export plan `{file}` to {}", target.name()));
     let machine_files = files::machine_files_of(document, &arguments.plan, None)?;
-    let machine = machine(document, machine_files)
-        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
+    let machine = machine(document, machine_files).map_err(|error| cannot().because_of(&error))?;
     let options = LaunchOptions {
         script: arguments.script.clone(),
         image: arguments.image.clone(),

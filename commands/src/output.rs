@@ -2,6 +2,7 @@
 
 use crate::arguments::{Colour, Format, Global};
 use crate::failure::{Exit, Failure};
+use crate::listener::{Event, Listener, Screen};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub(crate) struct Output {
     live: bool,
     /// `true` if this is one of many processes and another prints for all.
     mute: bool,
+    /// Who hears everything, if it is not for the streams of this process.
+    listener: Option<Listener>,
     /// The reason why a result could not be printed.
     unwritten: Arc<OnceLock<String>>,
 }
@@ -50,8 +53,14 @@ impl Output {
             width: Width(columns.clamp(*WIDTHS.start(), *WIDTHS.end())),
             live: stderr().is_terminal() && !dumb && !global.quiet,
             mute: false,
+            listener: None,
             unwritten: Arc::default(),
         }
+    }
+
+    /// Returns this output with everything going to a listener.
+    pub(crate) fn heard_by(self, listener: Listener) -> Self {
+        Self { live: true, colour: false, listener: Some(listener), ..self }
     }
 
     /// Returns this output restricted to errors: another process prints everything else.
@@ -83,8 +92,13 @@ impl Output {
     }
 
     /// Prints a document for programs while it is made. A reader that closes the pipe is no error.
-    #[expect(clippy::unused_self, reason = "all output goes through one value")]
     pub(crate) fn stream<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
+        if let Some(listener) = &self.listener {
+            let text = json_of(document)
+                .map_err(|error| Failure::new(Exit::Failed, "cannot write the document").because(error.to_string()))?;
+            listener.hear(Event::Result(&text));
+            return Ok(());
+        }
         let mut out = BufWriter::new(stdout().lock());
         let written = serde_json::to_writer_pretty(&mut out, document)
             .map_err(|error| (error.io_error_kind(), error.to_string()));
@@ -106,6 +120,9 @@ impl Output {
         if self.mute {
             return;
         }
+        if let Some(listener) = &self.listener {
+            return listener.hear(Event::Result(text));
+        }
         let written = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
         if let Some(error) = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
             // The first error is the one to report.
@@ -121,15 +138,23 @@ impl Output {
 
     /// Prints a message about progress, unless the output is quiet.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
-        if !self.quiet {
-            let _ = writeln!(stderr(), "{}", harmless(text.as_ref()));
+        match &self.listener {
+            _ if self.quiet => {}
+            Some(listener) => listener.hear(Event::Note(text.as_ref())),
+            None => {
+                let _ = writeln!(stderr(), "{}", harmless(text.as_ref()));
+            }
         }
     }
 
     /// Prints a warning, unless the output is quiet.
     pub(crate) fn warn(&self, text: impl AsRef<str>) {
-        if !self.quiet {
-            let _ = writeln!(stderr(), "{} {}", self.paint("warning:", AnsiColor::Yellow), harmless(text.as_ref()));
+        match &self.listener {
+            _ if self.quiet => {}
+            Some(listener) => listener.hear(Event::Warning(text.as_ref())),
+            None => {
+                let _ = writeln!(stderr(), "{} {}", self.paint("warning:", AnsiColor::Yellow), harmless(text.as_ref()));
+            }
         }
     }
 
@@ -153,7 +178,11 @@ impl Output {
 
     /// Creates a progress bar on standard error, hidden where nobody would see it move.
     pub(crate) fn bar(&self, length: u64, template: &str) -> ProgressBar {
-        let target = if self.live { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = match &self.listener {
+            Some(listener) => Screen::target(listener.clone()),
+            None if self.live => ProgressDrawTarget::stderr(),
+            None => ProgressDrawTarget::hidden(),
+        };
         let style = ProgressStyle::with_template(template).expect("templates are constants").progress_chars("━╸ ");
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
@@ -166,7 +195,11 @@ impl Output {
 
 /// Formats a document as it is printed and written.
 pub(crate) fn json<T: Serialize>(document: &T) -> String {
-    let mut text = serde_json::to_string_pretty(document).expect("documents hold only what JSON can hold");
+    json_of(document).expect("documents hold only what JSON can hold")
+}
+
+fn json_of<T: Serialize>(document: &T) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
-    text
+    Ok(text)
 }

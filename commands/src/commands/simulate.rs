@@ -41,9 +41,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     let document = files::read_plan(&arguments.plan)?;
     let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
     let refused = |error: Invalid| {
-        Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
-            .because(error.to_string())
-            .maybe_hint(error.hint())
+        Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display())).because_of(&error)
     };
     let plan = plan_of(&document).map_err(refused)?;
     let options = options(arguments);
@@ -107,8 +105,7 @@ fn whole_training(
     let plan = document;
     let document = campaign(plan, files, arguments.runs, arguments.seed).map_err(|error| {
         Failure::input(format!("cannot simulate the training of plan `{}`", arguments.plan.display()))
-            .because(error.to_string())
-            .maybe_hint(error.hint())
+            .because_of(&error)
     })?;
     if arguments.plot.plot.is_some() {
         let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(|why| no_plot(&why))?;

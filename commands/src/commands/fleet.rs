@@ -1,6 +1,7 @@
 //! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
 
 use crate::arguments::{GoalArguments, PlanArguments};
+use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -20,7 +21,7 @@ use trainyard_units::counted;
 /// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs. A stream, which can be read
 /// only once, is taken for a job.
 pub(crate) fn is_fleet(file: &Path) -> bool {
-    if !file.is_file() {
+    if !file.is_file() && !caller::has(file) {
         return false;
     }
     let text = files::read_text("job", file).unwrap_or_default();
@@ -161,6 +162,7 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
     let own = [
         ("--prices", arguments.job.prices.is_some(), "a pool is rented at the prices of the catalog"),
+        ("--quotas", arguments.goal.quotas.is_some(), "a pool has its own `quotas`"),
         ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];

@@ -1,6 +1,6 @@
 //! Documents that cannot be read, told by file, line, key, what is allowed, and what was probably meant.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Fault};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
@@ -10,10 +10,8 @@ use trainyard_units::similar;
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let place =
-            format!("line {}{}", line(text, at), toml_key(text, at).map_or_else(String::new, |key| quoted(&key)));
         let forms = number_forms(&plain(error.message()));
-        let failure = unreadable(what, path, &place, error.message());
+        let failure = unreadable(what, path, line(text, at), toml_key(text, at), error.message());
         if failure.hint_text().is_some() { failure } else { failure.maybe_hint(forms) }
     })
 }
@@ -41,17 +39,24 @@ pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str, path: &Path
         let message = error.to_string();
         // The message itself names an unknown key, and the text before it ends with another.
         let key = json_key(&text[..end]).filter(|_| !message.starts_with("unknown field"));
-        let key = key.map_or_else(String::new, |key| quoted(&key));
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        unreadable(what, path, &format!("line {}{key}", error.line()), message)
+        unreadable(what, path, error.line(), key, message)
     })
 }
 
-fn unreadable(what: &str, path: &Path, place: &str, message: &str) -> Failure {
+/// Returns the failure of a file that is wrong in a line, at a key if it is known.
+fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message: &str) -> Failure {
     let message = plain(message.lines().next().unwrap_or_default());
+    let place = key.as_ref().map_or_else(String::new, |key| format!(", `{key}`"));
+    let unknown = message.strip_prefix("unknown key `").and_then(|rest| rest.split('`').next());
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
-        .because(format!("{place}: {message}"))
+        .because(format!("line {line}{place}: {message}"))
         .maybe_hint(did_you_mean(&message))
+        .at(Fault {
+            field: key.or_else(|| unknown.map(Into::into)),
+            value: message.split('`').nth(1).filter(|_| unknown.is_none()).map(Into::into),
+            allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()),
+        })
 }
 
 /// Returns the allowed forms of numbers, if the message is about a number in none of them.
@@ -59,10 +64,6 @@ fn number_forms(message: &str) -> Option<String> {
     let about = ["expected a whole number", "expected a number", "is not a whole number", "is not a suffix"];
     let told = about.iter().any(|words| message.contains(words));
     told.then(|| "a number may be written as 2000, 1e6, 100_000, \"2k\", \"1.5M\" or \"10B\"".into())
-}
-
-fn quoted(key: &str) -> String {
-    format!(", `{key}`")
 }
 
 /// Returns the number of the line that contains the byte `at`, from 1.
