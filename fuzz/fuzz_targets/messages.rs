@@ -10,10 +10,10 @@ use trainyard_plan::JobSpec;
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_any(data, size, max, seed) });
 
 #[allow(dead_code, reason = "the command line uses more of it")]
-#[path = "../../cli/src/diagnose.rs"]
+#[path = "../../commands/src/diagnose.rs"]
 mod diagnose;
 #[allow(dead_code, reason = "the command line uses more of it")]
-#[path = "../../cli/src/failure.rs"]
+#[path = "../../commands/src/failure.rs"]
 mod failure;
 
 fuzz_target!(|text: &str| {

@@ -75,6 +75,25 @@ pub enum SpotBand {
 }
 
 impl SpotBand {
+    /// Every band, from the lowest.
+    pub const ALL: [Self; 5] = [Self::Below5, Self::From5To10, Self::From10To15, Self::From15To20, Self::Above20];
+
+    /// Returns the band as files have it, `5-10%`.
+    pub fn written(self) -> &'static str {
+        match self {
+            Self::Below5 => "<5%",
+            Self::From5To10 => "5-10%",
+            Self::From10To15 => "10-15%",
+            Self::From15To20 => "15-20%",
+            Self::Above20 => ">20%",
+        }
+    }
+
+    /// Returns the band that is written so.
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|band| band.written() == text)
+    }
+
     /// Returns the upper end of the band; of the last one, which has none, the lower.
     pub fn monthly_share(self) -> f64 {
         match self {

@@ -1,5 +1,6 @@
 //! Prices, each with its region, its date and its source.
 
+use crate::operations::SpotBand;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Seconds, UsdPerHour};
 
@@ -98,6 +99,12 @@ pub struct Price {
     /// Date of the observation, `2026-07-20`.
     pub date: String,
     pub source: String,
+    /// Availability Zones in which the instance is offered, as far as they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// The share of spot capacity that is reclaimed in a month, where the account's own data says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruptions: Option<SpotBand>,
 }
 
 /// A query for a price.

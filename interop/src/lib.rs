@@ -1,5 +1,5 @@
-//! Formats of other programs: graphs of ONNX become models, and simulated steps become execution traces of Chakra and
-//! back.
+//! Formats of other programs: graphs of ONNX become models, simulated steps become execution traces of Chakra and back,
+//! and what the AWS command line prints becomes prices and quotas.
 //!
 //! ```
 //! use trainyard_interop::{chakra, from_onnx};
@@ -10,6 +10,7 @@
 //! # Ok::<(), trainyard_units::Invalid>(())
 //! ```
 
+pub mod aws;
 pub mod chakra;
 mod onnx;
 

@@ -62,7 +62,7 @@ pub use plots::{
 pub use profile::profile;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
-pub use report::{pictures, report};
+pub use report::{front_fragment, picture_fragment, pictures, plan_fragment, report, what_if_fragment};
 pub use shell::command;
 pub use show::{catalogs, gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;

@@ -107,6 +107,25 @@ impl Invalid {
         &self.field
     }
 
+    /// The value that was given, if one was.
+    pub fn given(&self) -> Option<&str> {
+        match &*self.problem {
+            Problem::Value { value, .. } => Some(value),
+            Problem::Missing { .. } | Problem::Conflict { .. } | Problem::Other { .. } => None,
+        }
+    }
+
+    /// What the field may be: a rule, without the words "it must be".
+    pub fn allowed(&self) -> Option<&str> {
+        match &*self.problem {
+            Problem::Value { rule, .. } | Problem::Conflict { rule, .. } => {
+                Some(rule.strip_prefix("it must be ").unwrap_or(rule))
+            }
+            Problem::Missing { why } => Some(why),
+            Problem::Other { .. } => None,
+        }
+    }
+
     /// Returns what the user may do about it.
     pub fn hint(&self) -> Option<String> {
         self.hint.clone()
@@ -150,6 +169,16 @@ mod tests {
             assert_eq!(invalid.within("job").to_string(), sentence);
         }
         assert_eq!(Invalid::whole("it is empty").to_string(), "it is empty");
+    }
+
+    #[test]
+    fn the_value_and_what_is_allowed_can_be_asked_for() {
+        let told = |invalid: &Invalid| (invalid.given().map(str::to_owned), invalid.allowed().map(str::to_owned));
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(told(&Invalid::range("layers", 0, 1..=9)), (some("0"), some("from 1 to 9")));
+        assert_eq!(told(&Invalid::breaks("a", "b", "it needs 2")), (some("b"), some("it needs 2")));
+        assert_eq!(told(&Invalid::missing("model", "name one")), (None, some("name one")));
+        assert_eq!(told(&Invalid::whole("it is empty")), (None, None));
     }
 
     #[test]

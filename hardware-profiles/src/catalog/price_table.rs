@@ -2,6 +2,7 @@
 
 use super::{Catalog, catalog};
 use crate::instance::Instance;
+use crate::operations::SpotBand;
 use crate::pattern::matches;
 use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
@@ -10,10 +11,23 @@ use trainyard_units::{Invalid, UsdPerHour, similar};
 
 /// The required columns of a table of prices.
 const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
-/// The optional columns: where a price is a range, its ends.
-const OPTIONAL: [&str; 2] = ["low_usd_per_hour", "high_usd_per_hour"];
-/// The columns in the order in which they are written.
-const WRITTEN: &str = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n";
+/// The optional columns: where a price is a range, its ends; Availability Zones, parted by spaces; and the share of spot
+/// capacity that is reclaimed in a month, as a band (`5-10%`).
+const OPTIONAL: [&str; 4] = ["low_usd_per_hour", "high_usd_per_hour", "zones", "interruptions"];
+/// The columns in the order in which they are written; the last two where some row has something in them.
+const WRITTEN: [&str; 11] = [
+    "instance",
+    "region",
+    "service",
+    "purchase",
+    "usd_per_hour",
+    "low_usd_per_hour",
+    "high_usd_per_hour",
+    "date",
+    "source",
+    "zones",
+    "interruptions",
+];
 /// The highest price accepted: no machine is rented for more, so a higher one was written in another unit.
 pub const USD_PER_HOUR_MAX: f64 = 1e5;
 
@@ -87,6 +101,21 @@ impl Row<'_> {
         source.ok_or_else(|| self.wrong("source", "a word of the table of sources").maybe_hint(near()))
     }
 
+    /// Reads the zones, which are in the row's region.
+    fn zones(&self, region: &str) -> Result<Vec<String>, Invalid> {
+        let zones: Vec<String> = self.text("zones").split_whitespace().map(Into::into).collect();
+        let allowed = || format!("zones of {region} with spaces between, such as {region}a {region}b");
+        zones.iter().all(|zone| zone.starts_with(region)).then_some(zones).ok_or_else(|| self.wrong("zones", allowed()))
+    }
+
+    /// Reads the band of reclaims; `None` if the cell is empty.
+    fn interruptions(&self) -> Result<Option<SpotBand>, Invalid> {
+        if self.text("interruptions").is_empty() {
+            return Ok(None);
+        }
+        self.name("interruptions", &SpotBand::ALL.map(SpotBand::written), SpotBand::named).map(Some)
+    }
+
     fn price(&self) -> Result<(String, Price), Invalid> {
         let instance = self.text("instance");
         if !self.known.instances.contains(&instance) {
@@ -124,6 +153,8 @@ impl Row<'_> {
             expected: (low < high && usd != UsdPerHour(f64::midpoint(low.0, high.0))).then_some(usd),
             date: self.text("date").into(),
             source: source.into(),
+            zones: self.zones(region)?,
+            interruptions: self.interruptions()?,
         };
         Ok((instance.into(), price))
     }
@@ -148,8 +179,8 @@ fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, In
     let named = reader.headers().map_err(|error| unreadable(file, &error))?;
     let header: Vec<String> = named.iter().map(|name| name.trim().to_owned()).collect();
     let wrong = |problem: String, hint| {
-        let (columns, of_ranges) = (REQUIRED.join(", "), OPTIONAL.join(", "));
-        let sentence = format!("{problem}; columns are {columns}, and where prices are ranges {of_ranges}");
+        let (columns, more) = (REQUIRED.join(", "), OPTIONAL.join(", "));
+        let sentence = format!("{problem}; columns are {columns}, and some may have {more}");
         at(&format!("`{file}` line 1"), &Invalid::whole(sentence).maybe_hint(hint))
     };
     let known = || REQUIRED.iter().chain(&OPTIONAL).copied();
@@ -210,6 +241,16 @@ impl PriceTable {
         Ok(Self { rows })
     }
 
+    /// Creates a table of prices that are valid, sorted by instance.
+    pub fn of(rows: Vec<(String, Price)>) -> Self {
+        Self { rows }
+    }
+
+    /// Returns the table as CSV, as [`Self::from_csv`] reads it.
+    pub fn to_csv(&self) -> String {
+        prices_csv(self.rows.iter().map(|(instance, price)| (instance.as_str(), price)))
+    }
+
     /// Returns the price of an instance that answers a query, if the table has one.
     pub fn price(&self, instance: &str, query: PriceQuery<'_>) -> Option<&Price> {
         let rows = self.rows.iter().filter(|(name, _)| name == instance);
@@ -262,28 +303,37 @@ impl Catalog {
     ///
     /// Never panics: what is written is UTF-8 text.
     pub fn prices_csv(&self, pattern: Option<&str>) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for instance in self.instances.iter().filter(|own| pattern.is_none_or(|text| matches(text, &own.name))) {
-            for price in &instance.prices {
-                let is_range = price.low < price.high;
-                let end = |usd: UsdPerHour| if is_range { usd.0.to_string() } else { String::new() };
-                let cells = [
-                    &instance.name,
-                    &price.region,
-                    price.service.name(),
-                    price.purchase.name(),
-                    &price.hourly().0.to_string(),
-                    &end(price.low),
-                    &end(price.high),
-                    &price.date,
-                    &price.source,
-                ];
-                writer.write_record(cells).expect("memory can be written");
-            }
-        }
-        let rows = writer.into_inner().expect("memory can be written");
-        format!("{WRITTEN}{}", String::from_utf8(rows).expect("it was written as text"))
+        let matching = self.instances.iter().filter(|own| pattern.is_none_or(|text| matches(text, &own.name)));
+        prices_csv(matching.flat_map(|own| own.prices.iter().map(|price| (own.name.as_str(), price))))
     }
+}
+
+/// Writes prices of instances as CSV.
+fn prices_csv<'a>(prices: impl Iterator<Item = (&'a str, &'a Price)> + Clone) -> String {
+    let more = prices.clone().any(|(_, price)| !price.zones.is_empty() || price.interruptions.is_some());
+    let columns = if more { WRITTEN.len() } else { WRITTEN.len() - 2 };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(&WRITTEN[..columns]).expect("memory can be written");
+    for (instance, price) in prices {
+        let is_range = price.low < price.high;
+        let end = |usd: UsdPerHour| if is_range { usd.0.to_string() } else { String::new() };
+        let cells = [
+            instance,
+            &price.region,
+            price.service.name(),
+            price.purchase.name(),
+            &price.hourly().0.to_string(),
+            &end(price.low),
+            &end(price.high),
+            &price.date,
+            &price.source,
+            &price.zones.join(" "),
+            price.interruptions.map_or("", SpotBand::written),
+        ];
+        writer.write_record(&cells[..columns]).expect("memory can be written");
+    }
+    let rows = writer.into_inner().expect("memory can be written");
+    String::from_utf8(rows).expect("it was written as text")
 }
 
 #[cfg(test)]
@@ -348,6 +398,21 @@ mod tests {
         let eu = PriceQuery { region: "eu-west-1", ..query(Purchase::Spot) };
         let price = table.price("p3.2xlarge", eu).expect("there");
         assert_eq!((price.low.0, price.hourly().0, price.high.0), (0.5, 1.0, 3.0));
+    }
+
+    #[test]
+    fn zones_and_reclaims_are_read_and_written() {
+        let header = "instance,region,service,purchase,usd_per_hour,date,source,zones,interruptions\n";
+        let row = "p3.2xlarge,us-east-1,ec2,spot,1,2026-11,x,us-east-1a us-east-1d,5-10%\n";
+        let table = PriceTable::from_csv(&format!("{header}{row}"), "prices.csv").expect("a table");
+        let price = table.price("p3.2xlarge", query(Purchase::Spot)).expect("there");
+        assert_eq!((price.zones.len(), price.interruptions), (2, Some(SpotBand::From5To10)));
+        assert_eq!(PriceTable::from_csv(&table.to_csv(), "prices.csv"), Ok(table));
+        for (from, to, column) in [("us-east-1a", "eu-west-1a", "zones"), ("5-10%", "7%", "interruptions")] {
+            let wrong = format!("{header}{}", row.replace(from, to));
+            let message = PriceTable::from_csv(&wrong, "prices.csv").expect_err(to).to_string();
+            assert!(message.starts_with(&format!("`prices.csv` line 2: `{column}` is")), "{message}");
+        }
     }
 
     #[test]

@@ -246,6 +246,12 @@ pub struct PriceUsed {
     pub date: String,
     /// Where it was read.
     pub source: String,
+    /// Availability Zones in which the instance is offered, if the table of prices says it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// The share of spot capacity that is reclaimed in a month (`5-10%`), if the table of prices says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruptions: Option<String>,
 }
 
 /// Where a step goes, in seconds of one rank.

@@ -1,9 +1,8 @@
 //! What is said of spot instances that are reclaimed: how often, and what it would be like if it were more often.
 
 use crate::amount::{expected_count, usd};
-use crate::cost::Rent;
+use crate::cost::{Rent, Rented};
 use crate::problem::{Rental, SCENARIOS};
-use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
@@ -28,16 +27,10 @@ pub(crate) fn spot(
             instance.name, price.region
         ));
     };
-    let advisor = catalog().spot_advisor();
     let published = job.campaign.as_ref().is_none_or(|campaign| campaign.monthly_reclaims.is_none());
-    let band = advisor.band(&price.region, &instance.name).filter(|_| published);
-    let whose = band.map_or("as often as the job says".to_owned(), |band| {
-        format!(
-            "in the published band of {} of the capacity a month ({}, {})",
-            band.name(),
-            advisor.source,
-            advisor.date
-        )
+    let band = Rented::from(price).band(&instance.name).filter(|_| published);
+    let whose = band.map_or("as often as the job says".to_owned(), |(band, source)| {
+        format!("in the published band of {} of the capacity a month ({source})", band.name())
     });
     let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
     let machine = rental.catalog.cluster(&instance.name, plan.cluster().instances).ok()?;

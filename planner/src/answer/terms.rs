@@ -20,9 +20,15 @@ pub(crate) fn terms(
     warnings.extend(spot(job, rental, prediction, plan, choice));
     warnings.extend(reserved(prediction, plan));
     warnings.extend(quota(rental, plan, choice));
-    let text = "availability of instances is not known; failures and evaluation are not in time and cost, but \
-                in `trainyard simulate --campaign`";
-    warnings.push(text.into());
+    let availability = match prediction.price.as_ref().filter(|price| !price.zones.is_empty()) {
+        None => "availability of instances is not known".to_owned(),
+        Some(price) => {
+            let instance = &plan.cluster().instance;
+            format!("{instance} is offered in {}; whether any are free there is not known", price.zones.join(", "))
+        }
+    };
+    let rest = "failures and evaluation are not in time and cost, but in `trainyard simulate --campaign`";
+    warnings.push(format!("{availability}; {rest}"));
     warnings
 }
 
@@ -82,5 +88,5 @@ pub(crate) fn unpriced_copies(
     let price = prediction.price.as_ref()?;
     let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service)).ok()?;
     let machine = place.machine_of(choice, plan);
-    RunConditions::of(plan, &machine, &settings, Some(&price.region)).unpriced_copies()
+    RunConditions::of(plan, &machine, &settings, Some(price)).unpriced_copies()
 }

@@ -3,7 +3,6 @@
 use crate::cost::{RunConditions, operations};
 use crate::problem::target;
 use crate::problem::{Every, Settings};
-use trainyard_hardware_profiles::catalog;
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
@@ -64,7 +63,7 @@ impl Assembly<'_> {
     /// Collects what the campaign depends on besides the steps.
     fn conditions(&self) -> RunConditions<'_> {
         let price = self.document.prediction.price.as_ref();
-        RunConditions::of(self.plan, self.machine, &self.settings, price.map(|price| price.region.as_str()))
+        RunConditions::of(self.plan, self.machine, &self.settings, price)
     }
 
     /// Returns the bytes of weights, moments and master weights of the whole model, each once.
@@ -110,11 +109,7 @@ impl Assembly<'_> {
             ),
         ];
         if self.plan.pricing() == Pricing::Spot {
-            let (share, band) = conditions.monthly_reclaims()?;
-            let advisor = catalog().spot_advisor();
-            let source = band.map_or("the job".into(), |band| {
-                format!("band {} of {}, {}", band.name(), advisor.source, advisor.date)
-            });
+            let (share, source) = conditions.monthly_reclaims()?;
             assumptions.push(format!("{:.0} % of the capacity is reclaimed in a month: {source}", share * 100.0));
         }
         if let Some(curve) = self.curve()? {

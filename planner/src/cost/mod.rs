@@ -6,4 +6,4 @@ mod run_conditions;
 
 pub(crate) use overheads::{Overheads, shares_out};
 pub(crate) use rent::Rent;
-pub(crate) use run_conditions::{RunConditions, Saved, operations, ranks_of_state};
+pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

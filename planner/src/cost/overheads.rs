@@ -96,7 +96,7 @@ impl Overheads {
 
     /// Computes the overheads of a plan on machines at a price.
     pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
-        Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(&price.region)))
+        Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(price)))
     }
 
     /// Computes the times of a training of `steps` steps that take `time` together, after a download. No part gets

@@ -24,7 +24,7 @@ impl Rent {
     /// When that is wrong, or does not go with the terms.
     pub(crate) fn new(job: &JobSpec, plan: &Plan, machine: &Machine, price: PriceUsed) -> Result<Self, Invalid> {
         let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service))?;
-        let overheads = Overheads::new(&RunConditions::of(plan, machine, &settings, Some(&price.region)));
+        let overheads = Overheads::new(&RunConditions::of(plan, machine, &settings, Some(&price)));
         Ok(Self { price, overheads })
     }
 

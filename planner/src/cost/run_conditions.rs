@@ -2,7 +2,8 @@
 //! saving, breaking, storing.
 
 use crate::problem::{DEFAULT_REGION, Settings};
-use trainyard_hardware_profiles::{Operations, SpotBand, Storage, catalog};
+use trainyard_hardware_profiles::{Operations, Price, SpotBand, Storage, catalog};
+use trainyard_plan::document::PriceUsed;
 use trainyard_plan::{
     CheckpointStorage, ParallelSpec, Plan, Pricing, StartKind, StateSharding, StorageMode, checkpoint_bytes,
 };
@@ -31,10 +32,41 @@ pub(crate) struct RunConditions<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) saved: Saved,
     pub(crate) pricing: Pricing,
-    /// The Region in which the machines are rented; `None` for owned ones.
-    pub(crate) region: Option<&'a str>,
+    /// Where the machines are rented; `None` for owned ones.
+    pub(crate) rented: Option<Rented<'a>>,
     /// The storage from which samples are read; `None` if they are assumed to be at hand.
     pub(crate) input: Option<StorageMode>,
+}
+
+/// Where machines are rented, and what the table of prices says of reclaims there.
+#[derive(Clone, Copy)]
+pub(crate) struct Rented<'a> {
+    pub(crate) region: &'a str,
+    interruptions: Option<SpotBand>,
+}
+
+impl<'a> From<&'a Price> for Rented<'a> {
+    fn from(price: &'a Price) -> Self {
+        Self { region: &price.region, interruptions: price.interruptions }
+    }
+}
+
+impl<'a> From<&'a PriceUsed> for Rented<'a> {
+    fn from(price: &'a PriceUsed) -> Self {
+        Self { region: &price.region, interruptions: price.interruptions.as_deref().and_then(SpotBand::named) }
+    }
+}
+
+impl Rented<'_> {
+    /// Returns the share of an instance type's capacity that is reclaimed in a month, and who says so and when: the
+    /// table of prices, else what is published.
+    pub(crate) fn band(&self, instance: &str) -> Option<(SpotBand, String)> {
+        if let Some(band) = self.interruptions {
+            return Some((band, "the table of prices".into()));
+        }
+        let advisor = catalog().spot_advisor();
+        advisor.band(self.region, instance).map(|band| (band, format!("{}, {}", advisor.source, advisor.date)))
+    }
 }
 
 impl Saved {
@@ -51,10 +83,16 @@ pub(crate) fn ranks_of_state(parallel: ParallelSpec) -> u32 {
 }
 
 impl<'a> RunConditions<'a> {
-    /// Collects the conditions of a plan on machines that are rented in a Region, if they are.
-    pub(crate) fn of(plan: &Plan, machine: &'a Machine, settings: &'a Settings, region: Option<&'a str>) -> Self {
+    /// Collects the conditions of a plan on machines that are rented, if they are.
+    pub(crate) fn of(
+        plan: &Plan,
+        machine: &'a Machine,
+        settings: &'a Settings,
+        rented: Option<impl Into<Rented<'a>>>,
+    ) -> Self {
         let input = plan.input().map(|input| input.storage);
-        Self { machine, settings, saved: Saved::of(plan), pricing: plan.pricing(), region, input }
+        let rented = rented.map(Into::into);
+        Self { machine, settings, saved: Saved::of(plan), pricing: plan.pricing(), rented, input }
     }
 }
 
@@ -65,7 +103,7 @@ impl RunConditions<'_> {
 
     /// Returns the start-up before the first step. Owned machines are taken to be ready unless the job says otherwise.
     pub(crate) fn start(&self) -> StartUp {
-        let usual = if self.region.is_some() { StartKind::Cold } else { StartKind::WarmPool };
+        let usual = if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool };
         start_up(self.settings.start.unwrap_or(usual))
     }
 
@@ -125,22 +163,24 @@ impl RunConditions<'_> {
         self.settings.node_mtbf.unwrap_or(operations().node_mtbf.value)
     }
 
-    /// Returns the share of capacity that is reclaimed in a month: the job's, or that of the published band.
-    pub(crate) fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), Invalid> {
+    /// Returns the share of capacity that is reclaimed in a month, and who says so: the job, the table of prices, or what
+    /// is published.
+    pub(crate) fn monthly_reclaims(&self) -> Result<(f64, String), Invalid> {
         if let Some(share) = self.settings.monthly_reclaims {
-            return Ok((share, None));
+            return Ok((share, "the job".into()));
         }
-        let (instance, region) = (&self.machine.cluster.instance, self.region.unwrap_or(DEFAULT_REGION));
-        let advisor = catalog().spot_advisor();
-        let band = advisor.band(region, instance).ok_or_else(|| {
-            let hint = match advisor.regions(instance).as_slice() {
+        let instance = &self.machine.cluster.instance;
+        let rented = self.rented.unwrap_or(Rented { region: DEFAULT_REGION, interruptions: None });
+        let (band, source) = rented.band(instance).ok_or_else(|| {
+            let region = rented.region;
+            let hint = match catalog().spot_advisor().regions(instance).as_slice() {
                 [] => "write campaign.monthly_reclaims".into(),
                 regions => format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")),
             };
             let why = format!("how often spot instances {instance} are reclaimed in {region} is not known");
             Invalid::missing("campaign.monthly_reclaims", why).with_hint(hint)
         })?;
-        Ok((band.monthly_share(), Some(band)))
+        Ok((band.monthly_share(), format!("band {} of {source}", band.name())))
     }
 
     /// Returns the price of storing checkpoints for an hour.
@@ -172,7 +212,7 @@ impl RunConditions<'_> {
 
     /// Names the storage of the data set on rented machines that is missing from the cost, if there is any.
     pub(crate) fn unpriced_copies(&self) -> Option<String> {
-        self.region?;
+        self.rented?;
         match self.copies() {
             Copies::FileSystem(size) => {
                 Some(format!("the file system of {size} that keeps the data set is not in the cost"))

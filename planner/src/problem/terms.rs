@@ -59,5 +59,7 @@ pub fn price_used(price: &Price) -> PriceUsed {
         pricing: Some(pricing(price.purchase)),
         date: price.date.clone(),
         source: price.source.clone(),
+        zones: price.zones.clone(),
+        interruptions: price.interruptions.map(|band| band.written().into()),
     }
 }

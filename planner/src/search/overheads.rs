@@ -43,7 +43,7 @@ impl SearchOverheads {
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },
                     pricing: rental.pricing,
-                    region: problem.place.price(choice).map(|price| price.region.as_str()),
+                    rented: problem.place.price(choice).map(Into::into),
                     input: None,
                 })
             };

@@ -18,6 +18,7 @@ pub use tornado::tornado;
 
 use crate::amount::usd;
 use crate::answer::{Limits, NoPlan, best, prediction};
+use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{JobError, Resources, model, problem_on};
@@ -52,6 +53,8 @@ pub struct SoughtJob {
     pub resources: Resources,
     /// Limits of the search.
     pub limits: Limits,
+    /// The flag by which the caller stops the searches. A case that is not sought any more has no plan.
+    pub cancellation: Cancellation,
 }
 
 /// The reason why nothing can be varied at all.
@@ -239,6 +242,7 @@ struct ChangedJob {
     spec: JobSpec,
     resources: Resources,
     limits: Limits,
+    cancellation: Cancellation,
     machine: Vec<MachineChange>,
     price: Option<PriceChange>,
 }
@@ -246,8 +250,8 @@ struct ChangedJob {
 impl SoughtJob {
     /// Finds the best plan with some keys set. `base` is the plan without any, whose fields factors multiply.
     fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
-        let Self { spec, resources, limits } = self.clone();
-        let mut changed = ChangedJob { spec, resources, limits, machine: Vec::new(), price: None };
+        let Self { spec, resources, limits, cancellation } = self.clone();
+        let mut changed = ChangedJob { spec, resources, limits, cancellation, machine: Vec::new(), price: None };
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
@@ -337,7 +341,7 @@ impl ChangedJob {
     fn solved(&self) -> Result<Expected, Refusal> {
         let (changes, price) = (&self.machine, self.price.clone());
         let other = |place: crate::Place| place.changed(changes).repriced(price);
-        let problem = problem_on(&self.spec, self.resources.clone(), other)?;
+        let problem = problem_on(&self.spec, self.resources.clone(), other)?.until(self.cancellation.clone());
         let chosen = best(&problem, &self.limits)?;
         let (prediction, outcome) = prediction(&problem, &self.spec, &chosen)?;
         let machine = chosen.machine(&problem);

@@ -139,7 +139,12 @@ fn a_slow_network_favours_stages_and_a_fast_one_replicas() {
     let mut job = job("name = \"gpt2-large\"", &tokens(1e9, 256), "p4d.24xlarge", 4);
     job.cluster.stack = Some("megatron-core".into());
     let limits = limits(&["instances=4", "precision=bf16-mixed"], 1);
-    let subject = Subject::Job(Box::new(SoughtJob { spec: job, resources: Resources::default(), limits }));
+    let subject = Subject::Job(Box::new(SoughtJob {
+        spec: job,
+        resources: Resources::default(),
+        limits,
+        cancellation: Cancellation::default(),
+    }));
     let axes = axes(&["cluster.network=25Gbps,400Gbps".into()]).expect("a key and values");
     let answer = what_if(&subject, &axes, &|| ()).expect("an answer");
     let plans: Vec<&WhatIfFigures> = answer.cases.iter().filter_map(|case| case.figures.as_ref()).collect();

@@ -32,7 +32,12 @@ fn held(document: &PlanDocument) -> Subject {
 }
 
 fn sought(job: JobSpec, fixed: &[&str]) -> Subject {
-    Subject::Job(Box::new(SoughtJob { spec: job, resources: Resources::default(), limits: limits(fixed) }))
+    Subject::Job(Box::new(SoughtJob {
+        spec: job,
+        resources: Resources::default(),
+        limits: limits(fixed),
+        cancellation: Cancellation::default(),
+    }))
 }
 
 fn ask(subject: &Subject, vary: &[&str]) -> WhatIfDocument {

@@ -51,6 +51,8 @@ pub(crate) mod tests {
             pricing: Some(Pricing::OnDemand),
             date: "2026-11-01".into(),
             source: "a price list".into(),
+            zones: Vec::new(),
+            interruptions: None,
         }
     }
 

@@ -2,8 +2,11 @@
 //! on, and how to find the same again.
 
 mod evidence;
+mod fragment;
 mod html;
 mod recommendation;
+
+pub use fragment::{front_fragment, picture_fragment, plan_fragment, what_if_fragment};
 
 use crate::chart::{Breadth, Picture};
 use crate::layout::cluster;
@@ -45,7 +48,7 @@ pub fn report(content: &ReportContent) -> String {
     let shown: Vec<_> = PARTS.iter().zip(parts).filter_map(|((id, name), part)| Some((id, name, part?))).collect();
     let page = markup! {
         header { h1 { (title) } p { "Predicted by Trainyard " (env!("CARGO_PKG_VERSION")) "; nothing here was measured unless it says so." } }
-        (recommendation::tiles(content))
+        (recommendation::tiles(document))
         nav aria-label="Contents" { ul { @for (id, name, _) in &shown { li { a href={ "#" (id) } { (name) } } } } }
         @for (id, name, part) in &shown { (html::section(id, name, part)) }
         footer { "All durations, costs and memory are predictions with the intervals that stand beside them." }

@@ -12,8 +12,8 @@ use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
 use trainyard_units::human_count;
 
 /// Returns the headline figures.
-pub(super) fn tiles(content: &ReportContent) -> Markup {
-    let prediction = &content.document.prediction;
+pub(super) fn tiles(document: &PlanDocument) -> Markup {
+    let prediction = &document.prediction;
     let range = |[low, high]: [f64; 2], shown: fn(f64) -> String| format!("90 %: {} to {}", shown(low), shown(high));
     let per_step = prediction.time_s / prediction.step_time_s;
     let whole = prediction.interval_s.map(|step| prediction.elapsed_s() + (step - prediction.step_time_s) * per_step);
@@ -48,7 +48,7 @@ pub(super) fn recommendation(content: &ReportContent) -> Markup {
 }
 
 /// Summarizes the plan in a sentence or two.
-fn sentence(document: &PlanDocument) -> String {
+pub(super) fn sentence(document: &PlanDocument) -> String {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let place = match &prediction.price {
         Some(price) => {
@@ -76,7 +76,7 @@ fn sentence(document: &PlanDocument) -> String {
 }
 
 /// Tells the job's goal, and whether the plan meets it.
-fn goal(document: &PlanDocument) -> Option<String> {
+pub(super) fn goal(document: &PlanDocument) -> Option<String> {
     let goal = &document.job.goal;
     let deadline = goal.deadline.as_ref().map(|deadline| format!("a deadline of {deadline}"));
     let budget = goal.budget.map(|budget| format!("a budget of {}", usd(budget)));

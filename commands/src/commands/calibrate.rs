@@ -1,0 +1,93 @@
+//! `trainyard calibrate`: this machine measured, or constants refitted from measurements.
+
+use super::{measure, runs};
+use crate::arguments::{CalibrateArguments, Device};
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Written};
+use crate::machine;
+use crate::output::Output;
+use std::path::Path;
+use trainyard_calibration::{MeasurementKind, refit, refit_fabrics, refit_trace};
+use trainyard_hardware_profiles::DEFAULT_STACK;
+use trainyard_reports as reports;
+use trainyard_units::Invalid;
+
+/// Default path of refitted constants.
+const CONSTANTS: &str = "runs/constants.toml";
+
+/// Measures this machine and shows the profile, or refits constants from measurements.
+pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    match &arguments.from {
+        Some(from) => refit_from(from, arguments, output),
+        None => measure::calibrate(arguments, output),
+    }
+}
+
+/// Refuses flags that do not apply to measurements of a kind.
+fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(), Failure> {
+    use MeasurementKind::{Collectives, NcclTests, Run, Trace};
+    let other = arguments.device != Device::Cpu;
+    let flags: [(_, _, &[MeasurementKind], _); 4] = [
+        ("--instance", arguments.instance.is_some(), &[Collectives, NcclTests], "measurements of collectives"),
+        ("--stack", arguments.stack.is_some(), &[Trace], "traces of a profiler"),
+        ("--profile", arguments.profile.is_some(), &[Run], "runs of this program"),
+        ("--device", other, &[Run], "runs of this program"),
+    ];
+    match flags.into_iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&kind)) {
+        Some((flag, _, _, what)) => Err(Failure::input(format!("`{flag}` is for {what}"))
+            .hint(format!("the file holds others; leave out `{flag}`"))),
+        None => Ok(()),
+    }
+}
+
+/// Refits constants from the measurements of a file, and writes those that predict better.
+fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    if from.is_dir() {
+        only_for(MeasurementKind::Run, arguments)?;
+        return runs::correct(from, arguments, output);
+    }
+    let text = files::read_packed("measurements", from)?;
+    let file = from.display().to_string();
+    let kind = MeasurementKind::of(&text);
+    kind.map_or(Ok(()), |kind| only_for(kind, arguments))?;
+    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let date = machine::today();
+    let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
+    let failed = |error: Invalid| Failure::input(format!("cannot calibrate from `{file}`")).because_of(&error);
+    let refitted = match kind {
+        Some(MeasurementKind::StepTimes) => {
+            files::expect_room(&path, Written::File)?;
+            let bar = output.bar(0, "calibrating: {msg}");
+            let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
+            bar.finish_and_clear();
+            refitted.map_err(failed)?
+        }
+        Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
+            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date).map_err(failed)?
+        }
+        Some(MeasurementKind::Trace) => {
+            let name = arguments.stack.as_deref().unwrap_or(DEFAULT_STACK);
+            let stack = catalog
+                .stack(name)
+                .map_err(|error| Failure::input(format!("`--stack {name}`: {error}")).hint(error.hint()))?;
+            refit_trace(text.as_bytes(), &file, stack, &catalog, &date).map_err(failed)?
+        }
+        Some(MeasurementKind::Run) => return runs::correct(from, arguments, output),
+        None => {
+            return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
+                .hint("a table of step times starts with `id,suite,source,system,…`"));
+        }
+    };
+    if let Some(constants) = &refitted.constants {
+        files::write(&path, constants.to_toml())?;
+        output.note(format!("constants written to {}; --constants {} uses them", path.display(), path.display()));
+    }
+    output.result(&refitted.document, || {
+        let mut page = reports::refit(&refitted.document, output.width());
+        if output.verbose() {
+            page += &reports::refit_widths(&refitted.document, output.width());
+        }
+        page
+    });
+    Ok(Exit::Done)
+}

@@ -1,0 +1,54 @@
+//! `trainyard explain`: what a plan is and where its step goes, or two plans side by side.
+
+use super::simulate::enough_memory;
+use crate::arguments::ExplainArguments;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::Output;
+use crate::shown::explained;
+use std::path::Path;
+use trainyard_plan::Plan;
+use trainyard_planner::{ExplainError, NamedPlan, explain as explanation};
+use trainyard_reports as reports;
+use trainyard_sim::Options;
+
+/// Explains one plan, or two side by side.
+pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<Exit, Failure> {
+    let own = named(&arguments.plan)?;
+    let against = arguments.against.as_deref().map(named).transpose()?;
+    let document = explanation(&own, against.as_ref()).map_err(|error| refused(&error))?;
+    if arguments.plot.plot.is_some() {
+        let picture =
+            explained(&document).map_err(|why| Failure::new(Exit::Failed, "there is nothing to plot").because(why))?;
+        arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
+    }
+    output.result(&document, || reports::explanation(&document, output.width()));
+    if let Some(path) = &arguments.plot.plot {
+        output.note(format!("plot written to {}", path.display()));
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads a plan document with the files that it names.
+pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
+    let document = files::read_plan(path).map_err(|failure| {
+        let known = failure.hint_text().is_some();
+        failure.maybe_hint((!known).then(|| "`trainyard plan JOB --out PLAN.json` writes one".into()))
+    })?;
+    let machine_files = files::machine_files_of(&document, path, None)?;
+    // An invalid plan is reported, with its field, when it is explained.
+    if let Ok(plan) = Plan::try_from(document.plan.clone()) {
+        enough_memory(&plan, Options::default())?;
+    }
+    Ok(NamedPlan { file: path.display().to_string(), document, files: machine_files })
+}
+
+/// Returns the failure of a plan that cannot be explained.
+pub(crate) fn refused(error: &ExplainError) -> Failure {
+    let ExplainError { file, other, invalid } = error;
+    let message = match other {
+        None => format!("cannot explain plan `{file}`"),
+        Some(other) => format!("cannot compare plan `{file}` with `{other}`"),
+    };
+    Failure::input(message).because_of(invalid)
+}

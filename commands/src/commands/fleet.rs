@@ -1,0 +1,183 @@
+//! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
+
+use crate::arguments::{GoalArguments, PlanArguments};
+use crate::caller;
+use crate::diagnose;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::history::{History, Outcome};
+use crate::job::{self, Job};
+use crate::misplaced::{self, in_each_job, of_job};
+use crate::output::{Output, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use trainyard_history::Kind;
+use trainyard_plan::JobSpec;
+use trainyard_pool::fleet::{
+    self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, missed_fleet_goal, plan_fleet,
+};
+use trainyard_units::counted;
+
+/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs. A stream, which can be read
+/// only once, is taken for a job.
+pub(crate) fn is_fleet(file: &Path) -> bool {
+    if !file.is_file() && !caller::has(file) {
+        return false;
+    }
+    let text = files::read_text("job", file).unwrap_or_default();
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    table.contains_key("pool") || table.contains_key("job")
+}
+
+/// Plans a fleet. A plan that misses its goal is still shown.
+pub(crate) fn plan(
+    file: &Path,
+    arguments: &PlanArguments,
+    history: &History,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    only_for_jobs(arguments)?;
+    let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
+    aim(&mut spec, &arguments.goal);
+    let limits = job::limits(&arguments.search, 1)?;
+    let constants = arguments.job.constants.as_deref();
+    let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
+        let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]`"));
+        let mut job = read(entry, file, constants).map_err(place)?;
+        let own = job.spec.cluster.transport.take();
+        job.spec.cluster.transport = arguments.goal.transport.clone().or(own);
+        let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
+        Ok(FleetJob { spec: job.spec, resources })
+    });
+    let jobs: Vec<FleetJob> = jobs.collect::<Result<_, Failure>>()?;
+    let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
+    let planned = plan_fleet(&spec, jobs, &limits, &|| bar.inc(1));
+    bar.finish_and_clear();
+    let planned = planned.map_err(|error| explain(&error, &spec, file))?;
+    let notes = write(&planned, &spec, file, arguments)?;
+    let document = &planned.document;
+    let kept = history.keep(Outcome::new(Kind::Plan, "fleet.json", document, document.into()), output);
+    output.result(document, || fleet::page(document, output.width(), output.verbose()));
+    kept.tell(output);
+    for note in notes {
+        output.note(note);
+    }
+    match missed_fleet_goal(document) {
+        None => Ok(Exit::Done),
+        Some(why) => Err(Failure::new(Exit::MissedGoal, why).hint("the schedule above comes nearest")),
+    }
+}
+
+/// Overrides pool and goal by flags.
+fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
+    let (pool, goal) = (&mut spec.pool, &mut spec.goal);
+    goal.objective = flags.objective.or(goal.objective);
+    goal.deadline = flags.deadline.clone().or(goal.deadline.take());
+    goal.budget = flags.budget.or(goal.budget);
+    pool.instances = flags.instances.clone().unwrap_or_else(|| std::mem::take(&mut pool.instances));
+    pool.max_instances = flags.max_instances.unwrap_or(pool.max_instances);
+    pool.region = flags.region.clone().or(pool.region.take());
+    pool.pricing = flags.pricing.or(pool.pricing);
+    pool.service = flags.service.clone().or(pool.service.take());
+}
+
+/// Reads the job of an entry, in place or in its file.
+fn read(entry: &FleetJobSpec, fleet: &Path, constants: Option<&Path>) -> Result<Job, Failure> {
+    let Some(path) = &entry.file else { return Ok(Job::of(entry.in_place(), fleet.into(), constants)) };
+    let path = files::beside(fleet, Path::new(path));
+    let spec: JobSpec = diagnose::from_toml("job", &files::read_text("job", &path)?, &path)?;
+    Ok(Job::of(spec, path, constants))
+}
+
+fn refused(file: &Path) -> Failure {
+    Failure::input(format!("cannot plan fleet `{}`", file.display()))
+}
+
+/// Returns the failure of a fleet that cannot be planned.
+fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
+    let hint = error.hint();
+    if let FleetError::NoPlan { .. } = error {
+        return Failure::of(Exit::NoPlan, error).maybe_hint(hint);
+    }
+    let of_file = |index: usize| spec.jobs.get(index).and_then(|entry| entry.file.as_ref());
+    let told = match error {
+        FleetError::Job { index, error } => match of_file(*index) {
+            Some(path) => {
+                let path = files::beside(file, Path::new(path));
+                let place = format!("in `job[{index}].file`: cannot plan the job `{}`", path.display());
+                refused(file).because(place).because(error.to_string())
+            }
+            None => refused(file).because(FleetError::Job { index: *index, error: error.clone() }.to_string()),
+        },
+        other => refused(file).because(other.to_string()),
+    };
+    told.maybe_hint(hint)
+}
+
+/// Writes the requested files, all of them or none. Returns what was written.
+fn write(
+    planned: &PlannedFleet,
+    spec: &FleetSpec,
+    file: &Path,
+    arguments: &PlanArguments,
+) -> Result<Vec<String>, Failure> {
+    let (mut texts, mut notes): (Vec<(PathBuf, Vec<u8>)>, Vec<String>) = Default::default();
+    if let Some(path) = &arguments.out {
+        texts.push((path.clone(), json(&planned.document).into_bytes()));
+        notes.push(format!("fleet written to {}", path.display()));
+    }
+    if let Some(path) = &arguments.plot.plot {
+        let picture = fleet::gantt(&planned.document).map_err(|why| refused(file).because(why))?;
+        texts.extend(arguments.plot.file(&picture).map(|(path, content)| (path.to_owned(), content)));
+        notes.push(format!("Gantt chart written to {}", path.display()));
+    }
+    if let Some(folder) = &arguments.plans {
+        let documents = planned.plan_documents().map_err(|error| explain(&error, spec, file))?;
+        let mut names = BTreeSet::new();
+        for (name, document) in &documents {
+            texts.push((folder.join(file_name(name, &mut names)), json(document).into_bytes()));
+        }
+        notes.push(format!("{} written to {}", counted(documents.len() as u64, "plan"), folder.display()));
+    }
+    let all: Vec<(&Path, &[u8])> = texts.iter().map(|(path, text)| (path.as_path(), text.as_slice())).collect();
+    files::write_all(&all)?;
+    Ok(notes)
+}
+
+/// Returns the file name of a kind's plan document: the kind's name as far as files may have it, and unlike the taken
+/// ones.
+fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain = files::plain_name(name);
+    let mut own = format!("{plain}.json");
+    for number in 2.. {
+        if taken.insert(own.to_lowercase()) {
+            break;
+        }
+        own = format!("{plain}-{number}.json");
+    }
+    own
+}
+
+/// Refuses flags that do not apply to a fleet.
+fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
+    let own = [
+        ("--prices", arguments.job.prices.is_some(), "a pool is rented at the prices of the catalog"),
+        ("--quotas", arguments.goal.quotas.is_some(), "a pool has its own `quotas`"),
+        ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
+        ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
+    ];
+    let own = own.map(|(flag, given, advice)| (flag, given, advice.into()));
+    misplaced::refuse(of_job(&arguments.job, in_each_job).chain(own), "is for jobs, but this is a fleet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_have_plans_in_one_file() {
+        let mut taken = BTreeSet::new();
+        let names = ["a b", "a-b", "A-b", "ä/b"].map(|name| file_name(name, &mut taken));
+        assert_eq!(names, ["a-b.json", "a-b-2.json", "A-b-3.json", "--b.json"]);
+    }
+}

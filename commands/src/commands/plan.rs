@@ -1,0 +1,118 @@
+//! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
+
+use crate::arguments::PlanArguments;
+use crate::commands::{export, fleet};
+use crate::failure::{Exit, Failure};
+use crate::headline::Headline;
+use crate::history::{History, Outcome};
+use crate::output::{Output, json};
+use crate::{files, job};
+use std::path::Path;
+use trainyard_hardware_profiles::Service;
+use trainyard_history::Kind;
+use trainyard_plan::document::PlanDocument;
+use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
+use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
+
+/// Default number of clusters shown: the recommended one and the runners-up.
+const TOP: u16 = 5;
+
+/// Recommends a plan for a job, or plans for a fleet of jobs that share a pool.
+pub(crate) fn plan(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
+    if let Some(path) = arguments.job.job.as_deref().filter(|path| fleet::is_fleet(path)) {
+        return fleet::plan(path, arguments, history, output);
+    }
+    if arguments.plans.is_some() {
+        return Err(Failure::input("`--plans` is for fleets, but this is a job")
+            .hint("a fleet has a [pool] and a [[job]] for each kind of jobs"));
+    }
+    plan_job(arguments, history, output)
+}
+
+/// Recommends a plan. A plan that misses the goal is still shown.
+fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
+    let mut job = job::read(&arguments.job)?;
+    job.aim(&arguments.goal)?;
+    let limits = job::limits(&arguments.search, usize::from(arguments.top.unwrap_or(TOP)))?;
+    let folder = arguments.out.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let problem = job.problem(folder)?;
+    let recommended = job::solve(&problem, &limits, &job)?;
+    let document = match arguments.point {
+        None => recommended,
+        Some(number) => point(&problem, &recommended, usize::from(number))
+            .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?,
+    };
+    let plot = &arguments.plot;
+    let drawn = plot.plot.as_deref().map(|_| reports::front_plot(&document, Breadth::Wide)).transpose();
+    let picture = drawn.map_err(|why| {
+        Failure::input("cannot draw time against cost").because(why).hint("machines that are not rented have no price")
+    })?;
+    let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
+    written.extend(arguments.out.as_deref().map(|path| (path, json(&document).into_bytes())));
+    written.extend(picture.as_ref().and_then(|picture| plot.file(picture)));
+    files::write_all(&written)?;
+    let kept = history.keep(outcome(&document, folder), output);
+    output.result(&document, || {
+        // Who asks for a number of runners-up wants to see them.
+        if output.verbose() || arguments.top.is_some() {
+            return reports::plan(&document, Detail::Full, output.width());
+        }
+        reports::plan(&document, Detail::Brief(&next_steps(&document, arguments.out.as_deref())), output.width())
+    });
+    kept.tell(output);
+    if let Some(path) = &arguments.out {
+        output.note(format!("plan written to {}", path.display()));
+    }
+    if let Some(path) = &plot.plot {
+        output.note(format!("plot written to {}", path.display()));
+    }
+    let missed = match arguments.point {
+        None => missed_goal(&document).map(|why| (why, "the plan above comes nearest")),
+        Some(_) => missed_by_choice(&document).map(|why| (why, "without --point the plan that comes nearest is taken")),
+    };
+    match missed {
+        None => Ok(Exit::Done),
+        Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
+    }
+}
+
+/// Lists what to type after a plan was made, and kept in the file `out` if it was.
+fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
+    let step = |command: String, does| NextStep { command, does };
+    let file = out.unwrap_or(Path::new("plan.json"));
+    let plan = file.display();
+    let mut steps = Vec::new();
+    if out.is_none() {
+        steps.push(step(format!("--out {plan}"), "added to this command, keeps the plan"));
+    }
+    let cluster = &document.plan.cluster;
+    if cluster.profile.is_some() {
+        steps.push(step(format!("trainyard run {plan} --data PATH"), "runs it on this machine"));
+    } else if let Some(target) = starting(document, file) {
+        steps.push(step(
+            format!("trainyard export {plan} --to {} --out DIR", target.name()),
+            "writes files that launch it",
+        ));
+    }
+    if cluster.profile.is_none() && cluster.file.is_none() {
+        steps.push(step(format!("trainyard what-if {plan} --vary instances=1..8"), "more or fewer machines"));
+    }
+    steps.push(step("-v".into(), "added to this command, tells everything else that was found"));
+    steps
+}
+
+/// Returns the first target whose launch files run a plan.
+fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
+    let files = files::machine_files_of(document, file, None).ok()?;
+    let machine = machine(document, files).ok()?;
+    let sagemaker = document.prediction.price.as_ref().is_some_and(|price| price.service == Service::Sagemaker.name());
+    let runs = |target: &Target| export::launch_files(document, &machine, *target, &LaunchOptions::default()).is_ok();
+    Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker).find(runs)
+}
+
+/// Returns a plan's entry for the history, with the files that it names relative to a folder.
+pub(super) fn outcome(document: &PlanDocument, folder: &Path) -> Outcome {
+    let headline = Headline::from(document);
+    Outcome::new(Kind::Plan, "plan.json", document, headline)
+        .with_all(files::named_by(document, &folder.join("plan.json")))
+}

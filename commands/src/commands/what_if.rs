@@ -1,0 +1,181 @@
+//! `trainyard what-if`: a job or a plan with something varied.
+
+use super::simulate::enough_memory;
+use crate::arguments::{GoalArguments, SearchArguments, WhatIfArguments};
+use crate::caller;
+use crate::failure::{Exit, Failure};
+use crate::history::{History, Outcome};
+use crate::job::Job;
+use crate::misplaced::{self, of_job};
+use crate::output::{Output, json};
+use crate::{files, job, plot};
+use std::path::Path;
+use trainyard_history::Kind;
+use trainyard_plan::{Plan, WhatIfDocument};
+use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
+use trainyard_planner::{Limits, MachineFiles};
+use trainyard_reports::{self as reports, Breadth};
+use trainyard_sim::Options;
+
+/// The problem to vary, with the job file for messages.
+struct Asked {
+    subject: Subject,
+    job: Option<Job>,
+}
+
+/// Varies one or two keys, or each assumption behind a plan.
+pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
+    let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
+    let asked = asked(arguments)?;
+    let document = answer(&asked, &axes, arguments, output)?;
+    // All outputs are made before any is written.
+    let drawn = |path: &Path| {
+        reports::what_if_plot(&document, Breadth::Wide)
+            .map_err(|why| Failure::new(Exit::NoPlan, format!("cannot draw `{}`", path.display())).because(why))
+            .map(|picture| plot::encoded(path, &picture, arguments.plot.plot_theme.scheme()))
+    };
+    let impossible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
+    let drawn = arguments.plot.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
+    let texts = [
+        (&arguments.out, arguments.out.is_some().then(|| json(&document).into_bytes()), "what-if document"),
+        (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document).into_bytes()), "cases"),
+        (&arguments.plot.plot, drawn, "plot"),
+    ];
+    let mut written = Vec::new();
+    let mut together = Vec::new();
+    for (path, text, what) in &texts {
+        if let (Some(path), Some(text)) = (path, text) {
+            together.push((path.as_path(), text));
+            written.push(format!("{what} written to {}", path.display()));
+        }
+    }
+    files::write_all(&together)?;
+    let kept = history.keep(Outcome::new(Kind::WhatIf, "what-if.json", &document, (&document).into()), output);
+    output.result(&document, || reports::what_if(&document, output.width()));
+    kept.tell(output);
+    for note in &written {
+        output.note(note);
+    }
+    if impossible {
+        return Err(Failure::new(Exit::NoPlan, "there is no plan for any of these values")
+            .hint("the reasons stand above; other values, or fewer held fields, may have plans"));
+    }
+    Ok(Exit::Done)
+}
+
+fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
+    if let Some(path) = arguments.job.job.as_deref().filter(|path| is_plan(path)) {
+        only_for_jobs(arguments)?;
+        job::limits(&arguments.search, 1)?;
+        let document = files::read_plan(path)?;
+        // An invalid plan is reported, with its field, when it is varied.
+        if let Ok(plan) = Plan::try_from(document.plan.clone()) {
+            enough_memory(&plan, Options::default())?;
+        }
+        let prices = arguments.job.prices.as_deref().map(files::read_prices).transpose()?;
+        let files = files::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
+        let files = MachineFiles { prices, ..files };
+        return Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: None });
+    }
+    let mut job = job::read(&arguments.job)?;
+    job.aim(&arguments.goal)?;
+    let limits = job::limits(&arguments.search, 1)?;
+    let resources = job.resources(Path::new(""))?;
+    if arguments.hold || arguments.tornado {
+        return hold(job, &limits);
+    }
+    let spec = job.spec.clone();
+    Ok(Asked {
+        subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation: caller::cancellation() })),
+        job: Some(job),
+    })
+}
+
+/// Finds the best plan of a job, to be held.
+fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
+    let resources = job.resources(Path::new(""))?;
+    let files = resources.machine_files();
+    let document = job::solve(&job.ask(resources)?, limits, &job)?;
+    Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
+}
+
+/// Returns `true` if a file's name is that of a plan document.
+fn is_plan(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+}
+
+fn answer(
+    asked: &Asked,
+    axes: &[Axis],
+    arguments: &WhatIfArguments,
+    output: &Output,
+) -> Result<WhatIfDocument, Failure> {
+    let cases = axes.iter().map(|axis| axis.len() as u64).product::<u64>();
+    let bar = output.bar(cases, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("varying");
+    let done = || bar.inc(1);
+    let found = match (&asked.subject, arguments.tornado) {
+        (Subject::Plan(plan), true) => tornado(plan),
+        (subject, _) => vary(subject, axes, &done),
+    };
+    bar.finish_and_clear();
+    found.map_err(|error| match (&error, &asked.job) {
+        (WhatIfError::Job(wrong), Some(job)) => job.explain(wrong),
+        (_, None) => {
+            let file = arguments.job.job.as_deref().unwrap_or(Path::new("")).display();
+            Failure::input(format!("cannot vary plan `{file}`")).because(error.to_string()).maybe_hint(error.hint())
+        }
+        _ => Failure::of(Exit::Input, &error).maybe_hint(error.hint()),
+    })
+}
+
+/// Refuses flags that do not apply to a plan.
+fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
+    let GoalArguments {
+        objective,
+        deadline,
+        budget,
+        instances,
+        max_instances,
+        region,
+        pricing,
+        service,
+        transport,
+        stack,
+        memory_margin,
+        quotas,
+    } = &arguments.goal;
+    let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
+    let flags = [
+        ("--objective", objective.is_some(), "a job"),
+        ("--deadline", deadline.is_some(), "goal.deadline"),
+        ("--budget", budget.is_some(), "goal.budget"),
+        ("--instances", instances.is_some(), "instance"),
+        ("--max-instances", max_instances.is_some(), "instances"),
+        ("--stack", stack.is_some(), "cluster.stack"),
+        ("--memory-margin", memory_margin.is_some(), "a job"),
+        ("--quotas", quotas.is_some(), "a job"),
+        ("--region", region.is_some(), "region"),
+        ("--pricing", pricing.is_some(), "pricing"),
+        ("--service", service.is_some(), "service"),
+        ("--transport", transport.is_some(), "cluster.transport"),
+        ("--max-simulations", max_simulations.is_some(), "a job"),
+        ("--fix", !fix.is_empty(), "the field itself"),
+    ];
+    let flags = flags.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
+    misplaced::refuse(
+        of_job(&arguments.job, vary_instead).chain(flags),
+        "is for jobs, but this is a plan, which is held",
+    )
+}
+
+/// Advises which key of a plan to vary in place of a field of a job.
+fn vary_instead(field: &str) -> String {
+    let key = match field {
+        "a job" | "data.dataset" => return "give the job instead of its plan".into(),
+        "model" => "model.*",
+        "data.storage" => "input.storage",
+        "training.global_batch" => "batch.global",
+        key => key,
+    };
+    format!("vary {key} instead")
+}

@@ -1,0 +1,323 @@
+//! Jobs: a file, flags, or both; and the files that a job names.
+
+use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
+use crate::caller;
+use crate::diagnose::from_toml;
+use crate::failure::{Exit, Failure};
+use crate::{files, quotas};
+use std::path::{Path, PathBuf};
+use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
+use trainyard_models::{ModelSpec, catalog, find};
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
+use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+use trainyard_units::similar;
+
+/// The name that stands for the machine that the program runs on.
+pub(crate) const LOCAL: &str = "local";
+
+/// Default path of the profile of this machine's processors; that of its GPUs follows. The environment may name
+/// another.
+const LOCAL_PROFILE: &str = "runs/local-profile.toml";
+const LOCAL_CUDA_PROFILE: &str = "runs/local-cuda-profile.toml";
+const LOCAL_WGPU_PROFILE: &str = "runs/local-wgpu-profile.toml";
+
+/// A job with the file that it was read from.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) spec: JobSpec,
+    file: Option<PathBuf>,
+    /// The constants file of a flag, relative to the working directory.
+    constants: Option<PathBuf>,
+    /// The table of prices of a flag, relative to the working directory.
+    prices: Option<PathBuf>,
+}
+
+/// Returns the path of the profile of this machine's devices of a kind, which may not exist yet.
+pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
+    let usual = match kind {
+        DeviceKind::Cpu => LOCAL_PROFILE,
+        DeviceKind::Cuda => LOCAL_CUDA_PROFILE,
+        DeviceKind::Wgpu => LOCAL_WGPU_PROFILE,
+    };
+    std::env::var_os("TRAINYARD_PROFILE").filter(|path| !path.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
+}
+
+/// Reads the job that file and flags describe; flags override the file.
+pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
+    let file = arguments.job.clone();
+    let mut spec: JobSpec = match &file {
+        Some(path) => from_toml("job", &job_text(path, arguments)?, path)?,
+        None => JobSpec::default(),
+    };
+    if let Some(name) = &arguments.model {
+        spec.model = model_choice(name, file.as_deref());
+    }
+    if arguments.tokens.is_some() || arguments.samples.is_some() {
+        (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
+    }
+    if arguments.dataset.is_some() {
+        spec.data.dataset.clone_from(&arguments.dataset);
+    }
+    spec.data.bytes_per_sample = arguments.bytes_per_sample.or(spec.data.bytes_per_sample);
+    spec.data.storage = arguments.storage.or(spec.data.storage);
+    if let Some(samples) = arguments.global_batch {
+        spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
+    }
+    if arguments.epochs.is_some() || arguments.steps.is_some() {
+        (spec.training.epochs, spec.training.steps) = (arguments.epochs, arguments.steps);
+        spec.training.target = None;
+    }
+    if let Some(path) = &arguments.constants {
+        spec.cluster.constants = Some(path.display().to_string());
+    }
+    if let Some(path) = &arguments.prices {
+        spec.cluster.prices = Some(path.display().to_string());
+    }
+    let mut job = Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() };
+    job.take_data_set_of_model();
+    Ok(job)
+}
+
+/// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
+fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
+    let name = path.to_string_lossy();
+    if !path.exists() && !caller::has(path) && !files::is_model_path(&name) {
+        let failure = Failure::input(format!("there is no job file `{name}`"));
+        let known = match find(&name) {
+            Ok(_) => Some(&*name),
+            Err(_) => similar(&name, catalog().iter().map(|entry| entry.model.name())),
+        };
+        return Err(match known.filter(|_| arguments.model.is_none()) {
+            Some(model) => failure.hint(format!("did you mean `--model {model}`?")),
+            None => failure.hint("a job is a TOML file; flags can say it too, beginning with --model NAME"),
+        });
+    }
+    let failed = match files::read_text("job", path) {
+        Ok(text) if !files::is_config(path) => return Ok(text),
+        Ok(_) => Failure::input(format!("cannot read job `{name}`")).because("it is JSON, and a job is TOML"),
+        Err(failure) => failure,
+    };
+    let is_model = path.exists() && files::holds_model(path);
+    Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
+}
+
+/// Returns the model that a flag names: of the catalog, or of a file.
+fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
+    if find(name).is_ok() || !files::is_model_path(name) {
+        return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
+    }
+    let path = Some(beside_job(name, job));
+    if files::is_config(Path::new(name)) {
+        ModelChoice { config: path, ..ModelChoice::default() }
+    } else {
+        ModelChoice { file: path, ..ModelChoice::default() }
+    }
+}
+
+/// Rewrites a path of a flag as a job would name it: relative to the job's file, if there is one.
+fn beside_job(path: &str, job: Option<&Path>) -> String {
+    let folder = job.and_then(Path::parent);
+    folder.map_or_else(|| path.into(), |folder| files::relative(folder, Path::new(path)).display().to_string())
+}
+
+impl Job {
+    /// Creates a job from the content of a file; the constants of a flag override those that it names.
+    pub(crate) fn of(mut spec: JobSpec, file: PathBuf, constants: Option<&Path>) -> Self {
+        if let Some(path) = constants {
+            spec.cluster.constants = Some(path.display().to_string());
+        }
+        let mut job = Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None };
+        job.take_data_set_of_model();
+        job
+    }
+
+    /// Takes the data set that the file of the model names, if the job states neither a data set nor bytes per sample;
+    /// a measured machine was measured with its own. Errors in that file are reported when its model is read.
+    fn take_data_set_of_model(&mut self) {
+        let (data, cluster) = (&self.spec.data, &self.spec.cluster);
+        if data.dataset.is_some() || data.bytes_per_sample.is_some() || cluster.profile.is_some() {
+            return;
+        }
+        let is_toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
+        let file = self.spec.model.file.as_ref().map(|file| self.path(file)).filter(is_toml);
+        self.spec.data.dataset = file.and_then(|path| files::data_set_of_model(&path));
+    }
+
+    /// Overrides machines and goal by flags.
+    pub(crate) fn aim(&mut self, goal: &GoalArguments) -> Result<(), Failure> {
+        fn set<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {
+            if let Some(value) = flag {
+                *field = Some(value.clone());
+            }
+        }
+        let (cluster, aim) = (&mut self.spec.cluster, &mut self.spec.goal);
+        set(&mut aim.objective, goal.objective.as_ref());
+        set(&mut aim.deadline, goal.deadline.as_ref());
+        set(&mut aim.budget, goal.budget.as_ref());
+        set(&mut cluster.instances, goal.instances.as_ref());
+        set(&mut cluster.max_instances, goal.max_instances.as_ref());
+        set(&mut cluster.region, goal.region.as_ref());
+        set(&mut cluster.pricing, goal.pricing.as_ref());
+        set(&mut cluster.service, goal.service.as_ref());
+        set(&mut cluster.transport, goal.transport.as_ref());
+        set(&mut cluster.stack, goal.stack.as_ref());
+        set(&mut cluster.memory_margin, goal.memory_margin.as_ref());
+        if let Some(path) = &goal.quotas {
+            cluster.quotas = Some(quotas::read(path, cluster)?);
+        }
+        Ok(())
+    }
+
+    /// Resolves a path that the job names, which is relative to its file.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.file.as_deref().map_or_else(|| path.into(), |file| files::beside(file, Path::new(path)))
+    }
+
+    /// Reads the profile that the job names; `local` is the profile of this machine.
+    fn profile(&self) -> Result<Option<(MeasuredMachine, PathBuf)>, Failure> {
+        let Some(name) = &self.spec.cluster.profile else { return Ok(None) };
+        let path = if name == LOCAL { local_profile(DeviceKind::Cpu) } else { self.path(name) };
+        Ok(Some((files::read_profile(&path)?, path)))
+    }
+
+    /// Reads the cluster file that the job names.
+    fn cluster_file(&self) -> Result<Option<(ClusterFile, PathBuf)>, Failure> {
+        let Some(name) = &self.spec.cluster.file else { return Ok(None) };
+        let path = self.path(name);
+        Ok(Some((files::read_cluster(&path)?, path)))
+    }
+
+    /// Reads the constants that a flag or the job names.
+    pub(crate) fn constants(&self) -> Result<Option<(Constants, PathBuf)>, Failure> {
+        let named = self.spec.cluster.constants.as_ref().map(|name| self.path(name));
+        let Some(path) = self.constants.clone().or(named) else { return Ok(None) };
+        Ok(Some((files::read_constants(&path)?, path)))
+    }
+
+    /// Reads the prices that a flag or the job names.
+    fn prices(&self) -> Result<Option<PriceTable>, Failure> {
+        let named = self.spec.cluster.prices.as_ref().map(|name| self.path(name));
+        self.prices.clone().or(named).as_deref().map(files::read_prices).transpose()
+    }
+
+    /// Reads the model in the file that the job names, if it names one.
+    fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
+        let choice = &self.spec.model;
+        let name = choice.name.as_deref();
+        match (&choice.file, &choice.config) {
+            (Some(file), _) => files::read_model(&self.path(file), name).map(Some),
+            (None, Some(config)) => files::read_config(&self.path(config), name).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Returns the planning problem of the job. `folder` is that of the plan document, to which the paths of machine
+    /// files are relative.
+    pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
+        self.ask(self.resources(folder)?)
+    }
+
+    /// Reads the files that the job names. `folder` is that of the plan document.
+    pub(crate) fn resources(&self, folder: &Path) -> Result<Resources, Failure> {
+        let seen_from = |path: PathBuf| files::relative(folder, &path).display().to_string();
+        let (profile, profile_path) = self.profile()?.unzip();
+        let (cluster_file, cluster_path) = self.cluster_file()?.unzip();
+        let (constants, constants_path) = self.constants()?.unzip();
+        Ok(Resources {
+            model_file: self.model_file()?,
+            profile,
+            profile_path: profile_path.map(seen_from),
+            cluster_file,
+            cluster_path: cluster_path.map(seen_from),
+            constants,
+            constants_path: constants_path.map(seen_from),
+            prices: self.prices()?,
+        })
+    }
+
+    /// Returns the planning problem on a machine whose profile, and constants if there are some, are already read,
+    /// under the names that the plan shall give them.
+    pub(crate) fn problem_on(
+        &self,
+        profile: MeasuredMachine,
+        name: &str,
+        constants: Option<(Constants, &str)>,
+    ) -> Result<Problem, Failure> {
+        let profile_path = Some(name.into());
+        let model_file = self.model_file()?;
+        let (constants, constants_path) = constants.map(|(own, name)| (own, name.to_owned())).unzip();
+        let profile = Some(profile);
+        self.ask(Resources { model_file, profile, profile_path, constants, constants_path, ..Resources::default() })
+    }
+
+    /// Returns the problem without its machines: checks model, data and training before anything is measured.
+    pub(crate) fn check(&self) -> Result<Problem, Failure> {
+        let anywhere = JobSpec { cluster: trainyard_plan::ClusterChoice::default(), ..self.spec.clone() };
+        let resources = Resources { model_file: self.model_file()?, ..Resources::default() };
+        problem(&anywhere, resources).map_err(|error| self.explain(&error))
+    }
+
+    /// Returns the planning problem of the job with these files.
+    pub(crate) fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
+        let problem = problem(&self.spec, resources).map_err(|error| self.explain(&error))?;
+        Ok(problem.until(caller::cancellation()))
+    }
+
+    /// Returns the failure of a job that cannot be planned.
+    pub(crate) fn explain(&self, error: &JobError) -> Failure {
+        // A quota is valid input: it is a limit that leaves no plan.
+        let exit = if matches!(error, JobError::OverQuota(_)) { Exit::NoPlan } else { Exit::Input };
+        let (field, model) = (error.invalid().field(), &self.spec.model);
+        let read = match field {
+            "model" => model.file.as_ref().or(model.config.as_ref()),
+            "cluster.file" => self.spec.cluster.file.as_ref(),
+            _ => None,
+        };
+        let cause = match read {
+            Some(path) => format!("{error} (read from `{}`)", self.path(path).display()),
+            None => error.to_string(),
+        };
+        let failure = match &self.file {
+            Some(file) => Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(cause),
+            None => Failure::new(exit, cause),
+        };
+        let flag = || if read.is_none() { flag_for(field) } else { None };
+        let failure = failure.at(error.invalid());
+        failure.maybe_hint(error.invalid().hint().or_else(flag).or_else(|| error.hint()))
+    }
+}
+
+/// Returns the command-line flag for a field of a job.
+fn flag_for(field: &str) -> Option<String> {
+    let flag = match field {
+        "model" => "--model NAME, or --model FILE",
+        "data" => "--tokens N, --samples N or --steps N",
+        "data.tokens" => "--tokens N",
+        "data.samples" => "--samples N",
+        "data.bytes_per_sample" => "--bytes-per-sample SIZE or --dataset NAME",
+        "training.global_batch" => "--global-batch N",
+        "training.steps" => "--steps N",
+        "training.epochs" => "--epochs N",
+        "goal.deadline" => "--deadline TIME",
+        "goal.budget" => "--budget USD",
+        "cluster.max_instances" => "--max-instances N",
+        _ => return None,
+    };
+    Some(format!("on the command line it is {flag}"))
+}
+
+/// Returns the limits of a search that the flags set.
+pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Failure> {
+    let fixed = Fixed::parse(&search.fix).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
+    Ok(Limits { top, max_simulations: search.max_simulations, fixed })
+}
+
+/// Finds the best plan of a problem.
+pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
+    recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
+        // A plan that no stack can run is a fault of the input, not of the limits.
+        let exit = if matches!(error, NoPlan::Unable { .. }) { Exit::Input } else { Exit::NoPlan };
+        Failure::of(exit, &error).maybe_hint(error.hint())
+    })
+}

@@ -1,0 +1,82 @@
+//! Files of quotas: what an account may rent at once, by region and kind.
+
+use crate::failure::Failure;
+use crate::{diagnose, files};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use trainyard_interop::aws::QuotaKind;
+use trainyard_plan::{ClusterChoice, Pricing};
+use trainyard_planner::DEFAULT_REGION;
+
+/// The quotas of an account.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuotasFile {
+    /// The day on which they were read.
+    #[serde(rename = "date")]
+    _date: String,
+    /// By region and kind, as `cluster.quotas` of a job has them.
+    regions: BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>,
+}
+
+/// Formats quotas as a file.
+pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &str) -> String {
+    let mut text =
+        format!("# What the account may rent at once; `trainyard plan --quotas` takes it.\ndate = \"{today}\"\n");
+    let mut last = None;
+    for ((region, kind, key), value) in quotas {
+        if last != Some((region, kind)) {
+            text += &format!("\n[regions.{region}.{}]\n", kind.name());
+            last = Some((region, kind));
+        }
+        text += &format!("\"{key}\" = {value}\n");
+    }
+    if last.is_none() {
+        text += "regions = {}\n";
+    }
+    text
+}
+
+/// Reads the quotas of a file that are about the machines of a job: of its region, service and terms.
+pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut file: QuotasFile = diagnose::from_toml("quotas", &files::read_text("quotas", path)?, path)?;
+    let region = cluster.region.as_deref().unwrap_or(DEFAULT_REGION);
+    let kind = match (cluster.service.as_deref(), cluster.pricing) {
+        (Some("sagemaker"), _) => QuotaKind::Sagemaker,
+        (_, Some(Pricing::Spot)) => QuotaKind::Spot,
+        _ => QuotaKind::OnDemand,
+    };
+    let known: Vec<String> = file.regions.keys().cloned().collect();
+    let own = file.regions.remove(region).and_then(|mut kinds| kinds.remove(kind.name()));
+    own.ok_or_else(|| {
+        Failure::input(format!("`{}` has no {} quotas of {region}", path.display(), kind.name())).hint(format!(
+            "it has quotas of {}; `trainyard prices import` adds what is in more files",
+            known.join(", ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_read_as_they_are_written() {
+        let key = |kind, key: &str| ("us-east-1".to_owned(), kind, key.to_owned());
+        let quotas = BTreeMap::from([
+            (key(QuotaKind::OnDemand, "P"), 192),
+            (key(QuotaKind::OnDemand, "G and VT"), 64),
+            (key(QuotaKind::Spot, "p4*"), 96),
+        ]);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("quotas.toml");
+        std::fs::write(&path, toml(&quotas, "2026-11-25")).expect("room");
+        let of = |pricing| read(&path, &ClusterChoice { pricing, ..ClusterChoice::default() }).expect("quotas");
+        assert_eq!(of(None), BTreeMap::from([("P".into(), 192), ("G and VT".into(), 64)]));
+        assert_eq!(of(Some(Pricing::Spot)), BTreeMap::from([("p4*".into(), 96)]));
+        let elsewhere = ClusterChoice { region: Some("eu-west-1".into()), ..ClusterChoice::default() };
+        let failure = read(&path, &elsewhere).expect_err("another region");
+        assert!(failure.hint_text().is_some_and(|hint| hint.contains("us-east-1")), "{failure:?}");
+    }
+}

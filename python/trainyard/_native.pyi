@@ -1,0 +1,9 @@
+from collections.abc import Callable, Sequence
+
+__version__: str
+
+def main(words: Sequence[str]) -> int: ...
+def shown(document: str, form: str) -> str | None: ...
+def call(
+    words: Sequence[str], texts: dict[str, str], hear: Callable[[str, str], object]
+) -> tuple[str, dict[str, object] | None]: ...
