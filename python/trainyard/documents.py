@@ -1369,6 +1369,10 @@ class PriceUsed:
     """When it was seen."""
     source: str
     """Where it was read."""
+    zones: Sequence[str] = ()
+    """Availability Zones in which the instance is offered, if the table of prices says it."""
+    interruptions: str | None = None
+    """The share of spot capacity that is reclaimed in a month (`5-10%`), if the table of prices says it."""
 
 
 @dataclass(frozen=True, kw_only=True)

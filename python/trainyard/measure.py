@@ -36,6 +36,9 @@ COLUMNS = (
 # What ZeRO's stages share out, as a plan has it.
 _STAGES = {"none": 0, "optimizer": 1, "gradients": 2, "parameters": 3}
 
+# The labels under which tables of measurements know stacks of the catalog; others go by their names.
+_LABELS = {"pytorch-ddp": ("pytorch", "2.0 eager"), "pytorch-ddp-compiled": ("pytorch-ddp", "2.0 compile")}
+
 # Where Linux tells the type of an EC2 instance.
 _PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 
@@ -137,6 +140,8 @@ class Measurement:
         return own[-1] if own else None
 
     def _told(self, measured: float) -> str:
+        if self._plan is not None:
+            return self._compared(self._plan.prediction.step_time_s, measured)
         try:
             found = self.predicted()
         except ValueError as error:
@@ -144,7 +149,9 @@ class Measurement:
         if found is None or found.predicted_step_time_s is None:
             why = "it is in no table" if found is None else found.reason
             return f"measured {measured * 1000:.1f} ms a step; not predicted: {why}"
-        predicted = found.predicted_step_time_s
+        return self._compared(found.predicted_step_time_s, measured)
+
+    def _compared(self, predicted: float, measured: float) -> str:
         return (
             f"predicted {predicted * 1000:.1f} ms a step, measured {measured * 1000:.1f} ms: "
             f"{predicted / measured - 1:+.1%}; `trainyard calibrate --from {self.path}` refits on it"
@@ -164,8 +171,9 @@ class Measurement:
             "global_batch": global_batch,
             "micro_batch": micro_batch,
             "precision": _precision(),
-            "stack": "pytorch-ddp",
-            "stack_version": _version(),
+            "stack": "pytorch",
+            "stack_version": "2.0 eager",
+            "notes": _version(),
             "reported_metric": "tokens_per_s" if self.tokens else "",
             "reported_value": f"{self.tokens * world / sum(self.times):.6g}" if self.tokens else "",
             **_machine(world),
@@ -250,7 +258,7 @@ def _precision() -> str:
 
 def _version() -> str:
     torch = _torch()
-    return str(torch.__version__) if torch is not None else ""
+    return f"torch {torch.__version__}" if torch is not None else ""
 
 
 def _machine(world: int) -> dict[str, object]:
@@ -300,12 +308,15 @@ def _of_plan(plan: Plan) -> dict[str, object]:
     spec = document["plan"]
     parallel, batch = spec["parallel"], spec["batch"]
     schedule = spec.get("schedule", "none")
+    own = spec.get("stack") or "pytorch-ddp"
+    stack, version = _LABELS.get(own, (own, ""))
     return {
         **_columns_of(spec["model"], None),
         "system": spec["cluster"]["instance"],
         "nodes": spec["cluster"]["instances"],
         "gpus_per_node": _ranks(parallel) // spec["cluster"]["instances"],
-        "stack": spec.get("stack") or "pytorch-ddp",
+        "stack": stack,
+        "stack_version": version,
         "precision": spec["precision"],
         "global_batch": batch["global"],
         "micro_batch": batch["micro"],

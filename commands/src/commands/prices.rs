@@ -72,7 +72,8 @@ fn row(account: &Account, key: &PriceKey, price: &trainyard_interop::aws::Price)
         expected: (low < high).then_some(usd),
         date: price.date.clone(),
         source: price.source.clone(),
-        zones: account.zones.get(&place).into_iter().flatten().cloned().collect(),
+        // Offerings are those of EC2.
+        zones: account.zones.get(&place).filter(|_| key.service == "ec2").into_iter().flatten().cloned().collect(),
         interruptions: account
             .bands
             .get(&place)

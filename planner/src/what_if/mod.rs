@@ -250,6 +250,9 @@ struct ChangedJob {
 impl SoughtJob {
     /// Finds the best plan with some keys set. `base` is the plan without any, whose fields factors multiply.
     fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
+        if self.cancellation.is_cancelled() {
+            return Err(NoPlan::Cancelled.into());
+        }
         let Self { spec, resources, limits, cancellation } = self.clone();
         let mut changed = ChangedJob { spec, resources, limits, cancellation, machine: Vec::new(), price: None };
         for (key, setting) in settings {

@@ -4,7 +4,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{JobSpec, Pricing, Recompute, StateSharding, WhatIfFigures};
 use trainyard_planner::what_if::{SoughtJob, Subject, axes, what_if};
 use trainyard_planner::{
-    Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, explain, missed_goal, problem, recommend,
+    Cancellation, Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, explain, missed_goal, problem, recommend,
 };
 
 /// A job on some instances: `model` and `work` are TOML.

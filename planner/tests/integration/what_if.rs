@@ -4,7 +4,7 @@ use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
-use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{Cancellation, Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
@@ -343,4 +343,14 @@ fn the_answer_is_the_same_on_any_number_of_threads() {
         pool.install(|| serde_json::to_string(&ask(&subject, &["instances=1,2", "model.layers=24,48"])).expect("JSON"))
     };
     assert_eq!(on(1), on(4));
+}
+
+#[test]
+fn cases_that_nobody_waits_for_are_not_sought() {
+    let subject = sought(job(), &[]);
+    if let Subject::Job(job) = &subject {
+        job.cancellation.cancel();
+    }
+    let found = ask(&subject, &["instances=1,2"]);
+    assert!(reason(&found, 0).contains("cancelled") && reason(&found, 1).contains("cancelled"));
 }
