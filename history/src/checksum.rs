@@ -4,10 +4,12 @@ use crate::entry::{Document, Entry};
 use crate::read::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns the checksum of what of an entry never changes: all but its note and its tags.
+/// Returns the checksum of what of an entry never changes: all but its note and its tags, with the names of its
+/// documents.
 pub(crate) fn of_entry(entry: &Entry) -> i64 {
     let mut text = format!("{}\0{}\0{}\0{}\0", entry.id, entry.kind.name(), entry.at.unix_seconds(), entry.program);
     text += &json(&entry.arguments);
+    text += &json(&entry.documents);
     for word in [&entry.model, &entry.machines] {
         text.push('\0');
         text += word.as_deref().unwrap_or("\0");

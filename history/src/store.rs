@@ -274,10 +274,10 @@ impl Store {
     }
 }
 
-/// Refuses a file whose pages do not fit together: SQLite notices only those that a query happens to read.
+/// Refuses a file whose pages and indices do not fit together: SQLite notices only those that a query happens to read.
 fn whole(connection: &Connection, path: &Path) -> Result<(), HistoryError> {
     let told: String = connection
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
         .map_err(|error| HistoryError::of(path, &error))?;
     if told == "ok" {
         return Ok(());

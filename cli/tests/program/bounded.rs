@@ -87,7 +87,10 @@ fn a_fifo_a_device_and_a_folder_are_refused_at_once() {
         &["no regular file"],
     );
     each(|path| std::os::unix::fs::symlink("/dev/zero", path).expect("room"), &["no regular file"]);
-    each(|path| fs::create_dir(path).expect("room"), &["it is a folder", "config.json", "cannot read"]);
+    each(
+        |path| fs::create_dir(path).expect("room"),
+        &["it is a folder", "config.json", "cannot read", "the machines are not named"],
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn documents_that_grow_when_they_are_parsed_are_bounded() {
 #[test]
 fn damage_of_every_usual_form_has_advice() {
     let texts: [(&[u8], &[&str]); 6] = [
-        (b"", &[]),
+        (b"\n[", &[]),
         (b"\xff\xfea\0b\0", &["UTF-16", "UTF-8", "no ONNX file"]),
         (b"\xe4\xf6\xfc", &["UTF-8", "no ONNX file"]),
         (b"\xef\xbb\xbf\xef\xbb\xbf?", &[]),
@@ -160,6 +163,17 @@ fn damage_of_every_usual_form_has_advice() {
     let long = "k".repeat(300_000);
     each(|path| fs::write(path, format!("{long} = 1\n")).expect("room"), &[]);
     each(|path| fs::write(path, format!("{{\"{long}\": \"{long}\"}}")).expect("room"), &[]);
+}
+
+#[test]
+fn an_empty_file_is_called_empty() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("empty.json"), "").expect("room");
+    for command in ["simulate", "explain", "report", "show models", "plan --model gpt2 --constants"] {
+        let said = refused(folder.path(), &format!("{command} empty.json"));
+        assert!(said.contains("empty.json"), "{command}: {said}");
+    }
+    assert!(refused(folder.path(), "explain empty.json").contains("the file is empty"));
 }
 
 #[test]
@@ -205,7 +219,8 @@ fn a_number_that_is_none_is_refused_wherever_it_stands() {
         for number in ["nan", "-nan", "inf", "-inf", "1e999"] {
             fs::write(folder.path().join("file.toml"), text.replace("NUMBER", number)).expect("room");
             let said = refused(folder.path(), &format!("{command} file.toml"));
-            assert!(said.contains("no finite number") && said.contains("file.toml"), "{command} {number}: {said}");
+            let told = said.contains("no finite number") || said.contains("overflowed");
+            assert!(told && said.contains("file.toml"), "{command} {number}: {said}");
         }
     }
 }

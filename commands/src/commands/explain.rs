@@ -31,10 +31,7 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
 
 /// Reads a plan document with the files that it names.
 pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
-    let document = files::read_plan(path).map_err(|failure| {
-        let known = failure.hint_text().is_some();
-        failure.maybe_hint((!known).then(|| "`trainyard plan JOB --out PLAN.json` writes one".into()))
-    })?;
+    let document = files::read_plan(path)?;
     let machine_files = files::machine_files_of(&document, path, None)?;
     // An invalid plan is reported, with its field, when it is explained.
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {

@@ -252,7 +252,8 @@ fn damaged_bytes_are_told_or_change_nothing() {
                         all.iter().map(|(entry, _)| (entry.tags.clone(), entry.note.clone())).collect::<Vec<_>>()
                     };
                     let untold = tags(&now) != tags(&before);
-                    assert!(untold || now == before, "{width} bytes at {at} change what is told, and nobody says so");
+                    let differs = now.iter().zip(&before).find(|(now, before)| now != before);
+                    assert!(untold || now == before, "{width} bytes at {at} change what is told: {differs:?}");
                 }
             }
         }
