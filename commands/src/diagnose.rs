@@ -27,9 +27,7 @@ pub(crate) fn plan_from_json(text: &str, path: &Path) -> Result<PlanDocument, Fa
         found => {
             let found = found.map_or_else(|| "absent".into(), |schema| format!("`{schema}`"));
             let cause = format!("`schema` is {found}, but this version reads `{PLAN_SCHEMA}`");
-            Err(Failure::input(format!("cannot read plan `{}`", path.display()))
-                .because(cause)
-                .hint(PLAN_WRITTEN))
+            Err(Failure::input(format!("cannot read plan `{}`", path.display())).because(cause).hint(PLAN_WRITTEN))
         }
     }
 }

@@ -210,7 +210,8 @@ fn check(at: &str, value: &toml::Value, counts: bool, bare: &mut Vec<String>) {
 fn only_what_reads_and_keeps_things_for_users_opens_files() {
     for path in sources() {
         let name = path.strip_prefix(root()).expect("inside the repository").display().to_string();
-        let may = ["checkpoint/", "cli/", "commands/", "data/", "documents/", "executor/", "history/", "host/", "tests/"];
+        let may =
+            ["checkpoint/", "cli/", "commands/", "data/", "documents/", "executor/", "history/", "host/", "tests/"];
         let may = may.iter().any(|folder| name.starts_with(folder));
         assert!(may || !code(&path).contains("std::fs"), "{name} opens files");
         assert!(name == "host/src/clock.rs" || !code(&path).contains("Instant::now"), "{name} reads the clock");
