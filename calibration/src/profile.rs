@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
+use trainyard_documents::from_toml;
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample,
     PROFILE_SCHEMA,
@@ -82,7 +83,7 @@ pub fn profile_to_toml(machine: &MeasuredMachine) -> String {
 pub fn profile_from_toml(text: &str, file: &str) -> Result<MeasuredMachine, Invalid> {
     let refused = |problem: &dyn Display, hint: &str| Err(Invalid::inside(file, problem).with_hint(hint));
     let again = "profiles are written by `trainyard calibrate`; measure again rather than repair";
-    let table: toml::Table = match toml::from_str(text) {
+    let table: toml::Table = match from_toml(text) {
         Ok(table) => table,
         Err(error) => return refused(&error, again),
     };
@@ -94,7 +95,7 @@ pub fn profile_from_toml(text: &str, file: &str) -> Result<MeasuredMachine, Inva
             return refused(&problem, "measure the machine again: `trainyard calibrate` writes a new profile");
         }
     }
-    let machine: MeasuredMachine = match toml::from_str(text) {
+    let machine: MeasuredMachine = match from_toml(text) {
         Ok(machine) => machine,
         Err(error) => return refused(&error, again),
     };

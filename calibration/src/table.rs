@@ -287,7 +287,8 @@ impl<'a, R: Read> Table<'a, R> {
 }
 
 fn broken(file: &str, line: u64, problem: &csv::Error) -> TableError {
-    TableError { file: file.into(), line, invalid: Invalid::inside("the text", problem) }
+    let invalid = Invalid::inside("the text", problem).with_hint("a table is CSV: text, and a line for each row");
+    TableError { file: file.into(), line, invalid }
 }
 
 /// One measured training configuration. An absent value is unknown, or means the best setting of a plan's knob.

@@ -5,6 +5,9 @@ use crate::{CheckpointError, MANIFEST};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The largest manifest in bytes: it has some lines for each file of a rank.
+const MANIFEST_MAX: u64 = 16 << 20;
+
 const PREFIX: &str = "checkpoint-";
 const HIDDEN: &str = ".checkpoint-";
 const UNFINISHED: &str = ".part";
@@ -104,7 +107,8 @@ pub(crate) fn told(path: &Path) -> Result<Manifest, CheckpointError> {
     if !document.is_file() {
         return Err(CheckpointError::damaged(path, "its manifest is missing"));
     }
-    let content = fs::read(&document).map_err(|source| CheckpointError::Read { path: document.clone(), source })?;
+    let content = trainyard_documents::bytes(&document, MANIFEST_MAX)
+        .map_err(|error| CheckpointError::Read { path: document.clone(), source: error.into_io() })?;
     Manifest::from_json(&content, &document)
 }
 
@@ -146,7 +150,7 @@ pub(crate) fn prune(folder: &Path, newest: &Manifest, keep: usize) -> Result<(),
         let going = unfinished(folder, old.number);
         fs::rename(&old.path, &going)
             .and_then(|()| fs::remove_dir_all(&going))
-            .map_err(|source| CheckpointError::Write { path: old.path.clone(), source })?;
+            .map_err(|source| CheckpointError::write(old.path.clone(), source))?;
     }
     Ok(())
 }

@@ -49,12 +49,14 @@ pub const MODEL: &str = "model";
 /// Why a checkpoint could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// Something could not be written. The last whole checkpoint is still there.
-    #[error("cannot write checkpoint `{}`; the last whole one is kept", path.display())]
+    /// Something could not be written. The last whole checkpoint, if there was one, is still there.
+    #[error("cannot write checkpoint `{}`; {}", path.display(), if *kept { "the last whole one is kept" } else { "there is none yet" })]
     Write {
         path: PathBuf,
         /// Why.
         source: io::Error,
+        /// `true` if there is a whole one.
+        kept: bool,
     },
     /// Nothing can be written where checkpoints are to be.
     #[error("cannot write checkpoints to `{}`", path.display())]
@@ -129,6 +131,13 @@ impl CheckpointError {
         Self::Damaged { path: path.to_owned(), problem: problem.into(), whole: None }
     }
 
+    /// Returns the error of writing a file of a checkpoint, or a checkpoint's folder.
+    fn write(path: PathBuf, source: io::Error) -> Self {
+        // The file is in the folder of its checkpoint, and that in the folder of checkpoints.
+        let kept = path.ancestors().skip(1).take(2).any(|folder| holds_some(folder).unwrap_or(false));
+        Self::Write { path, source, kept }
+    }
+
     /// Returns what the user may do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -150,12 +159,15 @@ impl CheckpointError {
             Self::Place { .. } => Some("name a folder that you may write to".into()),
             Self::Busy { .. } => Some("wait until it has ended, or name another folder".into()),
             Self::Occupied { .. } => Some("go on from the newest with --resume, or name another folder".into()),
-            Self::Write { .. } | Self::Read { .. } => None,
+            Self::Read { .. } => {
+                Some("name a folder that `trainyard run --checkpoint` wrote and that you may read".into())
+            }
+            Self::Write { .. } => None,
         }
     }
 
     /// Returns `true` if the input is at fault, and not the machine.
     pub fn is_input(&self) -> bool {
-        !matches!(self, Self::Write { .. } | Self::Read { .. })
+        !matches!(self, Self::Write { .. })
     }
 }

@@ -5,6 +5,7 @@ use crate::storage::{FileEntry, checksum};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
+use trainyard_documents::from_json_bytes;
 
 /// The schema of manifests that this version reads and writes.
 pub const CHECKPOINT_SCHEMA: &str = "trainyard.checkpoint/2";
@@ -145,7 +146,7 @@ impl Manifest {
 
     /// Reads the manifest from a document that stood at `path`.
     pub(crate) fn from_json(document: &[u8], path: &Path) -> Result<Self, CheckpointError> {
-        let Ok(Schema { schema }) = serde_json::from_slice(document) else {
+        let Ok(Schema { schema }) = from_json_bytes(document) else {
             return Err(CheckpointError::damaged(path, "it is not a JSON document with a schema"));
         };
         let path_of = || path.to_owned();
@@ -156,7 +157,7 @@ impl Manifest {
             None => return Err(CheckpointError::Foreign { path: path_of(), schema }),
         }
         let manifest: Self =
-            serde_json::from_slice(document).map_err(|error| CheckpointError::damaged(path, error.to_string()))?;
+            from_json_bytes(document).map_err(|error| CheckpointError::damaged(path, error.to_string()))?;
         if manifest.to_json() != document {
             return Err(CheckpointError::damaged(path, "its content does not match its checksum"));
         }

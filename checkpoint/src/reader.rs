@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// The largest plan in bytes, as large as one that is read as a file.
+const PLAN_MAX: u64 = 16 << 20;
+
 /// A whole checkpoint.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
@@ -71,8 +74,9 @@ impl Checkpoint {
     /// When it can no longer be read.
     pub fn plan(&self) -> Result<serde_json::Value, CheckpointError> {
         let path = self.path.join(PLAN);
-        let text = std::fs::read(&path).map_err(|source| CheckpointError::Read { path: path.clone(), source })?;
-        serde_json::from_slice(&text).map_err(|error| CheckpointError::damaged(&path, error.to_string()))
+        let text = trainyard_documents::bytes(&path, PLAN_MAX)
+            .map_err(|error| CheckpointError::Read { path: path.clone(), source: error.into_io() })?;
+        trainyard_documents::from_json_bytes(&text).map_err(|error| CheckpointError::damaged(&path, error.to_string()))
     }
 
     /// Returns the names of what it holds of each parameter: `model`, and the optimizer's state.

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
+use trainyard_documents::Unreadable;
 
 const ELEMENT: usize = size_of::<f32>();
 /// Number of values that are turned into bytes at once.
@@ -137,7 +138,7 @@ impl TensorIndex {
     ///
     /// When it cannot be read, or is no such file.
     pub fn read(path: &Path) -> Result<Self, IndexError> {
-        let mut file = File::open(path)?;
+        let (mut file, _) = trainyard_documents::open(path).map_err(Unreadable::into_io)?;
         let mut first = [0; torch_file::MAGIC.len()];
         if file.read_exact(&mut first).is_ok() && first == torch_file::MAGIC {
             return Ok(Self { tensors: torch_file::tensors(file)? });

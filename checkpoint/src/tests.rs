@@ -232,7 +232,7 @@ fn a_full_disk_leaves_the_last_checkpoint_whole() {
         let left = Arc::new(AtomicUsize::new(room));
         let open = |_: &Path| -> io::Result<Box<dyn Storage>> { Ok(Box::new(FullDisk { left: left.clone() })) };
         let error = write_step(folder.path(), 2, &open).expect_err("no room");
-        let CheckpointError::Write { path, source } = &error else { panic!("{error:?}") };
+        let CheckpointError::Write { path, source, .. } = &error else { panic!("{error:?}") };
         assert_eq!(source.kind(), io::ErrorKind::StorageFull);
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("space")) && !error.is_input());

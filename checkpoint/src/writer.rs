@@ -70,7 +70,7 @@ impl<'a> Writer<'a> {
     ///
     /// When the disk does not take them.
     pub fn put(&self, file: &mut TensorFile, values: &[f32]) -> Result<(), CheckpointError> {
-        file.put(values).map_err(|source| CheckpointError::Write { path: self.hidden.join(file.name()), source })
+        file.put(values).map_err(|source| CheckpointError::write(self.hidden.join(file.name()), source))
     }
 
     /// Writes plan and manifest, waits for the disk and shows the checkpoint. Returns where it is, and its bytes.
@@ -129,5 +129,5 @@ impl Drop for Writer<'_> {
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
     let path = path.to_owned();
-    move |source| CheckpointError::Write { path, source }
+    move |source| CheckpointError::write(path, source)
 }

@@ -6,13 +6,16 @@ use std::path::Path;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
 use trainyard_units::similar;
 
+/// Advice where nothing better is known.
+const FORMS_OF_FILES: &str = "`trainyard schemas --out DIR` writes what each kind of file may hold";
+
 /// Parses a value from TOML text.
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
-    toml::from_str(text).map_err(|error| {
+    trainyard_documents::from_toml(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let forms = number_forms(&plain(error.message()));
         let failure = unreadable(what, path, line(text, at), toml_key(text, at), error.message());
-        if failure.hint_text().is_some() { failure } else { failure.maybe_hint(forms) }
+        if failure.hint_text().is_some() { failure } else { failure.hint(FORMS_OF_FILES).maybe_hint(forms) }
     })
 }
 
@@ -24,23 +27,22 @@ pub(crate) fn plan_from_json(text: &str, path: &Path) -> Result<PlanDocument, Fa
         found => {
             let found = found.map_or_else(|| "absent".into(), |schema| format!("`{schema}`"));
             let cause = format!("`schema` is {found}, but this version reads `{PLAN_SCHEMA}`");
-            Err(Failure::input(format!("cannot read plan `{}`", path.display()))
-                .because(cause)
-                .hint("`trainyard plan JOB --out PLAN.json` writes one"))
+            Err(Failure::input(format!("cannot read plan `{}`", path.display())).because(cause).hint(PLAN_WRITTEN))
         }
     }
 }
 
 /// Parses a value from JSON text.
 pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| {
+    trainyard_documents::from_json(text).map_err(|error| {
         let start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
         let end = text.floor_char_boundary(start + error.column());
         let message = error.to_string();
         // The message itself names an unknown key, and the text before it ends with another.
         let key = json_key(&text[..end]).filter(|_| !message.starts_with("unknown field"));
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        unreadable(what, path, error.line(), key, message)
+        let failure = unreadable(what, path, error.line(), key, message);
+        if failure.hint_text().is_some() { failure } else { failure.hint(FORMS_OF_FILES) }
     })
 }
 
@@ -51,12 +53,29 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
     let unknown = message.strip_prefix("unknown key `").and_then(|rest| rest.split('`').next());
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
         .because(format!("line {line}{place}: {message}"))
-        .maybe_hint(did_you_mean(&message))
+        .maybe_hint(did_you_mean(&message).or_else(|| advice(what, &message)))
         .at(Fault {
             field: key.or_else(|| unknown.map(Into::into)),
             value: message.split('`').nth(1).filter(|_| unknown.is_none()).map(Into::into),
             allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()),
         })
+}
+
+/// Advice about a file that is no plan.
+pub(crate) const PLAN_WRITTEN: &str = "`trainyard plan JOB --out PLAN.json` writes one";
+
+/// What to do about a text that is damaged in a way that the message alone does not tell how to mend.
+fn advice(what: &str, message: &str) -> Option<String> {
+    let known = [
+        ("duplicate", "write the key once: programs differ in which of two values they take"),
+        ("no finite number", "write a number, or leave the key out"),
+        ("overflowed", "write a number that there is, or leave the key out"),
+        ("recurs", "values may be nested at most 128 deep, and these are deeper"),
+        ("expected value", if what == "plan" { PLAN_WRITTEN } else { "it is no JSON: JSON begins with { or [" }),
+        ("the text ends inside", "the file is empty or was cut short: write it again"),
+        ("trailing characters", "the file holds one value and then more: it may be two files joined"),
+    ];
+    known.iter().find(|(words, _)| message.contains(words)).map(|(_, advice)| (*advice).into())
 }
 
 /// Returns the allowed forms of numbers, if the message is about a number in none of them.

@@ -3,13 +3,13 @@
 use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
-use flate2::read::GzDecoder;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
+use trainyard_documents::{Unreadable, from_toml};
 use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
@@ -23,46 +23,100 @@ use trainyard_units::{Bytes, human_bytes};
 /// Default folder of runs.
 const RUNS: &str = "runs";
 
-/// Maximum size of a file in bytes, also when unpacked: traces of a few steps are hundreds of megabytes at most.
-const READ_MAX: u64 = 4 << 30;
-const UNPACKED_MAX: u64 = READ_MAX;
+/// The largest size in bytes of a document that people write, and that of most that the program writes.
+const DOCUMENT_MAX: u64 = 4 << 20;
 
-/// Reads the text of a file.
-pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
-    let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
-    let bytes = read(path).map_err(unreadable)?;
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+/// The largest sizes of files of other kinds: what the program or a service writes at length.
+const SIZES: [(&str, u64); 6] = [
+    ("plan", 16 << 20),
+    ("prices", 16 << 20),
+    ("groups", 16 << 20),
+    ("measurement", 64 << 20),
+    ("measurements", 64 << 20),
+    ("output of a command", 512 << 20),
+];
+
+/// The largest trace of a profiler in bytes, unpacked: it is read piece by piece.
+const TRACE_MAX: u64 = 2 << 30;
+
+/// The beginning of a file that tells what it holds, in bytes.
+const HEAD: u64 = 1 << 20;
+
+/// The mark that some editors put before a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+fn largest(what: &str) -> u64 {
+    SIZES.iter().find(|(kind, _)| *kind == what).map_or(DOCUMENT_MAX, |(_, bytes)| *bytes)
 }
 
-/// Reads the bytes of a file, or of a pipe that ends.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// Returns the failure of reading a file.
+fn unreadable(what: &str, path: &Path, why: &Unreadable) -> Failure {
+    let gone = matches!(why, Unreadable::System(error) if error.kind() == std::io::ErrorKind::NotFound);
+    let hint = if gone && what == "plan" { diagnose::PLAN_WRITTEN } else { why.hint() };
+    Failure::input(format!("cannot read {what} `{}`", path.display())).because(why.to_string()).hint(hint)
+}
+
+/// Reads the text of a regular file that is no larger than its kind may be.
+pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
     if let Some(text) = caller::text(path) {
-        return Ok(text.into_bytes());
+        return Ok(text);
     }
-    let mut bytes = Vec::new();
-    let all = fs::File::open(path).and_then(|file| file.take(READ_MAX + 1).read_to_end(&mut bytes));
-    all.map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > READ_MAX {
-        return Err(format!("it is longer than {}", human_bytes(Bytes(READ_MAX))));
-    }
-    Ok(bytes)
+    trainyard_documents::text(path, largest(what)).map_err(|why| unreadable(what, path, &why))
 }
 
 /// Reads the text of a file that may be compressed with gzip.
-pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
-    const MAGIC: [u8; 2] = [0x1f, 0x8b];
-    let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
-    let mut bytes = read(path).map_err(unreadable)?;
-    if bytes.starts_with(&MAGIC) {
-        let mut text = Vec::new();
-        let mut packed = GzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1);
-        packed.read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
-        if text.len() as u64 > UNPACKED_MAX {
-            return Err(unreadable(format!("it unpacks to more than {}", human_bytes(Bytes(UNPACKED_MAX)))));
+pub(crate) fn read_packed(what: &'static str, path: &Path) -> Result<String, Failure> {
+    Packed::open(what, path)?.text()
+}
+
+/// A file that may be packed with gzip, of which only the beginning was read.
+pub(crate) struct Packed<'a> {
+    what: &'static str,
+    path: &'a Path,
+    head: Vec<u8>,
+    rest: Box<dyn Read + 'a>,
+}
+
+impl<'a> Packed<'a> {
+    /// Opens a file and reads its beginning.
+    pub(crate) fn open(what: &'static str, path: &'a Path) -> Result<Self, Failure> {
+        if let Some(text) = caller::text(path) {
+            return Ok(Self { what, path, head: text.into_bytes(), rest: Box::new(std::io::empty()) });
         }
-        bytes = text;
+        let opened = || {
+            let mut rest = trainyard_documents::unpacked(path, TRACE_MAX)?;
+            let mut head = Vec::new();
+            rest.by_ref().take(HEAD).read_to_end(&mut head)?;
+            if head.starts_with(BYTE_ORDER_MARK) {
+                head.drain(..BYTE_ORDER_MARK.len());
+            }
+            Ok(Self { what, path, head, rest: Box::new(rest) })
+        };
+        opened().map_err(|why| unreadable(what, path, &why))
     }
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+
+    /// Returns its beginning.
+    pub(crate) fn head(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.head)
+    }
+
+    /// Reads its whole text, if that is no longer than its kind may be.
+    pub(crate) fn text(self) -> Result<String, Failure> {
+        let (what, path, most) = (self.what, self.path, largest(self.what));
+        let mut bytes = Vec::new();
+        let read = self.stream().take(most + 1).read_to_end(&mut bytes);
+        let text = match read {
+            Err(error) => Err(error.into()),
+            Ok(_) if bytes.len() as u64 > most => Err(Unreadable::TooLarge { has: "has", most }),
+            Ok(_) => trainyard_documents::text_of(bytes),
+        };
+        text.map_err(|why| unreadable(what, path, &why))
+    }
+
+    /// Returns its bytes from the beginning on, piece by piece.
+    pub(crate) fn stream(self) -> impl Read {
+        std::io::Cursor::new(self.head).chain(self.rest)
+    }
 }
 
 /// File name extensions of models.
@@ -137,7 +191,7 @@ fn read_toml_model(path: &Path) -> Result<ModelSpec, Failure> {
 
 /// Returns the data set that the file of a model names beside its source, if it does.
 pub(crate) fn data_set_of_model(path: &Path) -> Option<String> {
-    let file: ModelFile = toml::from_str(&read_text("model", path).ok()?).ok()?;
+    let file: ModelFile = from_toml(&read_text("model", path).ok()?).ok()?;
     file.dataset
 }
 
@@ -149,21 +203,13 @@ fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
         return Err(unreadable(format!("it is longer than {}", human_bytes(Bytes(ONNX_BYTES_MAX))))
             .hint("export it with its weights in files of their own (external_data=True); they are not read"));
     }
-    let mut bytes = Vec::new();
-    file.take(ONNX_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    from_onnx(bytes, &name).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))
+    from_onnx(file, &name).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))
 }
 
-/// Opens a file to be read piece by piece; returns it with its length in bytes.
+/// Opens a regular file to be read piece by piece; returns it with its length in bytes.
 pub(crate) fn open(what: &str, path: &Path) -> Result<(fs::File, u64), Failure> {
-    let opened = || -> std::io::Result<(fs::File, u64)> {
-        let file = fs::File::open(path)?;
-        let about = file.metadata()?;
-        if about.is_dir() { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok((file, about.len())) }
-    };
-    opened()
-        .map_err(|error| Failure::input(format!("cannot read {what} `{}`", path.display())).because(error.to_string()))
+    trainyard_documents::open(path).map_err(|why| unreadable(what, path, &why))
 }
 
 /// Reads a plan document.
@@ -266,7 +312,7 @@ pub(crate) fn named_by(document: &PlanDocument, plan: &Path) -> Vec<Document> {
     let named = NAMED.into_iter().zip([&cluster.profile, &cluster.file, &cluster.constants]);
     named
         .filter_map(|(name, path)| {
-            let text = fs::read_to_string(beside(plan, Path::new(path.as_ref()?))).ok()?;
+            let text = read_text("file of machines", &beside(plan, Path::new(path.as_ref()?))).ok()?;
             Some(Document { name: name.into(), text })
         })
         .collect()

@@ -4,9 +4,10 @@
 //! never makes a command fail: it says so once.
 
 use crate::arguments::{Global, UNTIL_INPUT_ENDS};
+use crate::failure::Failure;
 use crate::headline::Headline;
-use crate::machine;
 use crate::output::{Output, json};
+use crate::{files, machine};
 use serde::Serialize;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -81,6 +82,17 @@ impl History {
         self.place.as_deref()
     }
 
+    /// Refuses a place that the command line names in a folder that does not exist: none is made that was not named.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let Some(path) = self.named.as_deref().filter(|path| *path != Path::new(OFF)) else { return Ok(()) };
+        let folder = files::folder_of(path);
+        if folder.exists() || path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        Err(Failure::input(format!("`--history {}`: there is no folder `{}`", path.display(), folder.display()))
+            .hint("make it first, or name a file in a folder that there is; `--history off` keeps nothing"))
+    }
+
     /// Returns the arguments with which a child process keeps its results at the same place.
     pub(crate) fn words(&self) -> Vec<String> {
         self.named.iter().flat_map(|path| ["--history".into(), path.display().to_string()]).collect()
@@ -100,6 +112,10 @@ impl History {
             figures: headline.figures,
             documents,
         };
+        if place == Path::new(HISTORY) {
+            // The folder of runs is the program's own. If it cannot be made, the history says so.
+            let _ = std::fs::create_dir_all(files::folder_of(place));
+        }
         match Store::open(place).and_then(|mut store| store.keep(&new)) {
             Ok(entry) => Kept(Some(format!("kept as {} in {}", entry.id, place.display()))),
             Err(error) => {

@@ -60,8 +60,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
         Err(told) => {
-            // The streams may be closed: there is nobody left to tell.
-            let _ = told.print();
+            output::usage(&told);
             return if told.use_stderr() { Exit::Input as u8 } else { Exit::Done as u8 };
         }
     };
@@ -70,7 +69,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     }
     let output = Output::new(&arguments.global);
     let history = History::new(&arguments.global, &words);
-    let started = places::check(&arguments.command, history.place()).and_then(|()| threads::start(&arguments.command));
+    let started = history
+        .check()
+        .and_then(|()| places::check(&arguments.command, history.place()))
+        .and_then(|()| threads::start(&arguments.command));
     let ended = started.and_then(|()| dispatch(arguments.command, &history, &output));
     match ended.and_then(|code| output.unwritten().map_or(Ok(code), Err)) {
         Ok(code) => code as u8,

@@ -160,10 +160,11 @@ impl Output {
 
     /// Prints the reason why a command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), harmless(failure.message()));
-        let causes = failure.causes().iter().map(|cause| format!("  caused by: {}\n", harmless(cause)));
+        let told = |text: &str| short(&harmless(text));
+        let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), told(failure.message()));
+        let causes = failure.causes().iter().map(|cause| format!("  caused by: {}\n", told(cause)));
         let painted = self.paint("hint:", AnsiColor::Cyan);
-        let hint = failure.hint_text().map(|hint| format!("\n{painted} {}\n", harmless(hint)));
+        let hint = failure.hint_text().map(|hint| format!("\n{painted} {}\n", told(hint)));
         let text: String = std::iter::once(error).chain(causes).chain(hint).collect();
         let _ = stderr().write_all(text.as_bytes());
     }
@@ -193,6 +194,45 @@ impl Output {
     }
 }
 
+/// Prints what the command line lacks, or the help that it asks for.
+pub(crate) fn usage(told: &clap::Error) {
+    let text = told.to_string();
+    // The streams may be closed: there is nobody left to tell.
+    let _ = if told.use_stderr() && text.split_whitespace().any(|word| word.chars().count() > WORD_MAX) {
+        writeln!(stderr(), "{}", short(&harmless(text.trim_end())))
+    } else {
+        told.print()
+    };
+}
+
+/// Longest word of a message, and longest message, in characters; and most lines of one.
+const WORD_MAX: usize = 200;
+const MESSAGE_MAX: usize = 2000;
+const LINES_MAX: usize = 12;
+
+/// Cuts what a message quotes at length: a file may hold keys and values of any size.
+pub(crate) fn short(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace).map(|word| cut(word, WORD_MAX));
+    let lines: Vec<String> = words.collect::<String>().lines().map(str::to_owned).collect();
+    let more = lines.len().saturating_sub(LINES_MAX);
+    let mut kept = lines[..lines.len() - more].join("\n");
+    if more > 0 {
+        kept += &format!("\n… and {more} more lines");
+    }
+    cut(&kept, MESSAGE_MAX)
+}
+
+/// Leaves out the middle of a text that has more than `most` characters.
+fn cut(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.into();
+    }
+    let head: String = text.chars().take(most * 3 / 4).collect();
+    let tail: String = text.chars().skip(length - most / 8).collect();
+    format!("{head}…({} characters)…{tail}", length - most * 3 / 4 - most / 8)
+}
+
 /// Formats a document as it is printed and written.
 pub(crate) fn json<T: Serialize>(document: &T) -> String {
     json_of(document).expect("documents hold only what JSON can hold")
@@ -202,4 +242,23 @@ fn json_of<T: Serialize>(document: &T) -> serde_json::Result<String> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_quotes_at_length_is_cut() {
+        let usual = format!("cannot read job `{}/job.toml`: unknown key `a`", "folder/".repeat(20));
+        assert_eq!(short(&usual), usual);
+        let long = short(&format!("unknown key `{}`, expected one of a, b", "k".repeat(300_000)));
+        assert!(
+            long.len() < 300 && long.starts_with("unknown key `kkk") && long.ends_with("expected one of a, b"),
+            "{long}"
+        );
+        assert!(long.contains("characters"), "{long}");
+        assert!(short(&"ä ".repeat(100_000)).chars().count() < MESSAGE_MAX + 100);
+        assert_eq!(short(&"line\n".repeat(100)).lines().count(), LINES_MAX + 1);
+    }
 }

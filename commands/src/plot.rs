@@ -1,5 +1,6 @@
 //! Pictures as files: which format a name asks for, and which ground.
 
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use trainyard_reports::{Picture, Scheme, Theme};
@@ -19,6 +20,11 @@ fn ends_in(path: &Path, format: &str) -> bool {
 /// Encodes a picture in the format of this file name.
 pub(crate) fn encoded(path: &Path, picture: &Picture, scheme: Scheme) -> Vec<u8> {
     if ends_in(path, "png") { picture.png(scheme) } else { picture.svg(scheme).into_bytes() }
+}
+
+/// Returns the failure of a plot of figures that cannot be drawn.
+pub(crate) fn refused(why: impl Into<String>) -> Failure {
+    Failure::input("there is nothing to plot").because(why).hint("leave out --plot: the table tells the same figures")
 }
 
 /// A plot as a file.

@@ -2,16 +2,15 @@
 
 use crate::error::DataError;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+
+/// The largest file in bytes: samples are held in memory.
+const BYTES_MAX: u64 = 64 << 30;
 
 /// Reads the bytes of a file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    let read = || {
-        // A device or a pipe may have no end.
-        if fs::metadata(path)?.is_file() { fs::read(path) } else { Err(io::Error::other("it is no file")) }
-    };
-    read().map_err(|source| DataError::Unreadable { path: path.to_owned(), source })
+    trainyard_documents::bytes(path, BYTES_MAX)
+        .map_err(|error| DataError::Unreadable { path: path.to_owned(), source: error.into_io() })
 }
 
 /// Tells whether `path` is a folder.

@@ -166,7 +166,7 @@ const UNNEEDED: [&str; 4] = ["truncation", "padding", "post_processor", "decoder
 /// Reduces a `tokenizer.json` to the fields that split a text and number the pieces. The library panics on a decoder
 /// that is not JSON (0.23.2, `src/decoders/mod.rs`).
 fn needed(content: &[u8]) -> tokenizers::Result<Vec<u8>> {
-    let mut all: Map<String, Value> = serde_json::from_slice(content)?;
+    let mut all: Map<String, Value> = trainyard_documents::from_json_bytes(content)?;
     all.retain(|name, _| !UNNEEDED.contains(&name.as_str()));
     let growth = all.get("normalizer").map_or(1.0, growth);
     if growth > GROWTH_MAX {

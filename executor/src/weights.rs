@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_checkpoint::{IndexError, TensorIndex};
+use trainyard_documents::{Unreadable, from_json_bytes};
 use trainyard_models::{Model, to_hugging_face};
 
 mod names;
@@ -26,6 +27,10 @@ pub(crate) const CONFIGURATION: &str = "config.json";
 
 /// Number of names that a message lists.
 const LISTED: usize = 5;
+
+/// The largest index of weights, and the largest configuration beside them, in bytes.
+const INDEX_MAX: u64 = 16 << 20;
+const CONFIG_MAX: u64 = 4 << 20;
 
 /// Why weights cannot be started from.
 #[derive(Debug, thiserror::Error)]
@@ -254,9 +259,10 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     let Some(index) = INDEX.iter().find_map(there) else {
         return Err(WeightError::NoWeights { path: path.to_owned() });
     };
-    let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
+    let text = trainyard_documents::bytes(&index, INDEX_MAX)
+        .map_err(|error| WeightError::Unreadable { path: index.clone(), source: error.into_io() })?;
     let malformed = |problem: String| WeightError::Malformed { path: index.clone(), expected: "index", problem };
-    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+    let Index { weight_map } = from_json_bytes(&text).map_err(|error| malformed(error.to_string()))?;
     // An index speaks of files beside it; a path out of the folder is a mistake or worse.
     let plain = |name: &String| Path::new(name).components().count() == 1 && Path::new(name).file_name().is_some();
     match weight_map.values().find(|name| !plain(name)) {
@@ -299,12 +305,12 @@ const TIE: &str = "tie_word_embeddings";
 /// Compares a `config.json` with how the model computes, where there is one and transformers has such a model.
 fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     let Some(own) = to_hugging_face(model) else { return Ok(()) };
-    let text = match std::fs::read(path) {
+    let text = match trainyard_documents::bytes(path, CONFIG_MAX).map_err(Unreadable::into_io) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(WeightError::Unreadable { path: path.to_owned(), source }),
         Ok(text) => text,
     };
-    let theirs: Value = serde_json::from_slice(&text).map_err(|error| WeightError::Malformed {
+    let theirs: Value = from_json_bytes(&text).map_err(|error| WeightError::Malformed {
         path: path.to_owned(),
         expected: "JSON",
         problem: error.to_string(),

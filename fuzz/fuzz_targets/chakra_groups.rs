@@ -12,7 +12,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_jso
 
 fuzz_target!(|text: &str| {
     let Ok(groups) = chakra::groups(text) else { return };
-    let graph = chakra::read(include_bytes!("../corpus/chakra/step.0.et")).expect("a trace");
+    let graph = chakra::read(include_bytes!("../corpus/chakra/step.0.et").as_slice()).expect("a trace");
     let cluster = catalog().cluster("p3.8xlarge", 1).expect("the catalog has it");
     let stack = catalog().stack(DEFAULT_STACK).expect("the catalog has it").clone();
     let _ = replay(&[graph.clone(), graph], &groups, &Machine { cluster, stack });

@@ -10,7 +10,7 @@ use trainyard_models::Model;
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_message(data, size, max, seed) });
 
 fuzz_target!(|file: &[u8]| {
-    let Ok(spec) = from_onnx(file.to_vec(), "model") else { return };
+    let Ok(spec) = from_onnx(std::io::Cursor::new(file), "model") else { return };
     let model = Model::try_from(spec).expect("a model that was read is one");
     trainyard_fuzz::counted(&model);
 });

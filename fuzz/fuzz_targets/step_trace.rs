@@ -24,6 +24,6 @@ fuzz_target!(|text: &str| {
     serde_json::from_str::<serde_json::Value>(&text).expect("a trace is JSON");
     let Ok(written) = chakra::write(&trace, &plan) else { return };
     for (name, file) in written.files.iter().filter(|(name, _)| name.ends_with(".et")) {
-        chakra::read(file).unwrap_or_else(|error| panic!("{name} is not read back: {error}"));
+        chakra::read(file.as_slice()).unwrap_or_else(|error| panic!("{name} is not read back: {error}"));
     }
 });

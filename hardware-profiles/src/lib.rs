@@ -15,6 +15,7 @@
 //! ```
 
 // What every number and every name has.
+mod date;
 mod pattern;
 mod sourced;
 

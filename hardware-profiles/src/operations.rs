@@ -47,6 +47,7 @@ impl StartUp {
 #[serde(deny_unknown_fields)]
 pub struct SpotAdvisor {
     /// The day of publication.
+    #[serde(deserialize_with = "crate::date::read")]
     pub date: String,
     /// The publisher.
     pub source: String,

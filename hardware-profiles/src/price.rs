@@ -97,6 +97,7 @@ pub struct Price {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<UsdPerHour>,
     /// Date of the observation, `2026-07-20`.
+    #[serde(deserialize_with = "crate::date::read")]
     pub date: String,
     pub source: String,
     /// Availability Zones in which the instance is offered, as far as they are known.

@@ -25,6 +25,7 @@ pub struct Fitted {
     /// Number of measurements.
     pub rows: u32,
     /// The date of the fit, `2026-11-21`.
+    #[serde(deserialize_with = "crate::date::read")]
     pub date: String,
     /// Standard error of the value, as a fraction of it.
     pub deviation: f64,

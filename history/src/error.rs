@@ -101,7 +101,7 @@ impl HistoryError {
 
     /// Returns `true` if the user's input is at fault, not the file.
     pub fn is_input(&self) -> bool {
-        !matches!(self, Self::Busy { .. } | Self::Unavailable { .. } | Self::Damaged { .. })
+        !matches!(self, Self::Busy { .. } | Self::Unavailable { .. })
     }
 
     /// Returns advice on what may be done about the error.

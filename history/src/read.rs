@@ -1,5 +1,6 @@
 //! What is asked of a history.
 
+use crate::checksum;
 use crate::entry::{Entry, Figures, Kind};
 use crate::time::UtcTime;
 use rusqlite::types::Type;
@@ -32,7 +33,11 @@ pub struct Listing {
 pub(crate) const COLUMNS: &str = "id, kind, at, program, arguments, model, machines, step_time_s, \
      predicted_step_time_s, time_s, cost_usd, loss, note, \
      (SELECT json_group_array(word ORDER BY word) FROM tag WHERE tag.entry = entry.number), \
-     (SELECT json_group_array(name ORDER BY position) FROM document WHERE document.entry = entry.number)";
+     (SELECT json_group_array(name ORDER BY position) FROM document WHERE document.entry = entry.number), \
+     checksum";
+
+/// The place of the checksum among them.
+const CHECKSUM: usize = 15;
 
 /// The condition of a filter; its parameters are kind, model, tags as a JSON list, and the first second.
 const WANTED: &str = "(?1 IS NULL OR kind = ?1) \
@@ -68,7 +73,7 @@ pub(crate) fn json(words: &[String]) -> String {
 }
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    Ok(Entry {
+    let entry = Entry {
         id: row.get(0)?,
         kind: named(row, 1)?,
         at: UtcTime::of_unix_seconds(row.get(2)?),
@@ -86,7 +91,13 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         note: row.get(12)?,
         tags: words(row, 13)?,
         documents: words(row, 14)?,
-    })
+    };
+    match row.get::<_, Option<i64>>(CHECKSUM)? {
+        Some(kept) if kept != checksum::of_entry(&entry) => {
+            Err(wrong(CHECKSUM, format!("entry {} does not match its checksum", entry.id).into()))
+        }
+        _ => Ok(entry),
+    }
 }
 
 fn named(row: &Row<'_>, column: usize) -> rusqlite::Result<Kind> {
@@ -99,6 +110,6 @@ fn words(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
     serde_json::from_str(&text).map_err(|error| wrong(column, error.into()))
 }
 
-fn wrong(column: usize, cause: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
+pub(crate) fn wrong(column: usize, cause: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, cause)
 }

@@ -1,5 +1,6 @@
 //! The file, and what is done with it.
 
+use crate::checksum;
 use crate::entry::{Document, Entry, Kind, NewEntry, is_tag};
 use crate::error::{HistoryError, WAIT_MAX};
 use crate::id;
@@ -61,7 +62,7 @@ pub struct Prune {
 }
 
 impl Store {
-    /// Opens a history; creates it if there is none, with the folders above it.
+    /// Opens a history; creates it if there is none, in a folder that exists.
     ///
     /// # Errors
     ///
@@ -70,9 +71,10 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         version::check(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        folder
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .map_err(|error| HistoryError::Unavailable { path: path.into(), cause: error.to_string() })?;
+        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+            let cause = format!("there is no folder `{}`", folder.display());
+            return Err(HistoryError::Unavailable { path: path.into(), cause });
+        }
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
@@ -99,6 +101,7 @@ impl Store {
         let mut connection = Connection::open_with_flags(absolute, flags).map_err(told)?;
         connection.busy_timeout(WAIT_MAX).map_err(told)?;
         connection.execute_batch(MANNERS).map_err(told)?;
+        whole(&connection, path)?;
         version::bring_forward(&mut connection, path)?;
         Ok(Self { connection, path: path.into() })
     }
@@ -138,11 +141,15 @@ impl Store {
             let number = transaction.last_insert_rowid();
             for (position, document) in new.documents.iter().enumerate() {
                 transaction.execute(
-                    "INSERT INTO document (entry, position, name, text) VALUES (?1, ?2, ?3, ?4)",
-                    params![number, position, document.name, document.text],
+                    "INSERT INTO document (entry, position, name, text, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![number, position, document.name, document.text, checksum::of_document(document)],
                 )?;
             }
-            Ok(entry_of(transaction, &id)?)
+            // The checksum is that of the entry as the file tells it: a number that is none has become nothing.
+            let entry = entry_of(transaction, &id)?;
+            let sum = checksum::of_entry(&entry);
+            transaction.execute("UPDATE entry SET checksum = ?2 WHERE number = ?1", params![number, sum])?;
+            Ok(entry)
         })
     }
 
@@ -267,6 +274,18 @@ impl Store {
     }
 }
 
+/// Refuses a file whose pages and indices do not fit together: SQLite notices only those that a query happens to read.
+fn whole(connection: &Connection, path: &Path) -> Result<(), HistoryError> {
+    let told: String = connection
+        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+        .map_err(|error| HistoryError::of(path, &error))?;
+    if told == "ok" {
+        return Ok(());
+    }
+    let cause = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(HistoryError::Damaged { path: path.into(), cause })
+}
+
 /// An error that aborts a change, without the path of the file.
 enum Broken {
     Database(rusqlite::Error),
@@ -312,9 +331,17 @@ fn entry_of(connection: &Connection, id: &str) -> rusqlite::Result<Entry> {
 }
 
 fn documents(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Document>> {
-    let sql =
-        "SELECT name, text FROM document WHERE entry = (SELECT number FROM entry WHERE id = ?1) ORDER BY position";
-    let document = |row: &rusqlite::Row<'_>| Ok(Document { name: row.get(0)?, text: row.get(1)? });
+    let sql = "SELECT name, text, checksum FROM document WHERE entry = (SELECT number FROM entry WHERE id = ?1) ORDER BY position";
+    let document = |row: &rusqlite::Row<'_>| {
+        let document = Document { name: row.get(0)?, text: row.get(1)? };
+        match row.get::<_, Option<i64>>(2)? {
+            Some(kept) if kept != checksum::of_document(&document) => {
+                let problem = format!("document {} of entry {id} does not match its checksum", document.name);
+                Err(read::wrong(2, problem.into()))
+            }
+            _ => Ok(document),
+        }
+    };
     connection.prepare(sql)?.query_map([id], document)?.collect()
 }
 

@@ -2,12 +2,12 @@
 
 use crate::error::HistoryError;
 use rusqlite::{Connection, TransactionBehavior};
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use trainyard_documents::Unreadable;
 
 /// The version of files that this program writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// SQLite's application id of Trainyard's files: `TrYd`.
 const APPLICATION: u32 = 0x5472_5964;
@@ -52,6 +52,9 @@ const STEPS: [&str; VERSION as usize] = [
     "ALTER TABLE entry ADD COLUMN predicted_step_time_s REAL;
     ALTER TABLE entry ADD COLUMN loss REAL;
     ALTER TABLE entry ADD COLUMN note TEXT;",
+    // Adds checksums. What an older version kept has none.
+    "ALTER TABLE entry ADD COLUMN checksum INTEGER;
+    ALTER TABLE document ADD COLUMN checksum INTEGER;",
 ];
 
 /// Refuses a file that is no history, or one of a newer version, before SQLite opens it: opening a database that
@@ -64,15 +67,13 @@ const STEPS: [&str; VERSION as usize] = [
 pub(crate) fn check(path: &Path) -> Result<(), HistoryError> {
     let unavailable = |error: std::io::Error| HistoryError::Unavailable { path: path.into(), cause: error.to_string() };
     let foreign = |what| Err(HistoryError::Foreign { path: path.into(), what });
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unavailable(error)),
+    let file = match trainyard_documents::open(path) {
+        Ok((file, _)) => file,
+        Err(Unreadable::System(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(Unreadable::Folder) => return foreign("it is a folder"),
+        Err(Unreadable::Endless) => return foreign("it is no file"),
+        Err(error) => return Err(unavailable(error.into_io())),
     };
-    let about = file.metadata().map_err(unavailable)?;
-    if !about.is_file() {
-        return foreign(if about.is_dir() { "it is a folder" } else { "it is no file" });
-    }
     let mut header = Vec::new();
     file.take(HEADER).read_to_end(&mut header).map_err(unavailable)?;
     if header.is_empty() {

@@ -4,7 +4,7 @@
 //! ```
 //! use trainyard_interop::{chakra, from_onnx};
 //!
-//! assert!(from_onnx(b"text".to_vec(), "own").is_err());
+//! assert!(from_onnx(std::io::Cursor::new("text"), "own").is_err());
 //! let groups = chakra::groups(r#"{"1": [0, 1], "2": [2, 3]}"#)?;
 //! assert_eq!(groups["2"], [2, 3]);
 //! # Ok::<(), trainyard_units::Invalid>(())

@@ -21,6 +21,7 @@ pub use write::to_hugging_face;
 use crate::families::ModelSpec;
 use config::{Config, wrong};
 use serde_json::{Map, Value};
+use trainyard_documents::from_json;
 use trainyard_units::{Invalid, similar};
 
 /// Makes a specification of a configuration.
@@ -87,8 +88,7 @@ pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, Invalid> {
     let no_config = |sentence: String| {
         Invalid::whole(sentence).with_hint("it is the file `config.json` beside the weights of a checkpoint")
     };
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| no_config(format!("the configuration is not JSON: {error}")))?;
+    let value: Value = from_json(text).map_err(|error| no_config(format!("the configuration is not JSON: {error}")))?;
     let Value::Object(fields) = value else {
         return Err(no_config("the configuration must be a JSON object with the field `model_type`".into()));
     };
@@ -99,7 +99,7 @@ pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, Invalid> {
 /// Returns the name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from,
 /// without the folders before it.
 pub fn hugging_face_name(text: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(text).ok()?;
+    let value: Value = from_json(text).ok()?;
     let stated = value.get("_name_or_path")?.as_str()?.trim();
     let last = stated.rsplit(['/', '\\']).find(|part| !part.is_empty())?;
     (!matches!(last, "." | "..")).then(|| last.to_owned())

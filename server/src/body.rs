@@ -20,9 +20,9 @@ pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Bytes, 
     to_bytes(request.into_body(), limit).await.map_err(|_| Refusal::too_large(limit))
 }
 
-/// Parses a body. JSON that is nested deeper than 128 levels is refused.
+/// Parses a body. JSON that is nested deeper than 128 levels, or has a key twice, is refused.
 pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal::json(&error))
+    trainyard_documents::from_json_bytes(body).map_err(|error| Refusal::json(&error))
 }
 
 fn is_json(value: Option<&HeaderValue>) -> bool {

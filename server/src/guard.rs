@@ -4,9 +4,10 @@ use crate::refusal::Refusal;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Request, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
@@ -125,15 +126,21 @@ pub(crate) async fn guard(State(access): State<Access>, request: Request<Body>, 
 
 fn admitted(access: &Access, request: &Request<Body>) -> Result<(), Refusal> {
     let headers = request.headers();
-    if access.loopback {
-        of_this_machine(headers)?;
+    let host = host(request)?;
+    if access.loopback && !is_this_machine(host) {
+        return Err(Refusal::misdirected(host));
     }
     if !request.uri().path().starts_with("/api/") {
         return Ok(());
     }
-    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
-    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+    let site = headers.get_all(FETCH_SITE).iter().map(HeaderValue::as_bytes);
+    if site.into_iter().any(|site| site != b"same-origin" && site != b"none") {
         return Err(Refusal::forbidden("another site's page may not ask"));
+    }
+    if let Some(origin) = headers.get_all(ORIGIN).iter().find(|origin| !is_of(origin, host)) {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        return Err(Refusal::forbidden(format!("a page of `{origin}` may not ask `{host}`"))
+            .hint("a proxy between them must pass the header `Host` on as it is".to_owned()));
     }
     match &access.token {
         Some(token) if !token.is_shown_by(headers) => Err(Refusal::unauthorized()),
@@ -141,10 +148,38 @@ fn admitted(access: &Access, request: &Request<Body>) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request was meant for this machine. A foreign page whose name is made to point here (DNS rebinding)
-/// still sends its own name.
-fn of_this_machine(headers: &HeaderMap) -> Result<(), Refusal> {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// Returns the host that a request names: the one of its target, where that is a whole address, and of its header, which
+/// must be the same. One that names several is refused, because what is between may go by another than this server.
+///
+/// # Source
+///
+/// RFC 9112, sections 3.2 and 3.2.2.
+fn host(request: &Request<Body>) -> Result<&str, Refusal> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return Err(Refusal::request("the request has more than one `Host`"));
+    }
+    let header = first.map(|host| host.to_str().map_err(|_| Refusal::request("`Host` is no name of a host")));
+    let header = header.transpose()?;
+    let target = request.uri().authority().map(Authority::as_str);
+    match (target, header) {
+        (Some(target), Some(header)) if !target.eq_ignore_ascii_case(header) => {
+            Err(Refusal::request(format!("the target is of `{target}`, but `Host` is `{header}`")))
+        }
+        _ => Ok(target.or(header).unwrap_or_default()),
+    }
+}
+
+/// Returns `true` if an origin is that of this server's own page: a scheme and the host of the request.
+fn is_of(origin: &HeaderValue, host: &str) -> bool {
+    let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    own.is_some_and(|(scheme, name)| matches!(scheme, "http" | "https") && name.eq_ignore_ascii_case(host))
+}
+
+/// Tells whether a host is this machine. A foreign page whose name is made to point here (DNS rebinding) still sends its
+/// own name.
+fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
@@ -154,7 +189,7 @@ fn of_this_machine(headers: &HeaderMap) -> Result<(), Refusal> {
         Some(name) => name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()),
         None => name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback()),
     };
-    if loopback || name.eq_ignore_ascii_case("localhost") { Ok(()) } else { Err(Refusal::misdirected(host)) }
+    loopback || name.eq_ignore_ascii_case("localhost")
 }
 
 #[cfg(test)]
@@ -182,13 +217,52 @@ mod tests {
     #[test]
     fn names_of_this_machine_are_told_from_others() {
         for own in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.1.2.3", "[::1]:80", "[::1]"] {
-            assert!(of_this_machine(&headers(HOST, own)).is_ok(), "{own}");
+            assert!(is_this_machine(own), "{own}");
         }
+        for other in [
+            "example.com",
+            "localhost.example.com:8080",
+            "127.0.0.1.example.com",
+            "192.168.1.2:80",
+            "",
+            "::1:80",
+            "localhost@example.com",
+            "example.com@localhost",
+        ] {
+            assert!(!is_this_machine(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let request = |target: &str, hosts: &[&str]| {
+            let request = hosts.iter().fold(Request::get(target), |request, host| request.header(HOST, *host));
+            let request = request.body(Body::empty()).expect("a request");
+            host(&request).map(str::to_owned).map_err(|refusal| refusal.status)
+        };
+        assert_eq!(request("/", &["localhost:80"]), Ok("localhost:80".into()));
+        assert_eq!(request("/", &[]), Ok(String::new()));
+        assert_eq!(request("http://a.example/", &["A.example"]), Ok("a.example".into()));
+        assert_eq!(request("http://a.example/", &[]), Ok("a.example".into()));
+        for (target, hosts) in [
+            ("/", ["localhost", "a.example"].as_slice()),
+            ("/", &["localhost", "localhost"]),
+            ("http://a.example/", &["localhost"]),
+            ("http://localhost/", &["a.example"]),
+            ("http://localhost:81/", &["localhost:80"]),
+        ] {
+            assert_eq!(request(target, hosts), Err(400), "{target} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_of_the_host_that_is_asked() {
+        let is_of = |origin: &str, host| is_of(&HeaderValue::from_str(origin).expect("a value"), host);
+        assert!(is_of("http://localhost:80", "localhost:80") && is_of("https://Plan.example", "plan.example"));
         for other in
-            ["example.com", "localhost.example.com:8080", "127.0.0.1.example.com", "192.168.1.2:80", "", "::1:80"]
+            ["null", "", "localhost:80", "http://localhost", "http://a.example", "file://localhost:80", "http://"]
         {
-            assert!(of_this_machine(&headers(HOST, other)).is_err(), "{other}");
+            assert!(!is_of(other, "localhost:80"), "{other}");
         }
-        assert!(of_this_machine(&HeaderMap::new()).is_err());
     }
 }

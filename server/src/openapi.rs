@@ -165,7 +165,7 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
     ];
     if operation.question.is_some() {
         refusals.extend([
-            ("400", "The body is not the JSON that is expected."),
+            ("400", "The request names no host or several, or the body is not the JSON that is expected."),
             ("413", "The body is too large."),
             ("415", "The body is not JSON."),
             ("422", "What is asked makes no sense, or there is no plan."),

@@ -14,7 +14,7 @@ use trainyard_units::Invalid;
 pub struct Refusal {
     /// The HTTP status code.
     pub status: u16,
-    /// What kind of refusal it is, one of a closed list: `bad-json`, `bad-input`, `no-plan`, `too-large`, `busy`,
+    /// What kind of refusal it is, one of a closed list: `bad-request`, `bad-json`, `bad-input`, `no-plan`, `too-large`, `busy`,
     /// `timeout`, `unauthorized`, `forbidden`, `not-found`, `method`, `media-type`, `failed`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -41,6 +41,12 @@ impl Refusal {
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {error}"))
             .hint("GET /api/v1/openapi.json describes every field".to_owned())
+    }
+
+    /// Refuses a request that does not say in one way what it is for.
+    pub(crate) fn request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+            .hint("send one `Host`, the one of the address that is asked".to_owned())
     }
 
     /// Refuses a request whose content makes no sense.

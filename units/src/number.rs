@@ -140,7 +140,7 @@ impl Written for f64 {
     }
 
     fn of_float(value: f64) -> Option<Self> {
-        Some(value)
+        value.is_finite().then_some(value)
     }
 
     fn of_whole(value: i128) -> Option<Self> {

@@ -10,18 +10,11 @@ use crate::summary::median;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Read;
-use trace::{Document, Event};
+use trace::{Document, Event, Product, What};
 use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Rate, Sourced, Stack};
 use trainyard_plan::operators::Gemm;
 use trainyard_sim::product_time;
 use trainyard_units::{Bytes, Invalid, Seconds};
-
-/// Calls that give the device a kernel.
-const LAUNCHES: [&str; 4] = ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"];
-
-/// Calls in which the host waits for the device.
-const WAITS: [&str; 5] =
-    ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cudaFree"];
 
 /// From one launch to the next, a host that took this many times the median did something else in between.
 const PAUSE: f64 = 20.0;
@@ -135,7 +128,7 @@ pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<Trac
     let events: Vec<&Event> = document.events.iter().filter(inside).collect();
     let device = document.devices.first().map_or_else(|| "an unnamed device".into(), |device| device.name.clone());
     let gpu = gpu_called(&device, catalog);
-    let any = || events.iter().any(|event| event.is("cpu_op") && left_operand(event).is_some());
+    let any = || events.iter().any(|event| matches!(event.what, What::Product(_)));
     let uncompared = || format!("matrix products: no GPU of the catalog is `{device}` for certain");
     let findings = TraceFindings {
         steps_s: steps.iter().map(|(start, end)| (end - start) * 1e-6).collect(),
@@ -189,7 +182,7 @@ pub fn refit_trace(
 
 /// Start and end of each marked step, microseconds; the first is left out where there are others: it still warms up.
 fn steps(document: &Document) -> Vec<(f64, f64)> {
-    let marked = |event: &&Event| event.is("user_annotation") && event.name.starts_with("ProfilerStep#");
+    let marked = |event: &&Event| event.what == What::Step;
     let mut steps: Vec<(f64, f64)> = document.events.iter().filter(marked).map(|step| (step.ts, step.end())).collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
     let skipped = usize::from(steps.len() > 1);
@@ -230,20 +223,22 @@ fn differs(told: &[String], own: &[String]) -> bool {
 
 /// Host time per launch: the mean time from one launch to the next on a thread that does not wait in between.
 fn launch(events: &[&Event]) -> Option<Finding> {
-    let mut threads: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.is("cuda_runtime") || event.is("cuda_driver")) {
-        threads.entry(event.tid.to_string()).or_default().push(event);
+    let mut threads: BTreeMap<u32, Vec<&Event>> = BTreeMap::new();
+    for event in events {
+        if let What::Launch(thread) | What::Wait(thread) = event.what {
+            threads.entry(thread).or_default().push(event);
+        }
     }
     let mut gaps = Vec::new();
     for calls in threads.values_mut() {
         calls.sort_by(|a, b| a.ts.total_cmp(&b.ts));
         let mut last: Option<f64> = None;
         for call in calls {
-            if LAUNCHES.contains(&call.name.as_str()) {
+            if matches!(call.what, What::Wait(_)) {
+                last = None;
+            } else {
                 gaps.extend(last.map(|last| call.ts - last));
                 last = Some(call.ts);
-            } else if WAITS.contains(&call.name.as_str()) {
-                last = None;
             }
         }
     }
@@ -255,35 +250,32 @@ fn launch(events: &[&Event]) -> Option<Finding> {
 /// The speed of products relative to the catalog's constants: the median of predicted over measured.
 fn products(events: &[&Event], gpu: &Gpu) -> Option<Finding> {
     let mut kernels: BTreeMap<u64, f64> = BTreeMap::new();
-    for kernel in events.iter().filter(|event| event.is("kernel")) {
-        if let Some(id) = kernel.args.external {
+    for kernel in events {
+        if let What::Kernel(id) = kernel.what {
             *kernels.entry(id).or_default() += kernel.dur * 1e-6;
         }
     }
-    let ratio = |event: &&&Event| {
-        let (product, rate, element) = product(event, gpu)?;
-        let measured = *kernels.get(&event.args.external?)?;
+    let ratio = |event: &&Event| {
+        let What::Product(told) = &event.what else { return None };
+        let (product, rate, element) = product(told, gpu)?;
+        let measured = *kernels.get(&told.id)?;
         let expected = product_time(product, gpu, rate, element);
         (expected.0 >= PRODUCT_MIN.0 && measured > 0.0).then(|| expected.0 / measured)
     };
-    let ratios: Vec<f64> = events.iter().filter(|event| event.is("cpu_op")).filter_map(|event| ratio(&event)).collect();
+    let ratios: Vec<f64> = events.iter().filter_map(ratio).collect();
     (ratios.len() >= PRODUCTS_MIN)
         .then(|| Finding { value: median(ratios.clone()).unwrap_or(1.0), ..finding(1.0, &ratios) })
 }
 
 /// The product of an operator, the unit it runs on and the bytes of an element.
-fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
-    let first = left_operand(event)?;
-    let shape = |index: usize| -> Option<Vec<u64>> {
-        event.args.dims.get(index)?.as_array()?.iter().map(serde_json::Value::as_u64).collect()
-    };
-    let (left, right) = (shape(first)?, shape(first + 1)?);
+fn product(told: &Product, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
+    let Product { left, right, number, .. } = told;
     let product = match (left.as_slice(), right.as_slice()) {
         ([m, k], [depth, n]) if k == depth => Gemm { batch: 1, m: *m, n: *n, k: *k },
         ([batch, m, k], [same, depth, n]) if k == depth && batch == same => Gemm { batch: *batch, m: *m, n: *n, k: *k },
         _ => return None,
     };
-    let (rate, element) = match event.args.types.get(first)?.as_str()? {
+    let (rate, element) = match number.as_str() {
         "c10::Half" => (Rate::Fp16, 2),
         "c10::BFloat16" => (Rate::Bf16, 2),
         // Whether single precision runs on tensor cores is a switch that the trace does not tell.
@@ -291,15 +283,6 @@ fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
         _ => return None,
     };
     is_worked_on(product).then_some((product, rate, element))
-}
-
-/// The operand of a matrix product that is the matrix on the left; none for other operators.
-fn left_operand(event: &Event) -> Option<usize> {
-    match event.name.as_str() {
-        "aten::mm" | "aten::bmm" => Some(0),
-        "aten::addmm" | "aten::baddbmm" => Some(1),
-        _ => None,
-    }
 }
 
 /// Tells whether there is anything to compute, and no more than a device has room for.
@@ -311,11 +294,11 @@ fn is_worked_on(Gemm { batch, m, n, k }: Gemm) -> bool {
 
 /// Memory that the allocator holds beyond what tensors take, at its peak.
 fn fragmentation(events: &[Event]) -> Option<Finding> {
-    let records = events.iter().filter(|event| event.name == "[memory]" && event.args.device_type == Some(1));
-    let records: Vec<(Bytes, Bytes)> = records
-        .filter_map(|event| Some((event.args.reserved?, event.args.allocated?)))
-        .map(|(reserved, allocated)| (Bytes(reserved as u64), Bytes(allocated as u64)))
-        .collect();
+    let record = |event: &Event| match event.what {
+        What::Memory { reserved, allocated } => Some((Bytes(reserved as u64), Bytes(allocated as u64))),
+        _ => None,
+    };
+    let records: Vec<(Bytes, Bytes)> = events.iter().filter_map(record).collect();
     let reserved = records.iter().map(|(reserved, _)| reserved.0).max()?;
     let allocated = records.iter().map(|(_, allocated)| allocated.0).max()?;
     let held = reserved as f64 / allocated.max(1) as f64 - 1.0;

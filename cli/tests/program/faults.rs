@@ -65,6 +65,7 @@ mod of_one_process {
                 assert!(told.contains("free some space") && !told.contains("panicked"), "{kilobytes} kB: {told}");
                 if whole == 0 {
                     none += 1;
+                    assert!(!told.contains("last whole one"), "{kilobytes} kB: there is none: {told}");
                     assert_eq!(output.status.code(), Some(1), "{kilobytes} kB: {told}");
                 } else {
                     some += 1;

@@ -89,6 +89,9 @@ fn a_flag_stands_before_the_environment() {
     simulate("off", &[]);
     assert_eq!(files(place), ["one.json", "two.json"]);
     simulate("a/b.db", &[]);
+    assert_eq!(files(place), ["one.json", "two.json"], "no folder is made that was not named");
+    std::fs::create_dir(place.join("a")).expect("room");
+    simulate("a/b.db", &[]);
     simulate("off", &["--history", "c.db"]);
     simulate("d.db", &["--history", "off"]);
     assert_eq!(files(place), ["a", "c.db", "one.json", "two.json"]);

@@ -163,6 +163,8 @@ fn endured(case: &Case, damages: usize, draw: &mut StdRng) -> usize {
         assert!(![&output.stderr, &output.stdout].iter().any(|said| said.contains(&0x1b)), "{}", about());
         if code == Some(2) {
             assert!(said.contains("error: ") && said.contains("damaged"), "the file is not named: {}", about());
+            assert!(said.contains("hint: "), "there is no advice: {}", about());
+            assert!(said.lines().count() <= 40 && said.len() < 20_000, "the message is long: {}", about());
             assert_eq!(files_in(&place.join("out")), Vec::<String>::new(), "{}", about());
         }
         assert!(files_in(&place.join("out")).iter().all(|name| name.starts_with("result")), "{}", about());

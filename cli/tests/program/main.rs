@@ -1,5 +1,6 @@
 //! The program as a process: what it prints, writes and ends with, whatever happens to it.
 
+mod bounded;
 mod commands;
 mod disturbed;
 mod end_to_end;
@@ -17,5 +18,6 @@ mod schema;
 mod schemas;
 mod serve;
 mod signals;
+mod soak;
 mod tiny;
 mod traces;

@@ -46,9 +46,9 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
         only_for(MeasurementKind::Run, arguments)?;
         return runs::correct(from, arguments, output);
     }
-    let text = files::read_packed("measurements", from)?;
+    let measurements = files::Packed::open("measurements", from)?;
     let file = from.display().to_string();
-    let kind = MeasurementKind::of(&text);
+    let kind = MeasurementKind::of(&measurements.head());
     kind.map_or(Ok(()), |kind| only_for(kind, arguments))?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
@@ -58,11 +58,13 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
         Some(MeasurementKind::StepTimes) => {
             files::expect_room(&path, Written::File)?;
             let bar = output.bar(0, "calibrating: {msg}");
-            let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
+            let refitted =
+                refit(&measurements.text()?, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
             bar.finish_and_clear();
             refitted.map_err(failed)?
         }
         Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
+            let text = measurements.text()?;
             refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date).map_err(failed)?
         }
         Some(MeasurementKind::Trace) => {
@@ -70,7 +72,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             let stack = catalog
                 .stack(name)
                 .map_err(|error| Failure::input(format!("`--stack {name}`: {error}")).hint(error.hint()))?;
-            refit_trace(text.as_bytes(), &file, stack, &catalog, &date).map_err(failed)?
+            refit_trace(measurements.stream(), &file, stack, &catalog, &date).map_err(failed)?
         }
         Some(MeasurementKind::Run) => return runs::correct(from, arguments, output),
         None => {

@@ -8,7 +8,6 @@ use crate::history::{History, Outcome};
 use crate::output::Output;
 use crate::traces::Traces;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::DEFAULT_STACK;
 use trainyard_history::Kind;
@@ -94,14 +93,14 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
             |cause: String| Failure::input(format!("cannot read execution trace `{}`", path.display())).because(cause);
         let (file, length) = files::open("execution trace", path)?;
         if length > CHAKRA_BYTES_MAX {
-            return Err(unreadable(format!("it has {length} bytes, more than {CHAKRA_BYTES_MAX}")));
+            return Err(unreadable(format!("it has {length} bytes, more than {CHAKRA_BYTES_MAX}"))
+                .hint("a trace of fewer steps is shorter"));
         }
-        let mut bytes = Vec::new();
-        file.take(CHAKRA_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
-        let graph = chakra::read(&bytes).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))?;
+        let graph = chakra::read(file).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))?;
         nodes += graph.nodes.len();
         if nodes > CHAKRA_NODES_MAX {
-            return Err(unreadable(format!("the folder has more than {CHAKRA_NODES_MAX} nodes")));
+            return Err(unreadable(format!("the folder has more than {CHAKRA_NODES_MAX} nodes"))
+                .hint("a trace of fewer steps or ranks has fewer"));
         }
         graphs.push(graph);
     }

@@ -5,6 +5,7 @@ use crate::arguments::CompareArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use crate::plot;
 use trainyard_plan::document::Files;
 use trainyard_reports as reports;
 
@@ -20,8 +21,7 @@ pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<E
         ..Files::default()
     };
     if arguments.plot.plot.is_some() {
-        let picture =
-            reports::phases(&compared).map_err(|why| Failure::new(Exit::Failed, format!("no plot: {why}")))?;
+        let picture = reports::phases(&compared).map_err(plot::refused)?;
         if let Some((path, content)) = arguments.plot.file(&picture) {
             files::write(path, content)?;
             output.note(format!("plot written to {}", path.display()));

@@ -5,6 +5,7 @@ use crate::arguments::ExplainArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use crate::plot;
 use crate::shown::explained;
 use std::path::Path;
 use trainyard_plan::Plan;
@@ -18,8 +19,7 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
     let against = arguments.against.as_deref().map(named).transpose()?;
     let document = explanation(&own, against.as_ref()).map_err(|error| refused(&error))?;
     if arguments.plot.plot.is_some() {
-        let picture =
-            explained(&document).map_err(|why| Failure::new(Exit::Failed, "there is nothing to plot").because(why))?;
+        let picture = explained(&document).map_err(plot::refused)?;
         arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
     output.result(&document, || reports::explanation(&document, output.width()));
@@ -31,10 +31,7 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
 
 /// Reads a plan document with the files that it names.
 pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
-    let document = files::read_plan(path).map_err(|failure| {
-        let known = failure.hint_text().is_some();
-        failure.maybe_hint((!known).then(|| "`trainyard plan JOB --out PLAN.json` writes one".into()))
-    })?;
+    let document = files::read_plan(path)?;
     let machine_files = files::machine_files_of(&document, path, None)?;
     // An invalid plan is reported, with its field, when it is explained.
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {

@@ -25,7 +25,7 @@ pub(crate) fn is_fleet(file: &Path) -> bool {
         return false;
     }
     let text = files::read_text("job", file).unwrap_or_default();
-    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
     table.contains_key("pool") || table.contains_key("job")
 }
 

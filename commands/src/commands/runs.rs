@@ -13,6 +13,7 @@ use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_reports as reports;
+use trainyard_units::Invalid;
 
 /// The name of the measurement file in the folder of a run.
 const MEASUREMENT: &str = "measurement.json";
@@ -22,9 +23,43 @@ pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
     let report: RunReport = from_json("measurement", &files::read_text("measurement", path)?, path)?;
     if report.schema != MEASUREMENT_SCHEMA {
         return Err(Failure::input(format!("cannot read measurement `{}`", path.display()))
-            .because(format!("`schema` is `{}`, but this version reads `{MEASUREMENT_SCHEMA}`", report.schema)));
+            .because(format!("`schema` is `{}`, but this version reads `{MEASUREMENT_SCHEMA}`", report.schema))
+            .hint(WRITTEN));
     }
+    durations(&report).map_err(|invalid| {
+        Failure::input(format!("cannot read measurement `{}`", path.display()))
+            .because(invalid.to_string())
+            .hint(WRITTEN)
+    })?;
     Ok(report)
+}
+
+/// Advice about a file that nobody should have edited.
+const WRITTEN: &str = "measurement files are written by `trainyard run`; run again";
+
+/// What may be missing of nothing where times are subtracted from one another, in seconds.
+const ROUNDING: f64 = -1e-6;
+
+/// Refuses a run in which something took less than no time.
+fn durations(report: &RunReport) -> Result<(), Invalid> {
+    let phases = &report.phases;
+    let steps = report.steps.iter().map(|step| (format!("steps[{}].seconds", step.step), step.seconds));
+    let whole = [
+        ("step_time_s", report.step_time_s),
+        ("interval_s[0]", report.interval_s[0]),
+        ("interval_s[1]", report.interval_s[1]),
+        ("phases.forward_s", phases.forward_s),
+        ("phases.backward_s", phases.backward_s),
+        ("phases.communication_s", phases.communication_s),
+        ("phases.wait_s", phases.wait_s),
+        ("phases.optimizer_s", phases.optimizer_s),
+        ("phases.other_s", phases.other_s),
+    ];
+    let whole = whole.into_iter().map(|(field, seconds)| (field.to_owned(), seconds));
+    match whole.chain(steps).find(|(_, seconds)| !(seconds.is_finite() && *seconds >= ROUNDING)) {
+        Some((field, seconds)) => Err(Invalid::value(field, seconds, "a number of seconds, at least 0")),
+        None => Ok(()),
+    }
 }
 
 /// Corrects a profile by the runs of a file or folder, and writes it if steps are then predicted better.
@@ -65,8 +100,8 @@ fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     let report = read_report(path)?;
     let cannot = || Failure::input(format!("cannot read measurement `{}`", path.display()));
-    let document: PlanDocument =
-        serde_json::from_value(report.plan.clone()).map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
+    let document: PlanDocument = serde_json::from_value(report.plan.clone())
+        .map_err(|error| cannot().because(format!("in `plan`: {error}")).hint(WRITTEN))?;
     let plan = Plan::try_from(document.plan)
         .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     Ok(RunMeasurement {

@@ -8,6 +8,7 @@ use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::machine;
 use crate::output::{Output, json};
+use crate::plot;
 use crate::traces;
 use std::path::Path;
 use trainyard_history::Kind;
@@ -61,7 +62,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     written.extend(all.flat_map(|traces| &traces.files).map(|(path, content)| (&**path, content.clone())));
     if arguments.plot.plot.is_some() {
         let name = format!("{}: one step on each stage", document.plan.model.name);
-        let picture = reports::step_gantt(&name, &outcome.timeline(), Breadth::Wide).map_err(|why| no_plot(&why))?;
+        let picture = reports::step_gantt(&name, &outcome.timeline(), Breadth::Wide).map_err(plot::refused)?;
         written.extend(arguments.plot.file(&picture));
     }
     files::write_all(&written)?;
@@ -90,10 +91,6 @@ fn told(arguments: &SimulateArguments, output: &Output) {
     }
 }
 
-fn no_plot(why: &str) -> Failure {
-    Failure::new(Exit::Failed, "there is nothing to plot").because(why)
-}
-
 /// Simulates possible courses of the whole training.
 fn whole_training(
     arguments: &SimulateArguments,
@@ -108,7 +105,7 @@ fn whole_training(
             .because_of(&error)
     })?;
     if arguments.plot.plot.is_some() {
-        let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(|why| no_plot(&why))?;
+        let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(plot::refused)?;
         arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
     let drawn = Outcome::new(Kind::Simulation, "campaign.json", &document, Headline::from(&document))

@@ -1,6 +1,7 @@
 //! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
 
 use super::{Catalog, catalog};
+use crate::date::{DATES, is_date};
 use crate::instance::Instance;
 use crate::operations::SpotBand;
 use crate::pattern::matches;
@@ -140,7 +141,7 @@ impl Row<'_> {
             return Err(self.wrong("high_usd_per_hour", format!("at least usd_per_hour, {}", usd.0)));
         }
         if !is_date(self.text("date")) {
-            return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07"));
+            return Err(self.wrong("date", DATES));
         }
         let source = self.source()?;
         let price = Price {
@@ -157,20 +158,6 @@ impl Row<'_> {
             interruptions: self.interruptions()?,
         };
         Ok((instance.into(), price))
-    }
-}
-
-/// Returns `true` for dates such as `2026-07-20` or `2026-07`.
-fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let number = |part: &str, digits: usize, most: u32| {
-        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && part.parse::<u32>().is_ok_and(|value| (1..=most).contains(&value))
-    };
-    match parts.as_slice() {
-        [year, month] => number(year, 4, 9999) && number(month, 2, 12),
-        [year, month, day] => number(year, 4, 9999) && number(month, 2, 12) && number(day, 2, 31),
-        _ => false,
     }
 }
 

@@ -210,6 +210,57 @@ fn a_damaged_history_is_told_as_such() {
     assert!(std::fs::read(&path).expect("readable") == content, "it is not changed");
 }
 
+/// What a history says, or that it cannot say it.
+fn told(path: &Path) -> Result<Vec<(Entry, Vec<Document>)>, HistoryError> {
+    let Some(store) = Store::existing(path)? else { return Ok(Vec::new()) };
+    let entries = store.list(&Filter::default())?.entries;
+    entries.into_iter().map(|entry| Ok((entry.clone(), store.documents(&entry.id)?))).collect()
+}
+
+#[test]
+fn damaged_bytes_are_told_or_change_nothing() {
+    let folder = folder();
+    let path = folder.path().join("history.db");
+    let mut store = Store::open(&path).expect("room");
+    for at in 0..20 {
+        let mut new = entry(Kind::Plan, at, "gpt2");
+        // One document is longer than a page of the file.
+        new.documents[0].text = "{\"figure\": 1.25}\n".repeat(1 + 400 * usize::from(at == 7));
+        new.figures.step_time_s = Some(0.25);
+        store.keep(&new).expect("room");
+    }
+    drop(store);
+    let whole = std::fs::read(&path).expect("readable");
+    let before = told(&path).expect("whole");
+    let mut noticed = 0;
+    // Text stays text when a digit becomes another.
+    for (damage, width) in [([0xff_u8; 64], 64), ([b'7'; 64], 64), ([b'8'; 64], 1)] {
+        for at in (105..whole.len() - width).step_by(97) {
+            let mut content = whole.clone();
+            content[at..at + width].copy_from_slice(&damage[..width]);
+            if content == whole {
+                continue;
+            }
+            std::fs::write(&path, &content).expect("room");
+            match told(&path) {
+                Err(error) => {
+                    noticed += 1;
+                    assert!(error.hint().is_some(), "{error}");
+                }
+                Ok(now) => {
+                    let tags = |all: &[(Entry, Vec<Document>)]| {
+                        all.iter().map(|(entry, _)| (entry.tags.clone(), entry.note.clone())).collect::<Vec<_>>()
+                    };
+                    let untold = tags(&now) != tags(&before);
+                    let differs = now.iter().zip(&before).find(|(now, before)| now != before);
+                    assert!(untold || now == before, "{width} bytes at {at} change what is told: {differs:?}");
+                }
+            }
+        }
+    }
+    assert!(noticed > 200, "{noticed}");
+}
+
 #[test]
 fn looking_makes_no_file_and_keeping_makes_one() {
     let folder = folder();
@@ -224,6 +275,10 @@ fn looking_makes_no_file_and_keeping_makes_one() {
     let copied =
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/empty.db")).expect("a database");
     std::fs::write(&made, copied).expect("room");
+    let missing = Store::open(&path).expect_err("no folder is made that was not named");
+    assert!(matches!(&missing, HistoryError::Unavailable { cause, .. } if cause.contains("new/below")), "{missing}");
+    assert!(!folder.path().join("new").exists());
+    let path = folder.path().join("history.db");
     for path in [&path, &empty, &made] {
         Store::open(path).and_then(|mut store| store.keep(&entry(Kind::Plan, 1, "a"))).expect("room");
         let alone = std::fs::read_dir(path.parent().expect("a folder")).expect("readable");

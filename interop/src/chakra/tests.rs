@@ -87,7 +87,7 @@ fn what_is_written_is_read_again() {
     assert_eq!((names, written.nodes), (vec!["step.0.et", "step.1.et", "groups.json"], 6));
     let known = groups(std::str::from_utf8(&written.files[2].1).expect("text")).expect("groups");
     assert_eq!(known["1"], [0, 1]);
-    let graph = read(&written.files[1].1).expect("a trace");
+    let graph = read(written.files[1].1.as_slice()).expect("a trace");
     let compute = |nanoseconds: f64| GraphWork::Compute {
         time: Some(Seconds(nanoseconds * 1e-9)),
         flops: 8.0,
@@ -103,7 +103,7 @@ fn what_is_written_is_read_again() {
 #[test]
 fn nodes_are_put_into_an_order_in_which_they_could_run() {
     let nodes = [node(7, proto::COMPUTE, &[9], &[]), node(9, proto::COMPUTE, &[], &[]), node(8, 1, &[7, 9, 9], &[])];
-    let graph = read(&file(&nodes)).expect("a trace");
+    let graph = read(file(&nodes).as_slice()).expect("a trace");
     let ids: Vec<u64> = graph.nodes.iter().map(|node| node.id).collect();
     assert_eq!(ids, [9, 7, 8]);
     assert_eq!(graph.nodes[2].after, [0, 1]);
@@ -123,7 +123,7 @@ fn whatever_is_wrong_with_a_node_is_said() {
         (vec![node(1, 4, &[], &[("runtime_ns", i64::MAX)])], "more than a day"),
         (Vec::new(), "there are no nodes"),
     ] {
-        let said = read(&file(&nodes)).expect_err("refused").to_string();
+        let said = read(file(&nodes).as_slice()).expect_err("refused").to_string();
         assert!(said.contains(part), "`{part}` is not in: {said}");
     }
 }
@@ -140,8 +140,10 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
         let mut changed = whole.clone();
         changed[place] ^= 0xff;
         // It may still be a trace; it must not be a panic.
-        let _ = read(&changed);
+        let _ = read(changed.as_slice());
     }
-    assert!(read(&[0xff; 64]).is_err() && read(b"no trace").is_err() && read(&[]).is_err());
+    assert!(
+        read([0xff; 64].as_slice()).is_err() && read(b"no trace".as_slice()).is_err() && read([].as_slice()).is_err()
+    );
     assert!(groups("[1]").is_err() && groups("{\"1\": [-1]}").is_err());
 }

@@ -10,23 +10,25 @@ mod constants;
 mod emit;
 mod graph;
 mod infer;
+mod parts;
 mod patterns;
 mod proto;
 
-use prost::bytes::Bytes;
+use std::io::{Read, Seek};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_units::Invalid;
 
 /// Longest file: as long as the format lets one be. Weights beyond that stand in files of their own.
 pub const ONNX_BYTES_MAX: u64 = 1 << 31;
 
-/// The model that the bytes of an ONNX file describe, for one sample, under a name.
+/// The model that an ONNX file describes, for one sample, under a name. Weights are passed over, so that a file of any
+/// length takes the memory of its graph.
 ///
 /// # Errors
 ///
 /// When they are no ONNX file, or one of a model that cannot be written out in layers.
-pub fn from_onnx(file: Vec<u8>, name: &str) -> Result<ModelSpec, Invalid> {
-    let read = proto::graph(Bytes::from(file)).map_err(graph::broken)?;
+pub fn from_onnx(file: impl Read + Seek, name: &str) -> Result<ModelSpec, Invalid> {
+    let read = proto::graph(file).map_err(graph::broken)?;
     let graph = graph::Graph::new(read)?;
     let patterns = patterns::patterns(&graph)?;
     let spec = emit::spec(&graph, &patterns, name)?;

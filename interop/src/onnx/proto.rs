@@ -4,9 +4,11 @@
 //!
 //! onnx/onnx, `onnx/onnx.proto`, IR version 10. Numbers of fields are those of that file.
 
+use super::parts::{Field, Parts};
 use prost::Message;
 use prost::bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::encoding::decode_varint;
+use std::io::{Read, Seek};
 
 /// Most nodes of a graph: those of the largest published models are some ten thousand.
 pub(super) const NODES_MAX: usize = 100_000;
@@ -15,7 +17,17 @@ pub(super) const NODES_MAX: usize = 100_000;
 const TENSORS_MAX: usize = 100_000;
 
 /// Longest description of one node, value or tensor without its data.
-const PART_MAX: usize = 1 << 20;
+const PART_MAX: u64 = 1 << 20;
+
+/// Longest data of a tensor that is read: that of [`VALUES_MAX`] values, however they are written.
+const DATA_MAX: u64 = 10 * VALUES_MAX as u64;
+
+/// Longest graph without weights, in bytes. Its parts take up to some ten times that in memory.
+const KEPT_MAX: u64 = 32 << 20;
+
+/// Most attributes of a node, and most dimensions of a tensor.
+const ATTRIBUTES_MAX: usize = 256;
+const SIDES_MAX: usize = 16;
 
 /// Most names that nodes read and write, all together.
 const NAMES_MAX: usize = 2_000_000;
@@ -157,37 +169,49 @@ pub(super) struct Graph {
 }
 
 /// Tags of the graph in a model, and of its parts in a graph.
-const GRAPH: u32 = 7;
-const NODE: u32 = 1;
-const TENSOR: u32 = 5;
-const INPUT: u32 = 11;
-const OUTPUT: u32 = 12;
+const GRAPH: u64 = 7;
+const NODE: u64 = 1;
+const TENSOR: u64 = 5;
+const INPUT: u64 = 11;
+const OUTPUT: u64 = 12;
 
-/// The graph of a model file; else what is wrong with it. The file is gone through part by part and none is kept that
+/// The graph of a model file; else what is wrong with it. The file is gone through part by part and none is read that
 /// is not needed, so that what is kept is bounded whatever the file says.
-pub(super) fn graph(file: Bytes) -> Result<Graph, String> {
+pub(super) fn graph(file: impl Read + Seek) -> Result<Graph, String> {
+    let (mut parts, length) = Parts::new(file)?;
     let mut found = None;
-    each_part(file, |tag, part| {
-        if tag == GRAPH {
-            found = Some(part);
+    parts.each(length, |_, field| {
+        if field.tag == GRAPH && field.is_message {
+            found = Some(field);
         }
         Ok(())
     })?;
-    let Some(part) = found else { return Err("there is no graph in it".into()) };
-    let (mut graph, mut names) = (Graph::default(), 0);
-    each_part(part, |tag, part| {
-        match tag {
+    let Some(whole) = found else { return Err("there is no graph in it".into()) };
+    parts.go_to(whole.value)?;
+    let (mut graph, mut names, mut kept) = (Graph::default(), 0, 0);
+    parts.each(whole.end(), |parts, field| {
+        if !field.is_message {
+            return Ok(());
+        }
+        let kept = &mut kept;
+        match field.tag {
             NODE => {
-                let node: Node = decoded("node", graph.nodes.len(), part, NODES_MAX)?;
+                let node: Node = decoded("node", graph.nodes.len(), message(parts, field, kept)?, NODES_MAX)?;
                 names += node.input.len() + node.output.len();
                 if names > NAMES_MAX {
                     return Err(format!("nodes read and write more than {NAMES_MAX} names"));
                 }
+                if node.attribute.len() > ATTRIBUTES_MAX {
+                    return Err(format!("node {} has more than {ATTRIBUTES_MAX} attributes", graph.nodes.len()));
+                }
                 graph.nodes.push(node);
             }
-            TENSOR => graph.tensors.push(tensor(graph.tensors.len(), part)?),
-            INPUT => graph.inputs.push(decoded("input", graph.inputs.len(), part, TENSORS_MAX)?),
-            OUTPUT => graph.outputs.push(decoded("output", graph.outputs.len(), part, TENSORS_MAX)?),
+            TENSOR => {
+                let bytes = without_data(parts, field, kept)?;
+                graph.tensors.push(tensor(decoded("tensor", graph.tensors.len(), bytes, TENSORS_MAX)?)?);
+            }
+            INPUT => graph.inputs.push(value("input", graph.inputs.len(), message(parts, field, kept)?)?),
+            OUTPUT => graph.outputs.push(value("output", graph.outputs.len(), message(parts, field, kept)?)?),
             _ => {}
         }
         Ok(())
@@ -195,50 +219,63 @@ pub(super) fn graph(file: Bytes) -> Result<Graph, String> {
     if graph.nodes.is_empty() { Err("it has no nodes".into()) } else { Ok(graph) }
 }
 
-/// A tensor, whose data may be long and stays where it is.
-fn tensor(index: usize, part: Bytes) -> Result<Tensor, String> {
-    if index >= TENSORS_MAX {
-        return Err(format!("there are more than {TENSORS_MAX} tensors"));
+/// Counts bytes that are kept of a file.
+fn count(kept: &mut u64, length: u64) -> Result<(), String> {
+    *kept += length;
+    if *kept > KEPT_MAX {
+        return Err(format!("the graph takes more than {KEPT_MAX} bytes without its weights"));
     }
-    let mut tensor = Tensor::decode(part).map_err(|error| format!("tensor {index}: {error}"))?;
-    if tensor.dims.len() > 16 {
-        return Err(format!("tensor {index} has {} dimensions", tensor.dims.len()));
+    Ok(())
+}
+
+/// Reads a message, which may hold a tensor, but none as long as weights are.
+fn message<R: Read + Seek>(parts: &mut Parts<R>, field: Field, kept: &mut u64) -> Result<Vec<u8>, String> {
+    if field.length > PART_MAX {
+        return Err(format!("a part of the graph takes {} bytes, more than {PART_MAX}", field.length));
     }
-    // Values are shapes and axes; weights would hold on to the whole file.
+    count(kept, field.length)?;
+    parts.bytes(field.length)
+}
+
+/// Reads a tensor without data that is too long to be a shape or axes.
+fn without_data<R: Read + Seek>(parts: &mut Parts<R>, tensor: Field, kept: &mut u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    parts.each(tensor.end(), |parts, field| {
+        if field.is_message && field.length > DATA_MAX {
+            return Ok(());
+        }
+        let length = field.end() - field.start;
+        count(kept, length)?;
+        parts.go_to(field.start)?;
+        bytes.extend(parts.bytes(length)?);
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+/// A tensor with its values, if it may be a shape or axes.
+fn tensor(mut tensor: Tensor) -> Result<Tensor, String> {
+    if tensor.dims.len() > SIDES_MAX {
+        return Err(format!("tensor `{}` has {} dimensions", tensor.name, tensor.dims.len()));
+    }
     if tensor.values().is_none() {
         (tensor.raw_data, tensor.int64_data) = (None, None);
     }
     Ok(tensor)
 }
 
-fn decoded<M: Message + Default>(what: &str, index: usize, part: Bytes, most: usize) -> Result<M, String> {
+fn value(what: &str, index: usize, message: Vec<u8>) -> Result<ValueInfo, String> {
+    let value: ValueInfo = decoded(what, index, message, TENSORS_MAX)?;
+    let shape = value.r#type.as_ref().and_then(|of| of.tensor.as_ref()?.shape.as_ref());
+    match shape {
+        Some(shape) if shape.dim.len() > SIDES_MAX => Err(format!("{what} {index} has {} dimensions", shape.dim.len())),
+        _ => Ok(value),
+    }
+}
+
+fn decoded<M: Message + Default>(what: &str, index: usize, message: Vec<u8>, most: usize) -> Result<M, String> {
     if index >= most {
         return Err(format!("there are more than {most} {what}s"));
     }
-    // A node may hold a tensor, but none as long as weights are.
-    if part.len() > PART_MAX {
-        return Err(format!("{what} {index} takes {} bytes, more than {PART_MAX}", part.len()));
-    }
-    M::decode(part).map_err(|error| format!("{what} {index}: {error}"))
-}
-
-/// Goes through the fields of a message that are messages themselves.
-fn each_part(mut message: Bytes, mut take: impl FnMut(u32, Bytes) -> Result<(), String>) -> Result<(), String> {
-    let broken = |error: prost::DecodeError| format!("it is no ONNX file, or cut short: {error}");
-    while message.has_remaining() {
-        let (tag, wire) = decode_key(&mut message).map_err(broken)?;
-        if wire != WireType::LengthDelimited {
-            skip_field(wire, tag, &mut message, DecodeContext::default()).map_err(broken)?;
-            continue;
-        }
-        let length = usize::try_from(decode_varint(&mut message).map_err(broken)?).unwrap_or(usize::MAX);
-        if length > message.remaining() {
-            let left = message.remaining();
-            return Err(format!(
-                "it is no ONNX file, or cut short: {length} bytes are announced where {left} are left"
-            ));
-        }
-        take(tag, message.split_to(length))?;
-    }
-    Ok(())
+    M::decode(Bytes::from(message)).map_err(|error| format!("{what} {index}: {error}"))
 }

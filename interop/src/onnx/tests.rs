@@ -3,6 +3,7 @@
 use super::proto::{Attribute, Dimension, Node, Tensor, TensorShape, TensorType, Type, ValueInfo};
 use super::*;
 use prost::Message;
+use std::io::Cursor;
 use trainyard_models::{OperatorGraph, Sharing};
 
 /// `GraphProto`, whole.
@@ -86,7 +87,7 @@ impl Graph {
     }
 
     fn model(self) -> Result<Model, Invalid> {
-        from_onnx(self.bytes(), "own").map(|spec| Model::try_from(spec).expect("checked"))
+        from_onnx(Cursor::new(self.bytes()), "own").map(|spec| Model::try_from(spec).expect("checked"))
     }
 
     fn complaint(self) -> String {
@@ -305,18 +306,18 @@ fn what_is_not_known_is_named_with_its_node() {
 fn a_file_that_is_cut_short_or_hostile_is_refused() {
     let whole = residual().bytes();
     for length in 0..whole.len() {
-        assert!(from_onnx(whole[..length].to_vec(), "own").is_err(), "cut at {length}");
+        assert!(from_onnx(Cursor::new(whole[..length].to_vec()), "own").is_err(), "cut at {length}");
     }
     for place in 0..whole.len() {
         let mut changed = whole.clone();
         changed[place] ^= 0xff;
         // It may still be a model; it must not be a panic.
-        let _ = from_onnx(changed, "own");
+        let _ = from_onnx(Cursor::new(changed), "own");
     }
     // A function of a value without a name (found by fuzzing).
-    let _ = from_onnx(include_bytes!("nameless.onnx").to_vec(), "own");
+    let _ = from_onnx(Cursor::new(include_bytes!("nameless.onnx").to_vec()), "own");
     // Deep nesting, in groups and in messages.
-    assert!(from_onnx(vec![0x3b; 1 << 16], "own").is_err());
+    assert!(from_onnx(Cursor::new(vec![0x3b; 1 << 16]), "own").is_err());
     let mut nested = Vec::new();
     for _ in 0..200 {
         let mut around = vec![0x2a];
@@ -324,9 +325,9 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
         around.extend(nested);
         nested = around;
     }
-    let _ = from_onnx(nested, "own");
+    let _ = from_onnx(Cursor::new(nested), "own");
     // A part that says it is longer than any file.
-    assert!(from_onnx(vec![0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "own").is_err());
+    assert!(from_onnx(Cursor::new(vec![0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]), "own").is_err());
 }
 
 #[test]

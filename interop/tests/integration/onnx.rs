@@ -6,7 +6,7 @@ use trainyard_models::{Model, ModelSpec};
 fn read(name: &str) -> Model {
     let path = format!("{}/tests/onnx/{name}", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).expect("the file is in the repository");
-    let spec = from_onnx(bytes, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let spec = from_onnx(std::io::Cursor::new(bytes), name).unwrap_or_else(|error| panic!("{name}: {error}"));
     Model::try_from(spec).expect("checked")
 }
 

@@ -44,7 +44,7 @@ fn what_is_written_takes_as_long_as_what_was_simulated() {
         let mut graphs = vec![RankGraph::default(); ranks.len()];
         for (name, content) in ranks {
             let rank: usize = name.split('.').nth(1).and_then(|rank| rank.parse().ok()).expect("a rank");
-            graphs[rank] = chakra::read(content).expect("a trace");
+            graphs[rank] = chakra::read(content.as_slice()).expect("a trace");
         }
         let again = replay(&graphs, &groups, &machine).expect("it fits");
         let step = simulate(&plan, &machine).expect("it goes onto the machine").step_time;

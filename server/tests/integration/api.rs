@@ -361,6 +361,25 @@ fn pages_of_other_sites_are_refused() {
 }
 
 #[test]
+fn an_origin_must_be_that_of_the_host_wherever_there_is_one() {
+    let open = Settings { loopback: false, ..settings() };
+    for settings in [settings(), open] {
+        for (origin, status) in [
+            ("http://localhost:8080", 200),
+            ("https://LOCALHOST:8080", 200),
+            ("http://localhost", 403),
+            ("http://localhost:8081", 403),
+            ("https://attacker.example", 403),
+            ("null", 403),
+        ] {
+            let request = Request::get("/api/v1/catalogs").header("host", "localhost:8080").header("origin", origin);
+            let answer = answered(router(settings.clone()), request.body(Body::empty()).expect("a request"));
+            assert_eq!(answer.status.as_u16(), status, "{origin}");
+        }
+    }
+}
+
+#[test]
 fn the_api_wants_the_token_where_there_is_one() {
     let guarded = || router(Settings { token: Token::new(TOKEN).ok(), ..settings() });
     let with = |value: &str| {

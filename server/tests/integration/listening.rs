@@ -42,6 +42,24 @@ fn a_server_answers_until_it_is_stopped() {
 }
 
 #[test]
+fn a_request_goes_by_one_host_whatever_its_form() {
+    while_serving(Bounds::STANDARD, |address| {
+        let ask = |head: &str| exchange(address, &format!("{head}\r\nConnection: close\r\n\r\n"));
+        for (head, status) in [
+            ("GET http://localhost/ HTTP/1.1\r\nHost: localhost", "200"),
+            ("GET http://attacker.example/ HTTP/1.1\r\nHost: attacker.example", "421"),
+            ("GET http://attacker.example/ HTTP/1.1\r\nHost: localhost", "400"),
+            ("GET http://localhost/ HTTP/1.1\r\nHost: attacker.example", "400"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example", "400"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost", "400"),
+        ] {
+            let answer = ask(head);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{head}: {answer}");
+        }
+    });
+}
+
+#[test]
 fn what_is_not_http_is_not_answered_as_such() {
     while_serving(Bounds::STANDARD, |address| {
         assert!(exchange(address, "\u{16}\u{3}\u{1}\r\n\r\n").starts_with("HTTP/1.1 400"));

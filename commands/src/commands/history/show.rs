@@ -18,7 +18,7 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
         return Ok(Exit::Done);
     }
     let document = serde_json::from_str(&text).map_err(|error| {
-        Failure::new(Exit::Failed, format!("the document of entry {} cannot be read", entry.id))
+        Failure::input(format!("the document of entry {} cannot be read", entry.id))
             .because(error.to_string())
             .hint("--document prints it as it is")
     })?;
