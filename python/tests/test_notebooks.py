@@ -24,7 +24,7 @@ def plan() -> documents.Plan:
 
 @pytest.fixture(scope="module")
 def sweep(plan: documents.Plan) -> documents.WhatIf:
-    return trainyard.what_if(plan, vary={"instances": range(1, 4)})
+    return trainyard.what_if(plan, vary={"instances": [1, 2, 4]})
 
 
 def html(shown: Any) -> str:
@@ -58,7 +58,7 @@ def test_sweeps_and_fronts_are_frames(plan: documents.Plan, sweep: documents.Wha
     times = [case.figures.time_s for case in sweep.cases if case.figures is not None]
     for frame in (sweep.to_pandas(), sweep.to_polars()):
         assert isinstance(frame, (pandas.DataFrame, polars.DataFrame))
-        assert list(frame["instances"]) == [1, 2, 3] and list(frame["time_s"]) == times
+        assert list(frame["instances"]) == [1, 2, 4] and list(frame["time_s"]) == times
     assert list(plan.front().to_pandas()["cost_usd"]) == [point.cost_usd for point in plan.pareto]
     assert plan.front().to_polars().height == len(plan.pareto)
 

@@ -16,7 +16,8 @@ use trainyard_units::{UsdPerHour, counted};
 pub(crate) fn import(arguments: &ImportArguments, output: &Output) -> Result<Exit, Failure> {
     let account = read(arguments)?;
     let (rows, strange) = rows(&account);
-    if rows.is_empty() && (account.quotas.is_empty() || arguments.quotas.is_none()) {
+    let only_quotas = arguments.out.is_none() && arguments.quotas.is_some() && !account.quotas.is_empty();
+    if rows.is_empty() && !only_quotas {
         return Err(Failure::input("the files have no price of an instance of the catalog")
             .hint("`trainyard show instances` lists them; --quotas FILE writes quotas, for which no price is needed"));
     }
@@ -28,9 +29,10 @@ pub(crate) fn import(arguments: &ImportArguments, output: &Output) -> Result<Exi
     files::write_all(&written)?;
     let count = text.lines().count() - 1;
     let document = json!({ "prices": count, "quotas": account.quotas.len(), "not_in_the_catalog": strange });
-    match arguments.out {
-        Some(_) => output.result(&document, || told(count, &account, strange)),
-        None => output.result(&document, || text.clone()),
+    if arguments.out.is_none() && count > 0 {
+        output.result(&document, || text.clone());
+    } else {
+        output.result(&document, || told(count, &account, strange));
     }
     for (path, _) in &written {
         output.note(format!("written to {}", path.display()));
