@@ -13,8 +13,8 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, MeasuredMachine, Seen, Transport, Work};
 use trainyard_models::Divisible;
-use trainyard_plan::Plan;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
+use trainyard_plan::{Method, Plan};
 use trainyard_sim::{Machine, Outcome, on_several_machines};
 use trainyard_units::Seconds;
 
@@ -62,6 +62,9 @@ const TABLES: Term = Term::new("tables", 0.65, 44.0);
 
 /// Recurrent layers: lengths of samples are means of their data.
 const RECURRENT: Term = Term::new("recurrent layers", 0.33, 21.0);
+
+/// Weights that are frozen or quantised, and adapters beside them: a stated default, no published step tests them.
+const FINE_TUNED: Term = Term::new("frozen weights and adapters", 0.3, 4.0);
 
 /// The name of the term of a stack's own constants, whose half-width stands in its catalog entry.
 pub(crate) const STACK: &str = "constants of the stack";
@@ -154,6 +157,10 @@ pub(crate) fn in_use(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<T
 }
 
 fn seen<'a>(plan: &Plan, machine: &'a Machine) -> Option<&'a Seen> {
+    // Published steps train all weights.
+    if plan.method() != Method::Full {
+        return None;
+    }
     let kind = Kind::of(plan, machine)?;
     machine
         .stack
@@ -201,6 +208,9 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
         Term::new(STACK, own.value, STACK_OBSERVATIONS)
     });
     terms.extend(kinds_of_work(plan).into_iter().map(|(_, term)| term));
+    if plan.method() != Method::Full {
+        terms.push(FINE_TUNED);
+    }
     if plan.gathers_weights() && machine.stack.sharded_by_tensor.value {
         terms.push(SHARDED_BY_TENSOR);
     }

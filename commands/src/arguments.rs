@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::{DeviceKind, Transport};
-use trainyard_plan::{Objective, Pricing, StorageMode};
+use trainyard_plan::{Method, Objective, Pricing, StorageMode};
 use trainyard_reports::Target;
 use trainyard_units::{Bytes, Written};
 
@@ -152,6 +152,9 @@ pub(crate) struct JobArguments {
     /// Samples in the data set
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) samples: Option<u64>,
+    /// A file with the tokens of each sample, one number a line: they are packed into sequences [default: all alike]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "tokens"])]
+    pub(crate) lengths: Option<PathBuf>,
     /// How samples are stored: a data set of the catalog, see `trainyard show datasets`; `none`: they are there [default:
     /// that of the model]
     #[arg(long, value_name = "NAME")]
@@ -171,6 +174,16 @@ pub(crate) struct JobArguments {
     /// Optimizer steps, instead of epochs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
+    /// Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    pub(crate) seq_len: Option<u64>,
+    /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last
+    /// blocks (frozen); compares full, lora and qlora
+    #[arg(long, value_name = "METHOD", value_parser = method())]
+    pub(crate) fine_tune: Option<Method>,
+    /// Rank of the adapters of lora and qlora [default: 16]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    pub(crate) lora_rank: Option<u64>,
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
     pub(crate) constants: Option<PathBuf>,
@@ -252,6 +265,11 @@ fn small_count(text: &str) -> Result<u32, String> {
 fn objective() -> impl TypedValueParser<Value = Objective> {
     PossibleValuesParser::new(["time", "cost"])
         .map(|name| if name == "time" { Objective::Time } else { Objective::Cost })
+}
+
+fn method() -> impl TypedValueParser<Value = Method> {
+    let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+    PossibleValuesParser::new(names).map(|name| name.parse::<Method>().expect("a name of the list"))
 }
 
 fn transport() -> PossibleValuesParser {

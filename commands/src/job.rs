@@ -53,8 +53,9 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if let Some(name) = &arguments.model {
         spec.model = model_choice(name, file.as_deref());
     }
-    if arguments.tokens.is_some() || arguments.samples.is_some() {
+    if arguments.tokens.is_some() || arguments.samples.is_some() || arguments.lengths.is_some() {
         (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
+        spec.data.lengths = arguments.lengths.as_ref().map(|path| beside_job(&path.to_string_lossy(), file.as_deref()));
     }
     if arguments.dataset.is_some() {
         spec.data.dataset.clone_from(&arguments.dataset);
@@ -67,6 +68,11 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if arguments.epochs.is_some() || arguments.steps.is_some() {
         (spec.training.epochs, spec.training.steps) = (arguments.epochs, arguments.steps);
         spec.training.target = None;
+    }
+    spec.model.seq_len = arguments.seq_len.or(spec.model.seq_len);
+    spec.training.method = arguments.fine_tune.or(spec.training.method);
+    if let Some(rank) = arguments.lora_rank {
+        spec.training.lora.get_or_insert_default().rank = Some(rank);
     }
     if let Some(path) = &arguments.constants {
         spec.cluster.constants = Some(path.display().to_string());
@@ -212,6 +218,23 @@ impl Job {
         }
     }
 
+    /// Reads the file of lengths that the job names: a number of tokens on each line.
+    fn lengths(&self) -> Result<Option<Vec<u64>>, Failure> {
+        let Some(name) = &self.spec.data.lengths else { return Ok(None) };
+        let path = self.path(name);
+        let text = files::read_packed("lengths", &path)?;
+        let length = |(number, line): (usize, &str)| {
+            let wrong = || format!("line {} is `{}`, but it must be a number of tokens", number + 1, line.trim());
+            line.trim().parse::<u64>().map_err(|_| {
+                Failure::input(format!("cannot read lengths `{}`", path.display()))
+                    .because(wrong())
+                    .hint("one whole number on each line, such as 512")
+            })
+        };
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        lines.map(length).collect::<Result<_, _>>().map(Some)
+    }
+
     /// Returns the planning problem of the job. `folder` is that of the plan document, to which the paths of machine
     /// files are relative.
     pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
@@ -233,6 +256,7 @@ impl Job {
             constants,
             constants_path: constants_path.map(seen_from),
             prices: self.prices()?,
+            lengths: self.lengths()?,
         })
     }
 

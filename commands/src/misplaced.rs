@@ -23,23 +23,31 @@ pub(crate) fn of_job(arguments: &JobArguments, advice: fn(&str) -> String) -> im
         model,
         tokens,
         samples,
+        lengths,
         dataset,
         bytes_per_sample,
         storage,
         global_batch,
         epochs,
         steps,
+        seq_len,
+        fine_tune,
+        lora_rank,
     } = arguments;
     let flags = [
         ("--model", model.is_some(), "model"),
         ("--tokens", tokens.is_some(), "data.tokens"),
         ("--samples", samples.is_some(), "data.samples"),
+        ("--lengths", lengths.is_some(), "data.lengths"),
         ("--dataset", dataset.is_some(), "data.dataset"),
         ("--bytes-per-sample", bytes_per_sample.is_some(), "data.bytes_per_sample"),
         ("--storage", storage.is_some(), "data.storage"),
         ("--global-batch", global_batch.is_some(), "training.global_batch"),
         ("--epochs", epochs.is_some(), "training.epochs"),
         ("--steps", steps.is_some(), "training.steps"),
+        ("--seq-len", seq_len.is_some(), "model.seq_len"),
+        ("--fine-tune", fine_tune.is_some(), "training.method"),
+        ("--lora-rank", lora_rank.is_some(), "training.lora.rank"),
     ];
     flags.into_iter().map(move |(flag, given, field)| (flag, given, advice(field)))
 }

@@ -77,6 +77,10 @@ pub struct Abilities {
     /// Optimizers, as `plan.optimizer` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizers: Option<Vec<String>>,
+    /// Which weights can be trained where not all are, as `plan.fine_tuning.method` names it: software that loads adapters
+    /// (PEFT), and quantised weights (bitsandbytes).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fine_tuning: Vec<String>,
     /// `true` if the software trains its own implementations of models on data in its own format, so that a user
     /// converts both: Megatron-LM.
     pub own_models: bool,

@@ -169,6 +169,10 @@ pub struct Stack {
     pub traffic: Sourced<f64>,
     /// A factor besides `traffic` where compute is in half precision, for values kept in single precision, and casts.
     pub mixed_traffic: Sourced<f64>,
+    /// The same of layers whose weights are loaded in half precision and stay as they are, so that the residual stream is in
+    /// half precision too and no weights are cast; `mixed_traffic` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_traffic: Option<Sourced<f64>>,
     /// The factor of layers with feature maps, in place of both: batch normalisation, activations, sums, pooling.
     pub map_traffic: Sourced<f64>,
     /// Memory traffic of the loss over a vocabulary, besides `traffic`, relative to the counts of `models`, which are
@@ -227,6 +231,9 @@ pub struct Stack {
     /// those of fused normalisation and activation; as counted if left out.
     #[serde(default)]
     pub token_activations: Option<Sourced<f64>>,
+    /// The same of models whose weights are loaded in half precision and stay as they are; `token_activations` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_activations: Option<Sourced<f64>>,
     /// `true` if gradients in half precision stay in memory beside their sums in single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps_half_gradients: Option<Sourced<bool>>,

@@ -1,6 +1,6 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
-use crate::operator::{Divisible, Operator, OperatorKind, Pass, Sharing, Storage};
+use crate::operator::{Divisible, FrozenWeights, Operator, OperatorKind, Pass, Sharing, Storage};
 use std::borrow::Cow;
 use trainyard_units::Flops;
 
@@ -60,6 +60,17 @@ impl Layer {
     /// Returns the number of trainable values on one of the ranks that share the layer.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
         self.operators.iter().map(|operator| operator.parameters(sharing)).sum()
+    }
+
+    /// Returns the number of its weights that stay as they are, of any format.
+    pub fn frozen_values(&self) -> u64 {
+        let quantised = self.operators.iter().map(|operator| operator.kind.dequantised()).sum::<u64>();
+        self.frozen_weights().values + quantised
+    }
+
+    /// Returns its weights that stay as they are.
+    pub fn frozen_weights(&self) -> FrozenWeights {
+        self.operators.iter().map(Operator::frozen_weights).fold(FrozenWeights::default(), std::ops::Add::add)
     }
 
     /// All-to-alls of [`Self::exchanged_elements`] in each direction: to experts and back; of what was looked up in

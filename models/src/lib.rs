@@ -25,6 +25,9 @@ mod operator;
 mod families;
 pub mod layers;
 
+// Models of which a part is trained.
+mod tuning;
+
 // The models, data sets and targets that come with the program, and the formats of others.
 mod catalog;
 mod convergence;
@@ -38,7 +41,8 @@ pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use operator::{
-    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
-    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Scan, Sequential, Sharing,
-    Split, StateSpace, Storage,
+    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, FrozenWeights, Gemm, Image,
+    Mask, Operator, OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Scan,
+    Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
 };
+pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, tuned};

@@ -1,5 +1,6 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
+use crate::fine_tuning::Method;
 use crate::input::{INPUT_COUNT_MAX, InputSpec};
 use crate::offload::Offload;
 use crate::schedules::{Accumulation, ScheduleName};
@@ -271,6 +272,34 @@ fn micro_batches(spec: &PlanSpec) -> Result<(), Invalid> {
         }
     };
     Err(wrong("batch.accumulation", count, rule, hint))
+}
+
+/// Checks that a plan which trains a part of its model has what software does with such models.
+pub(crate) fn fine_tuning(spec: &PlanSpec) -> Result<(), Invalid> {
+    let method = spec.method();
+    if method == Method::Full {
+        return Ok(());
+    }
+    let ParallelSpec { tensor, pipeline, context, expert, .. } = spec.parallel;
+    let degrees = [
+        ("parallel.tensor", tensor),
+        ("parallel.pipeline", pipeline),
+        ("parallel.context", context),
+        ("parallel.expert", expert),
+    ];
+    if let Some((field, degree)) = degrees.into_iter().find(|(_, degree)| *degree > 1) {
+        let rule = format!("fine_tuning.method is {method}, for which there is data parallelism alone");
+        return Err(wrong(field, degree, rule, format!("set {field} = 1, and state_sharding if weights do not fit")));
+    }
+    if spec.offload != Offload::NONE {
+        let rule = format!("fine_tuning.method is {method}, whose frozen weights stay on the devices");
+        return Err(wrong("offload", spec.offload, rule, "set offload = \"none\""));
+    }
+    if method == Method::Qlora && spec.precision.master_bytes() == 0 {
+        let rule = "quantised weights are computed with in half precision";
+        return Err(wrong("precision", spec.precision, rule, "set precision = \"bf16-mixed\" or \"fp16-mixed\""));
+    }
+    Ok(())
 }
 
 /// Checks what is sharded, and over how many ranks.

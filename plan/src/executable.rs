@@ -1,6 +1,7 @@
 //! The plans that a software runs. Those of Trainyard's own executor are also those whose speed is known on machines
 //! that it measured.
 
+use crate::fine_tuning::Method;
 use crate::offload::{Offload, Store};
 use crate::placement::Placement;
 use crate::schedules::ScheduleName;
@@ -65,6 +66,8 @@ pub struct Executable {
     pub offloads_checkpoints: bool,
     /// `true` if ranks may be placed otherwise than machine by machine.
     pub placements: bool,
+    /// Which weights may be trained.
+    pub methods: Cow<'static, [Method]>,
 }
 
 const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
@@ -118,6 +121,7 @@ pub const EXECUTABLE: Executable = Executable {
     ]),
     offloads_checkpoints: true,
     placements: true,
+    methods: Cow::Borrowed(&[Method::Full]),
 };
 
 /// A field of a plan that a software does not run.
@@ -163,6 +167,28 @@ impl Executable {
             .or_else(|| self.refused_offload(plan))
             .or_else(|| among("collectives", plan.collectives(), &self.collectives))
             .or_else(|| self.refused_placement(plan.mesh().placement()))
+            .or_else(|| among("fine_tuning.method", plan.method(), &self.methods))
+    }
+
+    /// Returns what of it there is for a model of which these weights are trained: adapters and frozen weights have data
+    /// parallelism alone, and stay on the devices; quantised weights are computed with in half precision.
+    #[must_use]
+    pub fn for_method(self, method: Method) -> Self {
+        if method == Method::Full {
+            return self;
+        }
+        let half = |precision: &Precision| method != Method::Qlora || precision.master_bytes() > 0;
+        let precisions = self.precisions.iter().copied().filter(half).collect();
+        Self {
+            tensor: false,
+            sequence: false,
+            context: false,
+            expert: false,
+            precisions,
+            schedules: Cow::Borrowed(&[ScheduleName::None]),
+            offloads: Cow::Borrowed(&[(Offload::NONE, StateSharding::None)]),
+            ..self
+        }
     }
 
     /// Returns `true` if the software can distribute a model's experts or embedding tables over ranks.

@@ -3,6 +3,7 @@
 //! `--fix`, the keys of what-if, what launch files have to tell and `docs/plan-fields.md` follow from the table.
 
 use crate::check::RANKS_MAX;
+use crate::fine_tuning::Method;
 use crate::input::{Cache, DecodePlace, INPUT_COUNT_MAX, StorageMode};
 use crate::offload::Offload;
 use crate::placement::Placement;
@@ -54,6 +55,9 @@ macro_rules! path {
 }
 
 macro_rules! value {
+    ($spec:ident, [plan.fine_tuning.method]) => {
+        $spec.fine_tuning.as_ref().map(|own| &own.method)
+    };
     ($spec:ident, [plan.input.$field:ident]) => {
         $spec.input.as_ref().map(|input| &input.$field)
     };
@@ -295,6 +299,8 @@ fields! {
     Collectives tells [plan.collectives]: "how gradients are summed over replicas", of Collectives,
         unless Collectives::Nccl, held collectives;
     Optimizer tells [plan.optimizer]: "the optimizer", of Optimizer;
+    FineTuning decides [plan.fine_tuning.method]: "which weights are trained", job "training.method", of Method,
+        unless Method::Full;
     Storage tells [plan.input.storage]: "where samples are read from", job "data.storage", of StorageMode,
         held input_storage;
     Decode tells [plan.input.decode]: "what decodes them", job "data.decode", of DecodePlace, unless DecodePlace::Cpu,

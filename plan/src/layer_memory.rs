@@ -32,6 +32,8 @@ impl LayerMemory {
         };
         let operators = layer.operators.iter().map(|operator| operator.on_rank(micro, sharing));
         let widest = operators.map(|operator| operator.stored().bytes(element)).max();
-        Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream }
+        // Quantised weights are whole for one product at a time.
+        let whole = layer.operators.iter().map(|operator| operator.kind.dequantised() * element).max().unwrap_or(0);
+        Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream + whole }
     }
 }

@@ -29,6 +29,7 @@ mod divisors;
 mod name;
 
 // A plan as written: its parts, then the whole.
+mod fine_tuning;
 mod input;
 mod offload;
 mod placement;
@@ -74,6 +75,7 @@ pub use document::replay::{GraphNode, GraphWork, REPLAY_SCHEMA, RankGraph, Repla
 pub use document::what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_executable};
 pub use fields::{Field, Fixed};
+pub use fine_tuning::{FineTuningSpec, LoraSpec, Method};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{
     CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, EvaluationSpec, GlobalBatch,
@@ -113,6 +115,6 @@ pub use valid::{Architecture, Plan};
 pub mod operators {
     pub use trainyard_models::{
         Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind,
-        Pass, Places, Pool, Routing, Sequential, Sharing, Storage,
+        Pass, Places, Pool, Routing, Sequential, Sharing, Storage, nf4_bytes,
     };
 }

@@ -1,6 +1,7 @@
 //! Memory of a rank at the peak of a step, in bytes. Whether it fits is decided in `sim`, which knows how much memory
 //! the software takes besides.
 
+use crate::fine_tuning::Method;
 use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::ParameterCounts;
@@ -98,7 +99,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     bytes
 }
 
-/// Returns the bytes of a checkpoint: weights, moments and master weights of the whole model, each once. Embedding
+/// Returns the bytes of a checkpoint: weights that are trained, their moments and master weights, each once. Embedding
 /// tables are their own master weights.
 pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
     checkpoint_bytes_of(plan.graph(), plan.precision(), plan.optimizer())
@@ -133,7 +134,8 @@ fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
 fn gradients(plan: &Plan, held: ParameterCounts, store: GradientStore) -> Bytes {
     let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
     // Gradients of tables are the rows of a whole step.
-    let kept = plan.changed_bytes(own, store.element);
+    let element = if adapters_in_half(plan) { plan.precision().element_bytes() } else { store.element };
+    let kept = plan.changed_bytes(own, element);
     match plan.gradient_compression() {
         // Values that were not sent are kept for later, with their momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => kept * 3,
@@ -143,23 +145,32 @@ fn gradients(plan: &Plan, held: ParameterCounts, store: GradientStore) -> Bytes 
 
 fn optimizer_state(plan: &Plan, held: ParameterCounts) -> Bytes {
     let own = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
-    Bytes(plan.optimizer().state_bytes()) * own.parameters + Bytes(plan.precision().master_bytes()) * own.updated()
+    let master = if adapters_in_half(plan) { 0 } else { plan.precision().master_bytes() };
+    Bytes(plan.optimizer().state_bytes()) * own.parameters + Bytes(master) * own.updated()
+}
+
+/// Returns `true` if trained weights and their gradients are in half precision alone, as adapters beside quantised weights
+/// are (Dettmers et al., arXiv:2305.14314, section 3; TRL, `SFTTrainer`), unless DeepSpeed keeps a master copy of what it
+/// shards. Their moments stay in single precision.
+fn adapters_in_half(plan: &Plan) -> bool {
+    plan.method() == Method::Qlora && plan.state_sharding() == StateSharding::None
 }
 
 /// Computes the bytes of gathered weights (tables are not gathered) of the layers that compute now and next and, where
 /// only a shard of gradients is kept, of their gradients before they are reduced.
 fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, store: GradientStore) -> Bytes {
-    let largest = || {
+    let largest = |of: &dyn Fn(ParameterCounts) -> u64| {
         let layers = chunks.iter().cloned().flatten();
-        layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
+        layers.map(|layer| of(plan.held(&(layer..layer + 1)))).max().unwrap_or(0)
     };
     let element = plan.precision().element_bytes();
     let mut bytes = Bytes(0);
     if plan.gathers_weights() {
-        bytes += Bytes(element) * (GATHERED_LAYERS * largest()).min(held.updated());
+        let gathered = |held: ParameterCounts| held.gathered_bytes(element).0;
+        bytes += Bytes((GATHERED_LAYERS * largest(&gathered)).min(gathered(held)));
     }
     if keeps_part_of_gradients(plan, store) {
-        bytes += Bytes(store.element) * (GATHERED_LAYERS * largest()).min(held.updated());
+        bytes += Bytes(store.element) * (GATHERED_LAYERS * largest(&ParameterCounts::updated)).min(held.updated());
     }
     bytes
 }
@@ -199,7 +210,9 @@ fn workspace(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fine_tuning::{FineTuningSpec, LoraSpec};
     use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+    use trainyard_models::{AttentionKernel, Family, ModelSpec};
 
     /// Weights and biases of a block of width 1024: attention 4 h² + 4 h, the feed-forward network 8 h² + 5 h, two
     /// normalisations 4 h.
@@ -233,6 +246,70 @@ mod tests {
             assert_eq!(once.buffers, Bytes(2 * BLOCK * 4));
         }
         assert_eq!(whole.buffers, Bytes(0));
+    }
+
+    /// Llama 1 of 65 or 33 billion parameters with QLoRA of rank 64, one sample of 512 tokens, recomputed.
+    fn qlora(hidden: u64, ffn: u64, layers: u32, heads: u64) -> Resident {
+        let model = ModelSpec {
+            hidden: Some(hidden),
+            ffn: Some(ffn),
+            layers: Some(layers),
+            heads: Some(heads),
+            vocab: Some(32_000),
+            seq_len: Some(512),
+            attention: Some(AttentionKernel::Flash),
+            ..ModelSpec::new("llama", Family::Llama)
+        };
+        let lora = LoraSpec { rank: Some(64), ..LoraSpec::default() };
+        let plan = Plan::try_from(PlanSpec {
+            precision: Precision::Bf16Mixed,
+            recompute: Recompute::Full,
+            fine_tuning: Some(FineTuningSpec { method: Method::Qlora, lora: Some(lora), trained_blocks: None }),
+            ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
+        })
+        .expect("a valid plan");
+        resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true })
+    }
+
+    #[test]
+    fn quantised_models_fit_the_gpus_that_the_paper_says() {
+        const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
+        let of = |held: Resident| held.total().as_f64() / GIB;
+        let large = qlora(8192, 22_016, 80, 64);
+        // 64.8 billion weights of 4.127 bits, 0.5 billion and 0.8 billion of adapters of 16.
+        let weights = (64.76e9 * 4.127 / 8.0 + 2.0 * (0.524e9 + 0.8e9)) / GIB;
+        assert!((large.parameters.as_f64() / GIB / weights - 1.0).abs() < 0.01, "{large:?}");
+        assert!((40.0..46.0).contains(&of(large)), "{} GiB", of(large));
+        // Dettmers et al., arXiv:2305.14314, figure 6: without paging 33B does not fit 24 GB.
+        let small = qlora(6656, 17_920, 60, 52);
+        let moments = small.optimizer_state.as_f64() / GIB;
+        assert!(of(small) > 22.0 && of(small) - moments < 20.0, "{} GiB, {moments} of moments", of(small));
+    }
+
+    #[test]
+    fn adapters_alone_have_gradients_and_states() {
+        let model = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
+        let layers = model.graph().len();
+        let held = |method| {
+            let fine_tuning = FineTuningSpec::of(method, None, None).expect("valid");
+            let plan = Plan::try_from(PlanSpec {
+                precision: Precision::Bf16Mixed,
+                fine_tuning,
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
+            })
+            .expect("a valid plan");
+            resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true })
+        };
+        // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
+        let (trained, all) = (39_976_960, 6_778_392_576);
+        let lora = held(Method::Lora);
+        assert_eq!(lora.parameters, Bytes(2 * all));
+        assert_eq!((lora.gradients, lora.optimizer_state), (Bytes(4 * trained), Bytes(12 * trained)));
+        let qlora = held(Method::Qlora);
+        assert_eq!((qlora.gradients, qlora.optimizer_state), (Bytes(2 * trained), Bytes(8 * trained)));
+        let full = held(Method::Full);
+        assert_eq!(full.gradients, Bytes(4 * (all - trained)));
+        assert!(qlora.parameters.0 * 3 < lora.parameters.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::spec::Precision;
-use trainyard_models::{Layer, OperatorKind, Sharing};
+use trainyard_models::{FrozenWeights, Layer, OperatorKind, Sharing};
 use trainyard_units::Bytes;
 
 /// Number of parameters that one rank holds of a chunk of layers.
@@ -22,6 +22,8 @@ pub struct ParameterCounts {
     pub tensors: u32,
     /// Trainable tensors that are matrices; the others are biases and norms, about a thousandth of the values.
     pub matrices: u32,
+    /// Weights that stay as they are.
+    pub frozen: FrozenWeights,
 }
 
 impl ParameterCounts {
@@ -40,9 +42,25 @@ impl ParameterCounts {
         Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.looked_up
     }
 
-    /// Returns the bytes of the weights with `element` bytes per value; tables stay in single precision.
+    /// Returns the bytes of the weights with `element` bytes per value; tables stay in single precision, and quantised
+    /// weights as they are.
     pub fn weight_bytes(self, element: u64) -> Bytes {
-        Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.tables
+        self.gathered_bytes(element) + Bytes(Precision::Fp32.element_bytes()) * self.tables
+    }
+
+    /// Returns the bytes of the weights that ranks which share them out gather: all but those of tables.
+    pub fn gathered_bytes(self, element: u64) -> Bytes {
+        Bytes(element) * (self.updated() + self.frozen.values) + Bytes(self.frozen.quantised)
+    }
+
+    /// Returns those that a step changes.
+    pub fn trained(self) -> Self {
+        Self { frozen: FrozenWeights::default(), ..self }
+    }
+
+    /// Returns `true` if there are no weights.
+    pub fn is_empty(self) -> bool {
+        self.parameters == 0 && self.frozen == FrozenWeights::default()
     }
 
     /// Returns the parameters that belong to neither experts nor tables.
@@ -61,7 +79,12 @@ impl ParameterCounts {
     pub(crate) fn divided(self, dense: u64, experts: u64) -> Self {
         let own = self.dense().parameters.div_ceil(dense);
         let expert = self.of_experts().parameters.div_ceil(experts) + self.tables;
-        Self { parameters: own + expert, experts: expert, ..self }
+        let frozen = FrozenWeights {
+            values: self.frozen.values.div_ceil(dense),
+            quantised: self.frozen.quantised.div_ceil(dense),
+            ..self.frozen
+        };
+        Self { parameters: own + expert, experts: expert, frozen, ..self }
     }
 }
 
@@ -75,6 +98,7 @@ impl std::ops::Add for ParameterCounts {
             looked_up: self.looked_up + other.looked_up,
             tensors: self.tensors + other.tensors,
             matrices: self.matrices + other.matrices,
+            frozen: self.frozen + other.frozen,
         }
     }
 }
@@ -84,11 +108,11 @@ pub type Chain = Vec<(Collective, Group, ParameterCounts)>;
 
 /// Counts the trainable matrices of a layer.
 fn matrices(layer: &Layer) -> u32 {
-    let kinds = layer.operators.iter().filter(|operator| !operator.shares_weights).map(|operator| operator.kind);
+    let kinds = layer.operators.iter().filter(|operator| operator.has_weights()).map(|operator| operator.kind);
     kinds
         .map(|kind| match kind {
             OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } => 1,
-            OperatorKind::Embedding { .. } => kind.parameter_tensors(),
+            OperatorKind::Embedding { .. } | OperatorKind::Tuned(_) => kind.parameter_tensors(),
             _ => 0,
         })
         .sum()
@@ -103,5 +127,6 @@ pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> ParameterC
         looked_up: layer.looked_up(micro),
         tensors: layer.parameter_tensors(),
         matrices: matrices(layer),
+        frozen: layer.frozen_weights(),
     }
 }

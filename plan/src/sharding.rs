@@ -61,7 +61,7 @@ impl Plan {
     pub fn gather_groups(&self, held: ParameterCounts) -> Vec<(Group, ParameterCounts)> {
         [(Group::Shard, held.dense()), (self.sharers_of_experts(), held.of_experts())]
             .into_iter()
-            .filter(|(group, held)| held.parameters > 0 && self.mesh().group_size(*group) > 1)
+            .filter(|(group, held)| !held.is_empty() && self.mesh().group_size(*group) > 1)
             .collect()
     }
 

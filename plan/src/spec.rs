@@ -1,5 +1,6 @@
 //! Plans as written: the `plan` of a plan document, before anything is checked.
 
+use crate::fine_tuning::{FineTuningSpec, Method};
 use crate::input::InputSpec;
 use crate::name::named;
 use crate::offload::Offload;
@@ -57,6 +58,9 @@ pub struct PlanSpec {
     pub collectives: Collectives,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// Which weights are trained; all of them if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fine_tuning: Option<FineTuningSpec>,
     /// How samples reach the devices; if left out they are there when a step wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputSpec>,
@@ -360,10 +364,16 @@ impl PlanSpec {
             placement: Placement::Cluster,
             collectives: Collectives::Nccl,
             optimizer: Optimizer::AdamW,
+            fine_tuning: None,
             input: None,
             pricing: Pricing::OnDemand,
             service: None,
         }
+    }
+
+    /// Returns which weights are trained.
+    pub fn method(&self) -> Method {
+        self.fine_tuning.as_ref().map_or(Method::Full, |tuning| tuning.method)
     }
 
     /// Lists what the plan needs of its software beyond data parallelism with an ordinary optimizer.

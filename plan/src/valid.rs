@@ -1,6 +1,7 @@
 //! Valid plans. A [`Plan`] that exists can be lowered; nothing downstream checks its degrees again.
 
 use crate::check;
+use crate::fine_tuning::{FineTuningSpec, Method};
 use crate::input::InputSpec;
 use crate::layer_memory::LayerMemory;
 use crate::mesh::Mesh;
@@ -21,6 +22,7 @@ use trainyard_units::{Bytes, Invalid};
 #[derive(Debug, PartialEq)]
 pub struct Architecture {
     model: Model,
+    fine_tuning: Option<FineTuningSpec>,
     graph: OperatorGraph,
     micro_batch_max: u64,
 }
@@ -29,7 +31,21 @@ impl Architecture {
     /// Builds the operators of a model.
     pub fn new(model: Model) -> Arc<Self> {
         let graph = model.graph();
-        Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, model })
+        Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, fine_tuning: None, model })
+    }
+
+    /// Builds the operators of a model of which a part is trained.
+    ///
+    /// # Errors
+    ///
+    /// When the model has no such part.
+    pub fn tuned(model: Model, fine_tuning: Option<&FineTuningSpec>) -> Result<Arc<Self>, Invalid> {
+        let Some(spec) = fine_tuning else { return Ok(Self::new(model)) };
+        let spec = FineTuningSpec::of(spec.method, spec.lora.as_ref(), spec.trained_blocks)?;
+        let tuning = spec.as_ref().map(FineTuningSpec::tuning).transpose()?.flatten();
+        let Some(tuning) = tuning else { return Ok(Self::new(model)) };
+        let graph = trainyard_models::tuned(&model, &tuning)?;
+        Ok(Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, fine_tuning: spec, model }))
     }
 
     /// Returns the largest micro-batch of the model, in samples.
@@ -54,6 +70,11 @@ impl Architecture {
 
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Returns which weights are trained, with every default filled in; `None` if all are.
+    pub fn fine_tuning(&self) -> Option<&FineTuningSpec> {
+        self.fine_tuning.as_ref()
     }
 }
 
@@ -107,6 +128,11 @@ impl Plan {
     /// Returns [`PlanSpec::cluster`].
     pub fn cluster(&self) -> &ClusterSpec {
         &self.spec.cluster
+    }
+
+    /// Returns which weights are trained.
+    pub fn method(&self) -> Method {
+        self.spec.method()
     }
 
     /// Returns [`PlanSpec::stack`].
@@ -221,16 +247,18 @@ impl TryFrom<PlanSpec> for Plan {
     type Error = Invalid;
 
     fn try_from(spec: PlanSpec) -> Result<Self, Invalid> {
-        let model = Model::try_from(spec.model);
+        let model =
+            Model::try_from(spec.model).map_err(|error| Invalid::inside("model", &error).maybe_hint(error.hint()))?;
         let architecture =
-            Architecture::new(model.map_err(|error| Invalid::inside("model", &error).maybe_hint(error.hint()))?);
+            Architecture::tuned(model, spec.fine_tuning.as_ref()).map_err(|error| error.within("fine_tuning"))?;
         let model = architecture.model.spec();
         Self::of(architecture, PlanSpec { model, ..spec })
     }
 }
 
 impl Plan {
-    /// Validates `spec`, whose model is that of `architecture`: a search makes many plans of one model.
+    /// Validates `spec`, whose model is that of `architecture`, as is the part of it that is trained: a search makes many
+    /// plans of one model.
     ///
     /// # Errors
     ///
@@ -241,6 +269,8 @@ impl Plan {
         check::batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
         check::parallel(&spec, graph)?;
+        let spec = PlanSpec { fine_tuning: architecture.fine_tuning.clone(), ..spec };
+        check::fine_tuning(&spec)?;
         architecture.check_micro_batch(spec.batch.micro)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;

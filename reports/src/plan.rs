@@ -1,6 +1,7 @@
 //! A recommendation as a page.
 
 mod brief;
+mod methods;
 
 pub use brief::NextStep;
 
@@ -9,6 +10,7 @@ use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table,
 use crate::front::front;
 use crate::layout::{cluster, strategy};
 use brief::brief;
+use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{
@@ -46,6 +48,7 @@ fn full(document: &PlanDocument, width: Width) -> String {
     if let Some(advice) = &document.to_meet_goal {
         text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
     }
+    text += &methods(document, width);
     text += &alternatives(document, width);
     text += &stacks(document, width);
     text += &front(document, width);
@@ -123,6 +126,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         ("batch", batch(plan)),
         ("precision", formats(plan)),
     ]);
+    rows.extend(trained(document).map(|trained| ("fine-tuning", trained)));
     rows.extend(plan.stack.as_ref().map(|stack| ("software", software(stack))));
     rows.push(("throughput", throughput(prediction)));
     rows.extend(limit_of_input(prediction).map(|limit| ("input", limit)));

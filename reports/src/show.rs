@@ -390,6 +390,8 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.sharded_copy_rate.as_ref().map(handled));
     rows.extend(stack.convolution.as_ref().map(|part| sourced("rate of convolutions", part)));
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
+    rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
+    rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
     rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));

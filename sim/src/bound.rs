@@ -467,7 +467,7 @@ impl Least<'_> {
         if !self.plan.gathers_updated() {
             return Ok(Passing::default());
         }
-        self.gather(stage, held)
+        self.gather(stage, held.trained())
     }
 
     /// Updated weights, where they are kept elsewhere.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{
-    GradientStore, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
+    GradientStore, Method, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
 };
 use trainyard_units::{Bytes, human_bytes};
 
@@ -197,7 +197,8 @@ fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
 fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
     let stack = &machine.stack;
     let tokens = || plan.graph().distinct().iter().any(|layer| layer.context_elements > 0);
-    let besides = match &stack.token_activations {
+    let frozen = stack.frozen_activations.as_ref().filter(|_| plan.method() != Method::Full);
+    let besides = match frozen.or(stack.token_activations.as_ref()) {
         Some(kept) if tokens() => (held.activations + held.workspace).as_f64() * (kept.value - 1.0),
         _ => 0.0,
     };

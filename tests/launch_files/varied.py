@@ -72,6 +72,15 @@ VARIED = {
     "zero-0": ("replicated", {"plan.stack": "deepspeed"}),
     "zero-1-named": ("fully-sharded", {"plan.stack": "deepspeed", "plan.state_sharding": "optimizer"}),
     "zero-3-named": ("fully-sharded", {"plan.stack": "deepspeed"}),
+    "lora": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "lora"}}),
+    "lora-recomputed": (
+        "replicated",
+        {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "lora"}, "plan.recompute": "full"},
+    ),
+    "lora-zero-3": ("fully-sharded", {"plan.stack": "deepspeed", "plan.fine_tuning": {"method": "lora"}}),
+    "qlora": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "qlora", "lora": {"rank": 64}}}),
+    "qlora-zero-3": ("fully-sharded", {"plan.stack": "deepspeed", "plan.fine_tuning": {"method": "qlora"}}),
+    "frozen": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "frozen"}}),
     "megatron": ("replicated", {"plan.stack": "megatron-core"}),
     "megatron-stages": (
         "replicated",

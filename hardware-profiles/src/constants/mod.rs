@@ -226,6 +226,8 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
         ("exposed_transfer", Some(stack.exposed_transfer.value), (0.0, 10.0)),
         ("resident", Some(stack.resident.value.as_f64()), (0.0, BYTES_MAX)),
         ("token_activations", stack.token_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
+        ("frozen_activations", stack.frozen_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
+        ("frozen_traffic", stack.frozen_traffic.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("fragmentation", Some(stack.fragmentation.value), (0.0, 10.0)),
         ("uncertainty", Some(stack.uncertainty.value), (0.0, 10.0)),
         ("memory_spread", stack.memory_spread.as_ref().map(|part| part.value), (0.0, 0.5)),

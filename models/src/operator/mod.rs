@@ -18,6 +18,7 @@ mod relative;
 mod routing;
 mod sharing;
 mod state_space;
+mod tuned;
 
 pub use attention::{Attention, AttentionKernel, Mask};
 pub use image::{Convolution, Extent, Image, Pool};
@@ -28,6 +29,7 @@ pub use relative::RelativePositions;
 pub use routing::{Places, Routing};
 pub use sharing::{Divisible, Sharing, Split};
 pub use state_space::{Scan, StateSpace};
+pub use tuned::{FrozenWeights, Tuned, Weights, nf4_bytes};
 
 use trainyard_units::{Bytes, Flops};
 
@@ -51,6 +53,8 @@ pub struct Operator {
     pub kept_elsewhere: bool,
     /// `true` if its weights are those of an operator before it in the layer, so that it has no parameters of its own.
     pub shares_weights: bool,
+    /// What becomes of its weights.
+    pub weights: Weights,
 }
 
 /// What is computed and at which shape. `rows` are tokens: samples × sequence.
@@ -214,6 +218,8 @@ pub enum OperatorKind {
     Recommendation(Recommendation),
     /// An operator of a layer whose state goes along the sequence.
     StateSpace(StateSpace),
+    /// An operator of fine-tuning.
+    Tuned(Tuned),
     /// Softmax cross-entropy of (rows, vocab) logits, in single precision.
     CrossEntropy {
         /// Tokens.
@@ -290,7 +296,7 @@ fn tables(positions: u64, segments: u64) -> u64 {
 impl Operator {
     /// Returns an operator that keeps what it needs backward.
     pub fn new(kind: OperatorKind, split: Split) -> Self {
-        Self { kind, split, kept_elsewhere: false, shares_weights: false }
+        Self { kind, split, kept_elsewhere: false, shares_weights: false, weights: Weights::Trained }
     }
 
     /// Returns the part of the operator that one of the ranks that share a stage computes for `samples` samples.
@@ -302,12 +308,25 @@ impl Operator {
 
     /// Returns the number of trainable values of its own on one of those ranks.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
-        if self.shares_weights { 0 } else { self.on_rank(1, sharing).parameters() }
+        if self.has_weights() { self.on_rank(1, sharing).parameters() } else { 0 }
+    }
+
+    /// Returns `true` if weights of its own are trained.
+    pub fn has_weights(&self) -> bool {
+        !self.shares_weights && self.weights == Weights::Trained
+    }
+
+    /// Returns its weights that stay as they are.
+    pub fn frozen_weights(&self) -> FrozenWeights {
+        match self.weights {
+            Weights::Trained => FrozenWeights::default(),
+            Weights::Frozen(frozen) => frozen,
+        }
     }
 
     /// Returns the number of trainable tensors of its own.
     pub fn parameter_tensors(&self) -> u32 {
-        if self.shares_weights { 0 } else { self.kind.parameter_tensors() }
+        if self.has_weights() { self.kind.parameter_tensors() } else { 0 }
     }
 
     /// What that rank keeps of `samples` samples from forward until backward.
@@ -346,6 +365,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => *relative = relative.for_samples(samples),
             Self::Recommendation(recommendation) => *recommendation = recommendation.for_samples(samples),
             Self::StateSpace(state_space) => *state_space = state_space.for_samples(samples),
+            Self::Tuned(tuned) => *tuned.rows_mut() *= samples,
             Self::RelativeBias { .. } => {}
             tokenwise => *tokenwise.rows_mut() *= samples,
         }
@@ -366,6 +386,7 @@ impl OperatorKind {
             Self::Routing(routing) => *routing.places_mut() = routing.places_mut().share_tokens(parts),
             Self::RelativePositions(relative) => *relative = relative.share_tokens(parts),
             Self::RelativeBias { queries, .. } => *queries = queries.div_ceil(parts),
+            Self::Tuned(tuned) => *tuned.rows_mut() = tuned.rows_mut().div_ceil(parts),
             tokenwise => *tokenwise.rows_mut() = tokenwise.rows_mut().div_ceil(parts),
         }
         part
@@ -397,7 +418,8 @@ impl OperatorKind {
             | Self::AdditiveAttention(_)
             | Self::RelativePositions(_)
             | Self::Recommendation(_)
-            | Self::StateSpace(_) => unreachable!("operators without rows are handled before"),
+            | Self::StateSpace(_)
+            | Self::Tuned(_) => unreachable!("operators without rows are handled before"),
         }
     }
 
@@ -427,6 +449,7 @@ impl OperatorKind {
             }
             Self::Attention(attention) => *attention = attention.share_heads(tensor),
             Self::RelativeBias { heads, .. } => *heads = heads.div_ceil(tensor),
+            Self::Tuned(tuned) => *tuned = tuned.split(split, tensor),
             Self::RelativePositions(relative) => *relative = relative.share_heads(tensor),
             Self::LayerNorm { width, .. }
             | Self::RmsNorm { width, .. }
@@ -478,6 +501,7 @@ impl OperatorKind {
             Self::RelativePositions(_) => "relative positions",
             Self::Recommendation(recommendation) => recommendation.name(),
             Self::StateSpace(state_space) => state_space.name(),
+            Self::Tuned(tuned) => tuned.name(),
         }
     }
 
@@ -540,6 +564,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => relative.parameters(),
             Self::Recommendation(recommendation) => recommendation.parameters(),
             Self::StateSpace(state_space) => state_space.parameters(),
+            Self::Tuned(tuned) => tuned.parameters(),
             Self::Attention(attention) => attention.parameters(),
             Self::CentredNorm { scale: false, .. }
             | Self::Activation { .. }
@@ -575,6 +600,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => relative.parameter_tensors(),
             Self::Recommendation(recommendation) => recommendation.parameter_tensors(),
             Self::StateSpace(state_space) => state_space.parameter_tensors(),
+            Self::Tuned(tuned) => tuned.parameter_tensors(),
             Self::Attention(attention) => u32::from(attention.sinks),
             Self::Routing(routing) => routing.parameter_tensors(),
             Self::RmsNorm { .. } | Self::CentredNorm { scale: true, .. } | Self::RelativeBias { .. } => 1,
@@ -595,6 +621,7 @@ impl OperatorKind {
             Self::Image(image) => image.gemms(),
             Self::Routing(routing) => routing.gemms(),
             Self::Recurrent(recurrent) => return recurrent.gemms(pass),
+            Self::Tuned(tuned) => return tuned.gemms(pass),
             Self::AdditiveAttention(attention) => attention.gemms(),
             Self::RelativePositions(relative) => relative.gemms(),
             Self::StateSpace(state_space) => state_space.gemms(),
@@ -607,6 +634,11 @@ impl OperatorKind {
                 .flat_map(|Gemm { batch, m, n, k }| [Gemm { batch, m, n: k, k: n }, Gemm { batch, m: k, n, k: m }])
                 .collect(),
         }
+    }
+
+    /// Returns the weights that a use of it brings from NF4 to the compute precision.
+    pub fn dequantised(self) -> u64 {
+        if let Self::Tuned(tuned) = self { tuned.dequantised() } else { 0 }
     }
 
     /// Returns the matrix products of a pass that are done one after another.
@@ -665,6 +697,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => relative.traffic(pass),
             Self::Recommendation(recommendation) => recommendation.traffic(pass),
             Self::StateSpace(state_space) => state_space.traffic(pass),
+            Self::Tuned(tuned) => tuned.traffic(pass),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
                 Storage { elements: rows * vocab, single: rows * vocab * 4, masks: 0 }
@@ -702,6 +735,7 @@ impl OperatorKind {
             Self::RelativePositions(_) => (5, 8),
             Self::Recommendation(recommendation) => return recommendation.kernels(pass),
             Self::StateSpace(state_space) => return state_space.kernels(pass),
+            Self::Tuned(tuned) => return tuned.kernels(pass),
         };
         if pass == Pass::Forward { forward } else { backward }
     }
@@ -735,6 +769,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => relative.stored(),
             Self::Recommendation(recommendation) => recommendation.stored(),
             Self::StateSpace(state_space) => state_space.stored(),
+            Self::Tuned(tuned) => tuned.stored(),
             Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }

@@ -10,6 +10,7 @@ pub(crate) mod what_if;
 
 pub use decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
 
+use crate::fine_tuning::Method;
 use crate::input::Bottleneck;
 use crate::job::JobSpec;
 use crate::spec::{PlanSpec, Pricing};
@@ -72,6 +73,9 @@ pub struct PlanDocument {
     /// How the number formats that were allowed compare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub precisions: Vec<PrecisionChoice>,
+    /// What other methods of fine-tuning would need and cost, if the job names one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<MethodChoice>,
     /// How batches compare: global batches if the job allows several, else micro-batches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<BatchChoice>,
@@ -411,6 +415,43 @@ pub struct StackChoice {
     pub reason: Option<String>,
     /// Whether the recommended plan is for it.
     pub recommended: bool,
+}
+
+/// What a method of fine-tuning would need and cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MethodChoice {
+    /// Which weights are trained.
+    pub method: Method,
+    /// Values that are trained.
+    pub trained_parameters: u64,
+    /// Values of the model, adapters among them.
+    pub parameters: u64,
+    /// Its best plan; that of a method which is not the job's comes from a short search, without deadline and budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Alternative>,
+    /// The machines with the lowest price an hour on which it fits; absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest: Option<SmallestMachine>,
+    /// Why it has no plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether it is the job's, so that its plan is the recommended one.
+    pub chosen: bool,
+}
+
+/// The machines with the lowest price an hour on which something fits, among powers of two of each type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SmallestMachine {
+    /// The type.
+    pub instance: String,
+    /// How many.
+    pub instances: u32,
+    /// The price of all of them, by the hour.
+    pub hourly_usd: f64,
+    /// What the fullest rank needs there, in bytes.
+    pub memory_peak_bytes: u64,
 }
 
 /// Plans that were not possible, for one reason.

@@ -100,6 +100,12 @@ pub struct DataSpec {
     /// Tokens in the data set; 10e9, and as a text "10B".
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
+    /// A file with the length of each sample in tokens, one a line, instead of `samples`, relative to the job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<String>,
+    /// Whether samples of these lengths share sequences of `model.seq_len` tokens; true if left out, else each is padded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<bool>,
     /// What a run trains on, relative to the job file: text, images, arrays, the files of MNIST or CIFAR, or a folder
     /// of them; `synthetic` for samples that are made up.
     #[serde(skip_serializing_if = "Option::is_none")]

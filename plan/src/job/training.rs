@@ -1,5 +1,6 @@
 //! How a job is trained, as written.
 
+use crate::fine_tuning::{LoraSpec, Method};
 use crate::name::named;
 use crate::spec::{Optimizer, Precision};
 use schemars::JsonSchema;
@@ -63,6 +64,15 @@ pub struct TrainingSpec {
     /// What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// Which weights are trained; all of them if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// The adapters of lora and qlora.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraSpec>,
+    /// With frozen, the last so many blocks are trained, and what follows them; 1 if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub trained_blocks: Option<u32>,
     /// The optimizer; adamw if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,

@@ -180,7 +180,7 @@ impl Builder<'_> {
         let stream = self.graph.stream(StreamKind::Reduce(stage));
         let activity = Activity::GatherWeights { stage, layer: self.plan.stages().chunk(stage, 0).start as u32 };
         let mut last = after;
-        for (group, held) in self.plan.gather_groups(held) {
+        for (group, held) in self.plan.gather_groups(held.trained()) {
             let work = exchange(Collective::AllGather, stage, group, Content::Weights, held);
             last = self.graph.add(activity, work, stream, &[last]);
         }

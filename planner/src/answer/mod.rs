@@ -7,6 +7,7 @@ mod draft;
 mod goal;
 mod left_out;
 mod limits;
+mod methods;
 mod missed;
 mod no_plan;
 mod on_each;

@@ -1,7 +1,7 @@
 //! The reasons why there is no plan at all.
 
 use super::limits::Limits;
-use crate::problem::{Problem, executable_on, names_of_those_that, refused, trains};
+use crate::problem::{Problem, names_of_those_that, refused, software_of, trains};
 use crate::search::{Found, Space};
 use trainyard_plan::{Executable, Fixed, NotExecutable};
 use trainyard_units::{Bytes, human_bytes};
@@ -76,7 +76,7 @@ impl NoPlan {
 
 /// Returns the error for a held field that none of the job's stacks can run.
 pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
-    let divisible = problem.model.graph().divisible();
+    let divisible = problem.graph().divisible();
     let stacks = problem.place.stacks();
     if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
         let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == *held);
@@ -85,11 +85,12 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
     }
     let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
-    let softwares = machines.map(|machine| executable_on(&machine).expect("stacks are checked where a job is read"));
+    let softwares = machines.map(|machine| software_of(problem.method(), &machine));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
-    let able =
-        |software: &Executable| refused(fixed, software, divisible).is_none() && trains(software, &problem.model);
+    let able = |software: &Executable| {
+        refused(fixed, software, divisible).is_none() && trains(software, &problem.model, problem.method())
+    };
     let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
     let others = names_of_those_that(problem.place.catalog().stacks(), able);
     let stacks = match names.as_slice() {

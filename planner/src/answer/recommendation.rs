@@ -6,6 +6,7 @@ use super::changes::Changes;
 use super::goal::to_meet_goal;
 use super::left_out::left_out;
 use super::limits::Limits;
+use super::methods::methods;
 use super::no_plan::{NoPlan, no_plan, unable};
 use super::pareto::{front, runner_up};
 use super::price_dates::price_dates;
@@ -15,7 +16,7 @@ use super::remedies::{Remedies, remedy_reason};
 use super::solve::{Solved, candidates_of_front, prediction, solve};
 use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
-use crate::problem::Problem;
+use crate::problem::{Problem, executable};
 use crate::search::{Aim, Found, Prepared, choose, preferred};
 use std::sync::Mutex;
 use trainyard_hardware_profiles::Stack;
@@ -43,11 +44,12 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
     // Searches that do not need each other.
-    let (told, (pareto, stacks)) = rayon::join(
+    let (told, (pareto, (stacks, methods))) = rayon::join(
         || Told::new(prepared, problem, limits, found, (&prediction, &outcome)),
         || {
             let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
-            rayon::join(pareto, || stack_choices(problem, job, &solved))
+            let methods = || methods(problem, limits, job, &chosen);
+            rayon::join(pareto, || rayon::join(|| stack_choices(problem, job, &solved), methods))
         },
     );
     let evidence = evidence_of(&told.reasons);
@@ -82,6 +84,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         changes,
         remedies: told.remedies,
         precisions: told.precisions,
+        methods,
         batches: told.batches,
         search: Search {
             candidates: found.candidates,
@@ -122,7 +125,10 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             recommended,
         }
     };
-    stacks.iter().enumerate().map(choice).collect()
+    let runs = |(_, stack): &(usize, &Stack)| {
+        executable(stack).is_ok_and(|software| software.methods.contains(&problem.method()))
+    };
+    stacks.iter().enumerate().filter(runs).map(choice).collect()
 }
 
 /// The explanation of a recommendation: everything that is reported of it besides the plan.

@@ -191,6 +191,7 @@ impl<'a> Remedies<'a> {
             state_sharding: draft.sharding,
             offload: draft.offload,
             optimizer: draft.optimizer,
+            fine_tuning: self.problem.fine_tuning.clone(),
             ..PlanSpec::plain(draft.model.spec(), cluster, layers)
         };
         let plan = Plan::try_from(spec).ok()?;

@@ -137,6 +137,7 @@ pub(crate) fn alone(job: JobSpec, plan: &Plan, prediction: Prediction, search: S
         changes: Vec::new(),
         remedies: Vec::new(),
         precisions: Vec::new(),
+        methods: Vec::new(),
         batches: Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Transport};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
+use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::human_count;
 
@@ -43,6 +43,7 @@ impl Warnings<'_> {
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all: Vec<String> = [
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            self.fine_tuning(),
             self.learning_rate(),
             self.loss_scaling(),
             self.without_units(),
@@ -70,6 +71,20 @@ impl Warnings<'_> {
         all.extend(self.convergence());
         all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
         all
+    }
+
+    /// Warns that no published step tests what a fine-tuning of a part of the weights is predicted to take, and of samples
+    /// that are shorter than they are counted.
+    fn fine_tuning(&self) -> Option<String> {
+        let method = self.plan.method();
+        let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
+        let counted =
+            tokens.map(|tokens| format!("samples are counted as {tokens} tokens each, packed or padded to that"));
+        let untested = (method != Method::Full).then(|| {
+            format!("no published step time tests the prediction for {method}; its interval is wider by 30 %")
+        });
+        let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
+        (self.job.training.method.is_some() && !own.is_empty()).then(|| own.join("; "))
     }
 
     /// Warns of an interval that is wide because of the software, and says how to narrow it.

@@ -112,13 +112,18 @@ fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
 fn held(plan: &Plan, prediction: &Prediction) -> String {
     let weights = prediction.memory_bytes.stages.iter().map(|stage| stage.parameters).max().unwrap_or(0);
     let state = prediction.memory_bytes.stages.iter().map(|stage| stage.optimizer_state).max().unwrap_or(0);
-    let parameters = human_count(plan.graph().parameters());
+    let trained = plan.graph().parameters();
+    let frozen: u64 = plan.graph().layers().map(|layer| layer.frozen_values()).sum();
+    let parameters = match frozen {
+        0 => format!("{} parameters", human_count(trained)),
+        frozen => format!("{} parameters, {} of them trained,", human_count(trained + frozen), human_count(trained)),
+    };
     let most = if plan.stages().count() > 1 { "up to " } else { "" };
     let state = match state {
         0 => "no optimizer state".to_owned(),
         bytes => format!("{} of optimizer state", human_bytes(Bytes(bytes))),
     };
-    format!("of {parameters} parameters a device holds {most}{} of weights and {state}", human_bytes(Bytes(weights)))
+    format!("of {parameters} a device holds {most}{} of weights and {state}", human_bytes(Bytes(weights)))
 }
 
 fn sharding(plan: &Plan) -> Option<String> {

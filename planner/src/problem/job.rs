@@ -3,17 +3,19 @@
 use super::campaign_settings::{Settings, above_zero, settings};
 use super::error::{JobError, inside};
 use super::input::{Data, data_set};
-use super::machines::place;
+use super::lengths::counted;
+use super::machines::{Trained, place};
 use super::model::{countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::resources::Resources;
 use super::stored::field_of_input;
 use super::training::{Training, training};
 use crate::cancellation::Cancellation;
-use trainyard_models::Model;
+use std::sync::Arc;
+use trainyard_models::{Model, OperatorGraph};
 use trainyard_plan::{
-    BATCH_MAX, DataSpec, EXECUTABLE, Fixed, GlobalBatch, GoalSpec, JobSpec, Objective, Optimizer, Precision,
-    StorageMode, TrainingSpec,
+    Architecture, BATCH_MAX, DataSpec, EXECUTABLE, FineTuningSpec, Fixed, GlobalBatch, GoalSpec, JobSpec, Method,
+    Objective, Optimizer, Precision, StorageMode, TrainingSpec,
 };
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds};
@@ -23,6 +25,8 @@ use trainyard_units::{Invalid, Seconds};
 pub struct Problem {
     /// The model to be trained.
     pub model: Model,
+    /// Which weights are trained, with every default filled in; `None` if all are.
+    pub(crate) fine_tuning: Option<FineTuningSpec>,
     /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
     /// decide.
     pub(crate) states_attention: bool,
@@ -70,6 +74,27 @@ impl Problem {
         Self { cancellation, ..self }
     }
 
+    /// Returns the same problem with other weights trained; `None` if the model has no such weights.
+    pub(crate) fn by(&self, fine_tuning: Option<FineTuningSpec>) -> Option<Self> {
+        Architecture::tuned(self.model.clone(), fine_tuning.as_ref()).ok()?;
+        Some(Self { fine_tuning, ..self.clone() })
+    }
+
+    /// Returns which weights are trained.
+    pub(crate) fn method(&self) -> Method {
+        self.fine_tuning.as_ref().map_or(Method::Full, |own| own.method)
+    }
+
+    /// Returns the operators of the model as it is trained.
+    pub(crate) fn graph(&self) -> OperatorGraph {
+        self.architecture(self.model.clone()).graph().clone()
+    }
+
+    /// Returns the model, or the same with another attention kernel, as it is trained.
+    pub(crate) fn architecture(&self, model: Model) -> Arc<Architecture> {
+        Architecture::tuned(model, self.fine_tuning.as_ref()).expect("checked where a job is read")
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
@@ -94,7 +119,14 @@ pub(crate) fn problem_on(
     let states_attention = spec.attention.is_some();
     let model = valid(spec)?;
     countable(&model)?;
-    let place = other(place(&job.cluster, resources, &model)?);
+    let job = &counted(job, resources.lengths.as_deref(), &model)?;
+    let fine_tuning = fine_tuning(&job.training, &model)?;
+    let method = fine_tuning.as_ref().map_or(Method::Full, |own| own.method);
+    let place = other(place(&job.cluster, resources, Trained { model: &model, method })?);
+    if let (true, Place::Owned { described_by: Description::Profile(_), .. }) = (method != Method::Full, &place) {
+        let rule = "a measured machine trains all weights, as the executor does";
+        return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
+    }
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
@@ -114,11 +146,21 @@ pub(crate) fn problem_on(
         optimizer,
         objective: job.goal.objective.unwrap_or_default(),
         model,
+        fine_tuning,
         states_attention,
         place,
         deadline,
         budget,
     })
+}
+
+/// Returns which weights of a model a job trains, with every default filled in; `None` if all are.
+pub(crate) fn fine_tuning(spec: &TrainingSpec, model: &Model) -> Result<Option<FineTuningSpec>, Invalid> {
+    let within = |error: Invalid| error.within("training");
+    let method = spec.method.unwrap_or(Method::Full);
+    let own = FineTuningSpec::of(method, spec.lora.as_ref(), spec.trained_blocks).map_err(within)?;
+    Architecture::tuned(model.clone(), own.as_ref()).map_err(within)?;
+    Ok(own)
 }
 
 /// Returns the data set, if some of the machines can load its samples.

@@ -14,7 +14,7 @@ use trainyard_hardware_profiles::{
     Service, Sourced, Stack, Transport,
 };
 use trainyard_models::Model;
-use trainyard_plan::{ClusterChoice, Pricing};
+use trainyard_plan::{ClusterChoice, Method, Pricing};
 use trainyard_sim::Machine;
 use trainyard_units::Invalid;
 
@@ -27,7 +27,14 @@ pub const DEFAULT_REGION: &str = "us-east-1";
 
 pub const MAX_INSTANCES: u32 = 16_384;
 
-pub(crate) fn place(choice: &ClusterChoice, resources: Resources, model: &Model) -> Result<Place, JobError> {
+/// The weights that are trained.
+#[derive(Clone, Copy)]
+pub(crate) struct Trained<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) method: Method,
+}
+
+pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Trained<'_>) -> Result<Place, JobError> {
     let unread = |field: &str, what: &str| Invalid::missing(field, format!("the {what} was not read"));
     if choice.constants.is_some() && resources.constants.is_none() {
         return Err(unread("cluster.constants", "constants file").into());
@@ -40,7 +47,7 @@ pub(crate) fn place(choice: &ClusterChoice, resources: Resources, model: &Model)
         (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
             return Err(unread("cluster.prices", "table of prices").into());
         }
-        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), model)?)),
+        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), trained)?)),
         (Some(_), Some(_)) => {
             let rule = "a measured machine is one, and a cluster file describes others";
             return Err(Invalid::conflict("cluster.profile", "cluster.file", rule).into());
@@ -51,7 +58,7 @@ pub(crate) fn place(choice: &ClusterChoice, resources: Resources, model: &Model)
         }
         (None, Some(_)) => {
             let file = resources.cluster_file.ok_or_else(|| unread("cluster.file", "cluster file"))?;
-            described(choice, file, resources.cluster_path, before, model)?
+            described(choice, file, resources.cluster_path, before, trained)?
         }
     })
 }
@@ -111,7 +118,7 @@ fn described(
     file: ClusterFile,
     path: Option<String>,
     before: Before,
-    model: &Model,
+    trained: Trained<'_>,
 ) -> Result<Place, Invalid> {
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
@@ -124,7 +131,7 @@ fn described(
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
     let catalog = catalog_with(before.constants.as_ref());
     let cluster = Cluster::of_file(file, &catalog).map_err(|error| inside("cluster.file", &error, error.hint()))?;
-    let stacks = stacks(choice, &catalog, model)?;
+    let stacks = stacks(choice, &catalog, trained)?;
     let machine = Machine { cluster, stack: stacks[0].clone() };
     Ok(Place::Owned {
         machine: Box::new(machine),
@@ -136,7 +143,8 @@ fn described(
 
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
-fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, Invalid> {
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Stack>, Invalid> {
+    let Trained { model, method } = trained;
     let of_today = of_today(catalog);
     let named =
         |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
@@ -147,17 +155,20 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Ve
     };
     let mut able = Vec::new();
     for stack in all.iter().cloned() {
-        if trains(&executable(&stack)?, model) {
+        if trains(&executable(&stack)?, model, Method::Full) {
             able.push(stack);
         }
     }
-    if able.is_empty() {
-        let others = names_of_those_that(&of_today, |runs| trains(runs, model));
+    // Other methods are compared with it, by stacks that may not run it.
+    let runs = |stack: &Stack| executable(stack).is_ok_and(|software| trains(&software, model, method));
+    if !able.iter().any(runs) {
+        let others = names_of_those_that(&of_today, |runs| trains(runs, model, method));
         let hint = match others.as_slice() {
             [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
             others => format!("use one of {}, or `auto`", others.join(", ")),
         };
-        let rule = format!("it does not train {}", model.name());
+        let way = if method == Method::Full { String::new() } else { format!(" by {method}") };
+        let rule = format!("it does not train {}{way}", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }
     let margin = memory_margin(choice)?;
@@ -183,7 +194,7 @@ fn rental(
     choice: &ClusterChoice,
     before: Before,
     prices: Option<&PriceTable>,
-    model: &Model,
+    trained: Trained<'_>,
 ) -> Result<Rental, JobError> {
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
@@ -198,7 +209,7 @@ fn rental(
     if let (Some(transport), true) = (transport, matching.is_empty()) {
         return Err(on_no_instance("cluster.transport", transport, &without_transport, &catalog).into());
     }
-    let stacks = stacks(choice, &catalog, model)?;
+    let stacks = stacks(choice, &catalog, trained)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
         return Err(Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES).into());

@@ -20,6 +20,8 @@ pub struct Resources {
     pub constants: Option<Constants>,
     /// The path of that file, as the plan shall name it.
     pub constants_path: Option<String>,
+    /// The content of `data.lengths`: tokens of each sample.
+    pub lengths: Option<Vec<u64>>,
     /// The content of `cluster.prices`.
     pub prices: Option<PriceTable>,
 }

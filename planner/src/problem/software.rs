@@ -8,7 +8,7 @@ use std::fmt::Display;
 use trainyard_hardware_profiles::{Catalog, Stack};
 use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
 use trainyard_plan::{
-    Collectives, Executable, Fixed, GradientCompression, GradientReduction, NotExecutable, Offload, Optimizer,
+    Collectives, Executable, Fixed, GradientCompression, GradientReduction, Method, NotExecutable, Offload, Optimizer,
     Placement, Precision, Recompute, ScheduleName, StateSharding, Store,
 };
 use trainyard_sim::Machine;
@@ -98,6 +98,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         offloads: words.offloads()?,
         offloads_checkpoints: runs.offloads_checkpoints,
         placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
+        methods: words.methods()?,
     })
 }
 
@@ -112,6 +113,11 @@ pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
         software.context &= !lacks("context");
     }
     Ok(software)
+}
+
+/// Returns the plans that the stack of a machine can run, of those that train these weights.
+pub(crate) fn software_of(method: Method, machine: &Machine) -> Executable {
+    executable_on(machine).expect("stacks are checked where a job is read").for_method(method)
 }
 
 /// The lists of a stack, parsed into the types of plans.
@@ -144,6 +150,12 @@ impl Words<'_> {
         Ok(all.iter().copied().filter(|value| named.contains(value)).collect())
     }
 
+    fn methods(&self) -> Result<Cow<'static, [Method]>, Invalid> {
+        let mut all = vec![Method::Full];
+        all.extend(self.each::<Method>("fine_tuning", &self.stack.runs.fine_tuning)?);
+        Ok(all.into())
+    }
+
     fn offloads(&self) -> Result<Cow<'static, [(Offload, StateSharding)]>, Invalid> {
         let runs = &self.stack.runs;
         let Some(names) = &runs.offload else { return Ok(Cow::Borrowed(OFFLOADS)) };
@@ -174,11 +186,11 @@ pub(crate) fn of_today(catalog: &Catalog) -> Vec<Stack> {
     catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
 }
 
-/// Returns `true` if a stack can train a model, on one device.
-pub(crate) fn trains(software: &Executable, model: &Model) -> bool {
+/// Returns `true` if a stack can train these weights of a model, on one device.
+pub(crate) fn trains(software: &Executable, model: &Model, method: Method) -> bool {
     let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
     let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
-    family && head
+    family && head && software.methods.contains(&method)
 }
 
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run

@@ -126,13 +126,14 @@ impl Bounds {
         let blocking = machines.iter().map(|machine| machine.lowering().blocking_transfers).collect();
         let scattered = machines.iter().map(|machine| machine.stack.scattered_transfers.value).collect();
         let clusters: Vec<Cluster> = machines.into_iter().map(|machine| machine.cluster).collect();
+        let graph = problem.graph();
         let mut bounds = Self {
             network: clusters.iter().map(network).collect(),
-            parameters: problem.model.graph().updated_parameters() as f64,
-            boundary: handed_on(&problem.model.graph()),
+            parameters: graph.updated_parameters() as f64,
+            boundary: handed_on(&graph),
             blocking,
             scattered,
-            has_tables: problem.model.graph().updated_parameters() != problem.model.graph().parameters(),
+            has_tables: graph.updated_parameters() != graph.parameters(),
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),

@@ -21,7 +21,7 @@ pub(crate) struct SearchOverheads {
 impl SearchOverheads {
     pub(crate) fn new(problem: &Problem, candidates: &[Candidate]) -> Self {
         let Place::Rented(rental) = &problem.place else { return Self::default() };
-        let graph = problem.model.graph();
+        let graph = problem.graph();
         let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
         let bytes: BTreeMap<Precision, Bytes> =
             problem.precisions.iter().map(|precision| (*precision, bytes_of(*precision))).collect();

@@ -12,7 +12,7 @@
 //!
 //! What the stack of a choice does not run is not in the space at all.
 
-use crate::problem::{Place, Problem, executable_on, refused, with_chosen_attention};
+use crate::problem::{Place, Problem, refused, software_of, with_chosen_attention};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Executable, Fixed, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Architecture, BatchSpec, Executable, Fixed, GradientCompression, GradientReduction, Method, Offload, ParallelSpec,
     Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Sought, StageSpec, StateSharding, StepSize,
     divisors, greatest_common_divisor,
 };
@@ -101,8 +101,7 @@ impl<'a> Space<'a> {
         let architectures = architectures(problem);
         let largest_micro_batch = largest_micro_batch(&architectures[0]);
         let machines = || (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
-        let software =
-            machines().map(|machine| executable_on(&machine).expect("stacks are checked where a job is read"));
+        let software = machines().map(|machine| software_of(problem.method(), &machine));
         let devices = machines().map(|machine| machine.cluster.first().devices_per_instance);
         Self {
             problem,
@@ -164,6 +163,8 @@ impl<'a> Space<'a> {
             offload: self.fixed.offload.unwrap_or(Offload::NONE),
             placement: self.placement(),
             gradient_compression: self.compression(),
+            precision: every_gpu_has(self.problem.method()),
+            fine_tuning: self.problem.fine_tuning.clone(),
             ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph().len())
         };
         let plan = Plan::try_from(spec).map_err(|error| error.to_string());
@@ -178,6 +179,10 @@ impl<'a> Space<'a> {
         let stack = &self.problem.place.software(choice).name;
         if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
             return Some(format!("`stack` is {held}, which is not among those of the job"));
+        }
+        let method = self.problem.method();
+        if !self.software(choice).methods.contains(&method) {
+            return Some(format!("`training.method` is {method}, which {stack} does not run"));
         }
         let refused = refused(&self.fixed, self.software(choice), self.graph().divisible())?;
         Some(format!("`{}` is {}, but {stack} runs {}", refused.field, refused.value, refused.allowed))
@@ -262,6 +267,7 @@ impl<'a> Space<'a> {
             gradient_reduction: variant.gradient_reduction,
             offload: variant.offload,
             optimizer: self.problem.optimizer,
+            fine_tuning: self.problem.fine_tuning.clone(),
             pricing: self.problem.place.pricing(),
             service: self.problem.place.service().map(|service| service.name().into()),
             ..held
@@ -554,9 +560,14 @@ impl<'a> Space<'a> {
     }
 }
 
+/// Returns a number format in which every GPU trains these weights.
+fn every_gpu_has(method: Method) -> Precision {
+    if method == Method::Qlora { Precision::Fp16Mixed } else { Precision::Fp32 }
+}
+
 /// Returns the model as each choice of a problem computes it; choices that compute it alike share it.
 fn architectures(problem: &Problem) -> Vec<Arc<Architecture>> {
-    let mut known: Vec<Arc<Architecture>> = vec![Architecture::new(problem.model.clone())];
+    let mut known: Vec<Arc<Architecture>> = vec![problem.architecture(problem.model.clone())];
     let choices = problem.place.choices().len();
     let of_choice = |choice: usize| {
         if problem.states_attention {
@@ -566,7 +577,7 @@ fn architectures(problem: &Problem) -> Vec<Arc<Architecture>> {
         if let Some(own) = known.iter().find(|own| *own.model() == model) {
             return own.clone();
         }
-        known.push(Architecture::new(model));
+        known.push(problem.architecture(model));
         known[known.len() - 1].clone()
     };
     (0..choices).map(of_choice).collect()

@@ -6,6 +6,7 @@ mod configurations;
 mod constants;
 mod evidence;
 mod explain;
+mod fine_tuning;
 mod free_search;
 mod input;
 mod money;

@@ -5,9 +5,10 @@
 //! Hugging Face accelerate 1.15, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`.
 
 use super::deepspeed;
-use super::draft::{Draft, Finished, Flag};
+use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::field::Field;
+use super::fine_tuning;
 use super::program::{Places, Program, Resume, environment};
 use super::script::{exports, script};
 use super::software::Engine;
@@ -45,12 +46,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         config.insert("distributed_type".into(), json!(plain_type(&draft)));
     }
     let arguments = arguments(&mut draft)?;
+    let (script_name, what) = fine_tuning::script(&mut draft);
     let program = Program {
-        script: draft.asks_or(Flag::Script, "train.py"),
+        script: script_name,
         arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
         resume: Some(Resume::new(Places::default().results(&mut draft))),
         files: others,
-        what: "a script that reads transformers.TrainingArguments",
+        what,
     };
     let mut start = format!("accelerate launch --config_file {CONFIG}");
     if job.machines() > 1 {

@@ -12,6 +12,7 @@ mod deepspeed;
 mod draft;
 mod error;
 mod field;
+mod fine_tuning;
 mod job;
 mod kubernetes;
 mod megatron;

@@ -4,6 +4,7 @@ use super::deepspeed;
 use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
+use super::fine_tuning;
 use super::megatron;
 use super::script::command_with;
 use super::software::Engine;
@@ -104,13 +105,13 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
         (Sharding::Fsdp, Vec::new())
     };
     let arguments = training_arguments::arguments(draft, sharding, places)?;
-    let script = draft.asks_or(Flag::Script, "train.py");
+    let (script, what) = fine_tuning::script(draft);
     Ok(Program {
         script,
         resume: Some(Resume::new(places.results(draft))),
         arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
         files,
-        what: "a script that reads transformers.TrainingArguments",
+        what,
     })
 }
 

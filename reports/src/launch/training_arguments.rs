@@ -5,14 +5,15 @@
 //! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`.
 
 use super::Target;
-use super::draft::Draft;
+use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
+use super::fine_tuning;
 use super::program::{Places, among_neighbours};
 use super::software::Engine;
 use serde_json::json;
 use trainyard_models::Divisible;
-use trainyard_plan::{Decay, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
+use trainyard_plan::{Decay, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 
 /// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
@@ -51,7 +52,17 @@ pub(super) fn arguments(
     if !draft.job.has_gpus() {
         list.add("use_cpu", true);
     }
-    if let Some(weights) = draft.weights() {
+    list.0.extend(fine_tuning::arguments(draft, places)?);
+    if fine_tuning::adapts(draft) {
+        list.add(
+            "model_name_or_path",
+            draft.asks(
+                Flag::Weights,
+                "WEIGHTS",
+                "the model that is fine-tuned: a folder, or a name on the Hugging Face Hub",
+            ),
+        );
+    } else if let Some(weights) = draft.weights() {
         list.add("model_name_or_path", weights);
         draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
     }
@@ -181,7 +192,15 @@ pub(super) fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, L
 
 fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
-    let adamw = if draft.job.has_fused_optimizer() { "adamw_torch_fused" } else { "adamw_torch" };
+    // Moments of adapters in bfloat16 stay in single precision, as they are counted.
+    let paged = draft.job.plan().method() == Method::Qlora && draft.engine != Engine::Deepspeed;
+    let adamw = if paged {
+        "paged_adamw_32bit"
+    } else if draft.job.has_fused_optimizer() {
+        "adamw_torch_fused"
+    } else {
+        "adamw_torch"
+    };
     match kind {
         Optimizer::AdamW => list.add("optim", adamw),
         // Without weight decay Adam and AdamW are the same.

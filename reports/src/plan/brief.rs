@@ -1,5 +1,6 @@
 //! The short report on a plan: one screen with the decision, five reasons, other plans, caveats and what to type next.
 
+use super::methods::methods;
 use super::{alternative, headline, memory_share, title};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
@@ -38,7 +39,7 @@ pub(crate) fn brief(document: &PlanDocument, next: &[NextStep], width: Width) ->
     if let Some(advice) = &document.to_meet_goal {
         text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
     }
-    text += &others(document, width);
+    text += &if document.methods.is_empty() { others(document, width) } else { methods(document, width) };
     text += &bullets(width, "Caveats", &caveats(&document.warnings));
     text + &steps(next)
 }

@@ -123,6 +123,7 @@ pub(crate) mod tests {
             changes: Vec::new(),
             remedies: Vec::new(),
             precisions: Vec::new(),
+            methods: Vec::new(),
             batches: Vec::new(),
             search: Search { candidates: 1200, simulated: 40, gap: 0.0, left_out: None },
         }

@@ -51,8 +51,17 @@ impl LinkCosts for Wired {
         groups: Vec<Vec<Rank>>,
     ) -> Result<Vec<Placed>, MachineError> {
         let (stack, shares) = (&of.machine.stack, of.plan.gathers_weights());
-        let times = if shares { stack.collectives_for(exchange.held.matrices) } else { 1 };
-        let carried = Bytes(exchange.held.parameters * of.plan.precision().element_bytes());
+        let held = exchange.held;
+        let matrices = match exchange.content {
+            Content::Weights => held.matrices + held.frozen.matrices,
+            Content::Gradients => held.matrices,
+        };
+        let times = if shares { stack.collectives_for(matrices) } else { 1 };
+        let element = of.plan.precision().element_bytes();
+        let carried = match exchange.content {
+            Content::Weights => held.gathered_bytes(element),
+            Content::Gradients => Bytes(held.parameters * element),
+        };
         let placed = groups.into_iter().map(|group| {
             let positions = of.layout().positions(&group);
             let mut operation = match exchange.content {
@@ -73,7 +82,7 @@ impl LinkCosts for Wired {
         let (element, values) = (of.plan.precision().element_bytes(), exchange.held.parameters);
         let collective = exchange.collective;
         match exchange.content {
-            Content::Weights => (collective, Bytes(values * element), element),
+            Content::Weights => (collective, exchange.held.gathered_bytes(element), element),
             Content::Gradients => {
                 let compression = compression(of, exchange.collective, members);
                 let sent = compression.sent(values);

@@ -1,0 +1,119 @@
+//! Fine-tuning against what PEFT and PyTorch count, `tests/fine_tuning/count.py`.
+
+use serde_json::Value;
+use trainyard_models::{
+    AdapterTarget, Adapters, AttentionKernel, Family, FrozenWeights, LayerRole, Model, ModelSpec, OperatorGraph, Pass,
+    Sharing, Tuning, find, tuned,
+};
+
+fn counts() -> Value {
+    serde_json::from_str(include_str!("../../../tests/fine_tuning/counts.json")).expect("it is JSON")
+}
+
+fn adapters(rank: u64, targets: Vec<AdapterTarget>, dropout: bool) -> Tuning {
+    Tuning::Adapters(Adapters { rank, dropout, targets, quantised: false })
+}
+
+/// The model of the same configuration.
+fn model(name: &str) -> Model {
+    let spec = |hidden, ffn, layers, heads, kv_heads, vocab| ModelSpec {
+        hidden: Some(hidden),
+        ffn: Some(ffn),
+        layers: Some(layers),
+        heads: Some(heads),
+        kv_heads: Some(kv_heads),
+        vocab: Some(vocab),
+        seq_len: Some(32),
+        attention: Some(AttentionKernel::Unfused),
+        ..ModelSpec::new(name, Family::Llama)
+    };
+    let spec = match name {
+        "llama-2-7b" => spec(4096, 11008, 32, 32, 32, 32000),
+        "llama-3-8b" => spec(4096, 14336, 32, 32, 8, 128_256),
+        "llama-2-70b" => spec(8192, 28672, 80, 64, 8, 32000),
+        "tiny" => spec(64, 160, 2, 4, 2, 256),
+        other => return find(other).expect("in the catalog").model.clone(),
+    };
+    Model::try_from(spec).expect("valid")
+}
+
+fn trained(graph: &OperatorGraph) -> u64 {
+    graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum()
+}
+
+fn frozen(graph: &OperatorGraph) -> u64 {
+    graph.layers().map(|layer| layer.frozen_values()).sum()
+}
+
+#[test]
+fn adapters_have_as_many_values_as_peft_counts() {
+    for row in counts()["adapters"].as_array().expect("rows") {
+        let name = row["model"].as_str().expect("a name");
+        let targets = match row["targets"].as_array() {
+            Some(_) => vec![AdapterTarget::Query, AdapterTarget::Value],
+            None => Vec::new(),
+        };
+        let graph =
+            tuned(&model(name), &adapters(row["rank"].as_u64().expect("a rank"), targets, false)).expect("a part");
+        assert_eq!(Some(trained(&graph)), row["trained"].as_u64(), "{row}");
+        assert_eq!(Some(trained(&graph) + frozen(&graph)), row["all"].as_u64(), "{row}");
+        let blocks = |graph: &OperatorGraph| graph.layers().filter(|layer| layer.role == LayerRole::Block).count();
+        assert_eq!((graph.len(), blocks(&graph)), (model(name).graph().len(), blocks(&model(name).graph())));
+    }
+}
+
+#[test]
+fn passes_have_the_arithmetic_that_pytorch_counts() {
+    for row in counts()["flops"].as_array().expect("rows") {
+        let tuning = match row["method"].as_str() {
+            Some("lora") => Some(adapters(4, Vec::new(), false)),
+            Some("frozen") => Some(Tuning::LastBlocks(1)),
+            _ => None,
+        };
+        let own = model("tiny");
+        let graph = tuning.map_or_else(|| own.graph(), |tuning| tuned(&own, &tuning).expect("a part"));
+        for (name, pass) in [("forward", Pass::Forward), ("backward", Pass::Backward)] {
+            // Two samples.
+            let (counted, expected) = (2.0 * graph.flops(pass).0, row[name].as_f64().expect("a number"));
+            assert!((counted / expected - 1.0).abs() < 0.01, "{row}: {counted} {name}");
+        }
+    }
+}
+
+#[test]
+fn quantised_weights_take_half_a_byte_and_are_the_same_weights() {
+    let own = model("llama-2-7b");
+    let quantised = Tuning::Adapters(Adapters { rank: 16, dropout: false, targets: Vec::new(), quantised: true });
+    let graph = tuned(&own, &quantised).expect("a part");
+    assert_eq!(frozen(&graph), own.graph().parameters());
+    let held = graph.layers().map(|layer| layer.frozen_weights()).fold(FrozenWeights::default(), std::ops::Add::add);
+    // Embedding, head and norms stay as they are.
+    assert_eq!(held.values, 2 * 32000 * 4096 + 65 * 4096);
+    let blocks = own.graph().parameters() - held.values;
+    assert!((held.quantised as f64 / blocks as f64 - 4.127 / 8.0).abs() < 1e-4, "{}", held.quantised);
+}
+
+#[test]
+fn adapters_keep_inputs_of_their_own_and_frozen_products_none() {
+    let own = model("llama-2-7b");
+    let block = |dropout| {
+        let graph = tuned(&own, &adapters(8, Vec::new(), dropout)).expect("a part");
+        graph.layer(1).stored(1, Sharing::WHOLE)
+    };
+    let (s, h, f, r) = (32, 4096, 11008, 8);
+    // Norms 2 h, queries, keys, values 3 h and scores 32 s of separate kernels, gate and up 2 f; then the inputs of
+    // adapters: q, k, v, o, gate and up h each, down f, and the ranks between their products.
+    let adapted = 6 * h + f + 7 * r;
+    assert_eq!(block(false).elements, s * (2 * h + 3 * h + 32 * s + 2 * f + adapted));
+    assert_eq!((block(false).masks, block(true).masks), (0, s * (6 * h + f)));
+}
+
+#[test]
+fn what_has_no_adapters_is_told() {
+    let image = &find("resnet50").expect("in the catalog").model;
+    let error = tuned(image, &adapters(8, Vec::new(), false)).expect_err("no products in blocks");
+    assert!(error.to_string().contains("resnet"), "{error}");
+    let error = tuned(&model("gpt2"), &adapters(8, vec![AdapterTarget::Gate], false)).expect_err("not gated");
+    assert!(error.to_string().contains("`gate`"), "{error}");
+    assert!(tuned(&model("tiny"), &Tuning::LastBlocks(3)).is_err());
+}

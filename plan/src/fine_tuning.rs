@@ -1,0 +1,185 @@
+//! Fine-tuning: which weights of a plan's model are trained.
+
+use crate::name::named;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trainyard_models::{AdapterTarget, Adapters, RANK_MAX, Tuning};
+use trainyard_units::Invalid;
+
+named! {
+    /// Which weights are trained.
+    Method {
+        /// All of them.
+        Full = "full",
+        /// Adapters beside weights that stay as they are (Hu et al., arXiv:2106.09685).
+        Lora = "lora",
+        /// The same beside weights in NF4 with double quantisation (Dettmers et al., arXiv:2305.14314).
+        Qlora = "qlora" | "q-lora",
+        /// The last blocks and the head.
+        Frozen = "frozen" | "last-blocks",
+    }
+}
+
+/// Features between an adapter's two products where nothing is said.
+const RANK: u64 = 16;
+
+/// The word for every product of a block.
+const ALL_LINEAR: &str = "all-linear";
+
+/// Adapters, as PEFT's `LoraConfig` names them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoraSpec {
+    /// Features between the two products of an adapter (`r`); 16 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// What their product is scaled by, times the rank (`lora_alpha`); twice the rank if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// Share of their inputs that is dropped out (`lora_dropout`); 0 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<f64>,
+    /// The products that have adapters: `q`, `k`, `v`, `o`, `gate`, `up`, `down`, or `all-linear`, every product of the
+    /// blocks, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<String>>,
+}
+
+/// Which weights of the model are trained, where not all are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FineTuningSpec {
+    /// Which weights are trained.
+    pub method: Method,
+    /// The adapters of lora and qlora.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraSpec>,
+    /// With frozen, the last so many blocks are trained, and what follows them; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trained_blocks: Option<u32>,
+}
+
+impl FineTuningSpec {
+    /// Returns what a method and its settings mean, with every default filled in; `None` if all weights are trained.
+    ///
+    /// # Errors
+    ///
+    /// When a setting does not belong to the method, or is out of range.
+    pub fn of(method: Method, lora: Option<&LoraSpec>, blocks: Option<u32>) -> Result<Option<Self>, Invalid> {
+        let adapters = matches!(method, Method::Lora | Method::Qlora);
+        if let (Some(_), false) = (lora, adapters) {
+            let rule = format!("method is {method}, which has no adapters");
+            return Err(Invalid::inside("lora", rule).with_hint("use method = \"lora\" or \"qlora\""));
+        }
+        if let (Some(blocks), true) = (blocks, method != Method::Frozen) {
+            let rule = format!("method is {method}");
+            return Err(Invalid::breaks("trained_blocks", blocks, rule).with_hint("use method = \"frozen\""));
+        }
+        Ok(match method {
+            Method::Full => None,
+            Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)) }),
+            Method::Lora | Method::Qlora => {
+                let lora = Some(filled_in(lora.cloned().unwrap_or_default())?);
+                Some(Self { method, lora, trained_blocks: None })
+            }
+        })
+    }
+
+    /// Returns the part of the model that is trained; `None` if it is all of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn tuning(&self) -> Result<Option<Tuning>, Invalid> {
+        let Some(own) = Self::of(self.method, self.lora.as_ref(), self.trained_blocks)? else { return Ok(None) };
+        if self.method == Method::Frozen {
+            return Ok(own.trained_blocks.map(Tuning::LastBlocks));
+        }
+        let lora = own.lora.unwrap_or_default();
+        Ok(Some(Tuning::Adapters(Adapters {
+            rank: lora.rank.unwrap_or(RANK),
+            dropout: lora.dropout.is_some_and(|dropout| dropout > 0.0),
+            targets: targets(lora.targets.as_deref())?,
+            quantised: self.method == Method::Qlora,
+        })))
+    }
+}
+
+fn filled_in(lora: LoraSpec) -> Result<LoraSpec, Invalid> {
+    let rank = lora.rank.unwrap_or(RANK);
+    if !(1..=RANK_MAX).contains(&rank) {
+        return Err(Invalid::range("lora.rank", rank, 1..=RANK_MAX));
+    }
+    let alpha = lora.alpha.unwrap_or(2.0 * rank as f64);
+    if !(alpha > 0.0 && alpha <= 1e6) {
+        return Err(Invalid::value("lora.alpha", alpha, "above 0 and at most 1000000"));
+    }
+    let dropout = lora.dropout.unwrap_or(0.0);
+    if !(0.0..1.0).contains(&dropout) {
+        return Err(Invalid::value("lora.dropout", dropout, "at least 0 and below 1"));
+    }
+    let known = targets(lora.targets.as_deref())?;
+    let named = if known.is_empty() {
+        vec![ALL_LINEAR.to_string()]
+    } else {
+        known.iter().map(|target| target.name().to_string()).collect()
+    };
+    Ok(LoraSpec { rank: Some(rank), alpha: Some(alpha), dropout: Some(dropout), targets: Some(named) })
+}
+
+/// Returns the products that are named, in the order of a block; none for all of them.
+fn targets(names: Option<&[String]>) -> Result<Vec<AdapterTarget>, Invalid> {
+    let Some(names) = names else { return Ok(Vec::new()) };
+    if names.is_empty() {
+        return Err(Invalid::value("lora.targets", "[]", "a list with at least one product, or all-linear"));
+    }
+    if names.iter().any(|name| name == ALL_LINEAR) {
+        return Ok(Vec::new());
+    }
+    let short = |name: &str| name.trim_end_matches("_proj").to_string();
+    if let Some(unknown) = names.iter().find(|name| AdapterTarget::NAMED.iter().all(|own| own.name() != short(name))) {
+        let known = AdapterTarget::NAMED.map(AdapterTarget::name).join(", ");
+        return Err(Invalid::value("lora.targets", format!("`{unknown}`"), format!("of {known}, or {ALL_LINEAR}")));
+    }
+    let named = |target: &AdapterTarget| names.iter().any(|name| short(name) == target.name());
+    Ok(AdapterTarget::NAMED.into_iter().filter(named).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_written_out_and_read_back() {
+        let spec = FineTuningSpec::of(Method::Qlora, None, None).expect("valid").expect("a part is trained");
+        let lora = spec.lora.clone().expect("adapters");
+        assert_eq!((lora.rank, lora.alpha, lora.dropout), (Some(16), Some(32.0), Some(0.0)));
+        assert_eq!(lora.targets, Some(vec!["all-linear".to_string()]));
+        let again = FineTuningSpec::of(spec.method, spec.lora.as_ref(), None).expect("valid");
+        assert_eq!(again.as_ref(), Some(&spec));
+        assert_eq!(FineTuningSpec::of(Method::Full, None, None), Ok(None));
+    }
+
+    #[test]
+    fn what_does_not_belong_to_the_method_is_told() {
+        let lora = |rank, targets: &[&str]| LoraSpec {
+            rank,
+            targets: Some(targets.iter().map(ToString::to_string).collect()),
+            ..LoraSpec::default()
+        };
+        for (method, lora, blocks, told) in [
+            (Method::Full, Some(lora(None, &["q"])), None, "has no adapters"),
+            (Method::Lora, None, Some(2), "trained_blocks"),
+            (Method::Lora, Some(LoraSpec { rank: Some(0), ..LoraSpec::default() }), None, "from 1 to 4096"),
+            (Method::Lora, Some(lora(None, &["query"])), None, "`query`"),
+            (Method::Lora, Some(lora(None, &[])), None, "at least one"),
+            (Method::Lora, Some(LoraSpec { dropout: Some(1.0), ..LoraSpec::default() }), None, "below 1"),
+            (Method::Lora, Some(LoraSpec { alpha: Some(0.0), ..LoraSpec::default() }), None, "above 0"),
+        ] {
+            let error = FineTuningSpec::of(method, lora.as_ref(), blocks).expect_err(told).to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let named = targets(Some(&["v_proj".into(), "q".into()])).expect("known");
+        assert_eq!(named, [AdapterTarget::Query, AdapterTarget::Value]);
+    }
+}

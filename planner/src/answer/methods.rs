@@ -1,0 +1,81 @@
+//! What training all weights, adapters, or adapters beside quantised weights would each need and cost on the same data.
+
+use super::limits::Limits;
+use super::pareto::runner_up;
+use super::solve::ENOUGH;
+use crate::problem::{Place, Problem, Rental};
+use crate::search::{Aim, Evaluated, search};
+use rayon::prelude::*;
+use trainyard_models::Sharing;
+use trainyard_plan::document::{MethodChoice, SmallestMachine};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method};
+
+/// Methods that every fine-tuning is compared with, in the order of what they need.
+const COMPARED: [Method; 3] = [Method::Full, Method::Lora, Method::Qlora];
+
+/// Returns the methods of fine-tuning with the best plan of each and the smallest machines that it fits on, if the job
+/// names a method. Those that are not the job's are found by a short search, without deadline and budget.
+pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Vec<MethodChoice> {
+    let Some(own) = job.training.method else { return Vec::new() };
+    let mut all = COMPARED.to_vec();
+    if !all.contains(&own) {
+        all.push(own);
+    }
+    let choice = |method: &Method| {
+        let problem = problem.by(fine_tuning(problem, job, *method)?)?;
+        Some(of_method(&problem, limits, job, (*method == own).then_some(chosen)))
+    };
+    all.par_iter().filter_map(choice).collect()
+}
+
+/// Returns the settings of a method, those of the job where it has some.
+fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Option<Option<FineTuningSpec>> {
+    if method == problem.method() {
+        return Some(problem.fine_tuning.clone());
+    }
+    let lora = job.training.lora.as_ref().filter(|_| matches!(method, Method::Lora | Method::Qlora));
+    FineTuningSpec::of(method, lora, None).ok()
+}
+
+fn of_method(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: Option<&Evaluated>) -> MethodChoice {
+    let briefly = Problem { enough: Some(ENOUGH), deadline: None, budget: None, ..problem.clone() };
+    let aim = Aim { max_simulations: limits.max_simulations, ..Aim::best(problem.objective) };
+    let best = chosen.cloned().or_else(|| search(&briefly, &limits.fixed, aim).best.into_iter().next());
+    let graph = problem.graph();
+    let frozen: u64 = graph.layers().map(|layer| layer.frozen_values()).sum();
+    let trained: u64 = graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    MethodChoice {
+        method: problem.method(),
+        trained_parameters: trained,
+        parameters: trained + frozen,
+        smallest: smallest(&briefly, limits),
+        reason: best.is_none().then(|| "does not fit".into()),
+        best: best.as_ref().map(|best| runner_up(problem, job, best)),
+        chosen: chosen.is_some(),
+    }
+}
+
+/// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type.
+fn smallest(problem: &Problem, limits: &Limits) -> Option<SmallestMachine> {
+    let Place::Rented(rental) = &problem.place else { return None };
+    offers(rental).into_iter().find_map(|(hourly_usd, instance, instances)| {
+        let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);
+        if !held(&limits.fixed.instance) || limits.fixed.instances.is_some_and(|own| own != instances) {
+            return None;
+        }
+        let fixed = Fixed { instance: Some(instance.clone()), instances: Some(instances), ..limits.fixed.clone() };
+        let found = search(problem, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
+        Some(SmallestMachine { instance, instances, hourly_usd, memory_peak_bytes: found.memory_peak.0 })
+    })
+}
+
+/// Lists types and numbers of machines with their price an hour, the cheapest first.
+fn offers(rental: &Rental) -> Vec<(f64, String, u32)> {
+    let mut all: Vec<(f64, String, u32)> = Vec::new();
+    for ((instance, price), most) in rental.instances.iter().zip(&rental.most) {
+        let counts = std::iter::successors(Some(1_u32), |count| count.checked_mul(2)).take_while(|count| count <= most);
+        all.extend(counts.map(|count| (price.hourly().0 * f64::from(count), instance.name.clone(), count)));
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    all
+}

@@ -1,0 +1,201 @@
+//! Fine-tuning: what of a model is trained, and what the methods need.
+
+use trainyard_hardware_profiles::catalog;
+use trainyard_models::{AttentionKernel, Family, ModelSpec};
+use trainyard_plan::document::{MethodChoice, PlanDocument};
+use trainyard_plan::{
+    ClusterSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute, StateSharding,
+};
+use trainyard_planner::{Limits, Resources, problem, recommend};
+use trainyard_sim::{Machine, footprint, step_time};
+
+/// A small language model on machines with one to eight GPUs.
+fn job(model: &str, method: Option<Method>) -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some(model.into());
+    job.model.seq_len = Some(512);
+    job.data.samples = Some(10_000);
+    job.training.global_batch = Some(GlobalBatch::Exactly(32));
+    job.training.method = method;
+    job.cluster.instances = Some(vec!["g4dn.xlarge".into(), "p4d.24xlarge".into()]);
+    job.cluster.max_instances = Some(4);
+    job
+}
+
+fn planned(job: &JobSpec) -> PlanDocument {
+    let problem = problem(job, Resources::default()).expect("a solvable job");
+    recommend(&problem, &Limits::default(), job).expect("a plan")
+}
+
+#[test]
+fn full_fine_tuning_is_training() {
+    let (plain, full) = (planned(&job("gpt2-large", None)), planned(&job("gpt2-large", Some(Method::Full))));
+    assert_eq!(plain.plan, full.plan);
+    assert_eq!(plain.prediction, full.prediction);
+    assert_eq!((plain.reasons, plain.alternatives, plain.pareto), (full.reasons, full.alternatives, full.pareto));
+    assert!(plain.methods.is_empty());
+    assert_eq!(full.methods.len(), 3);
+}
+
+#[test]
+fn adapters_need_less_than_all_weights_and_quantised_ones_less_than_both() {
+    let document = planned(&job("llama-2-7b", Some(Method::Lora)));
+    let own = document.plan.fine_tuning.as_ref().expect("a part is trained");
+    assert_eq!((own.method, own.lora.as_ref().and_then(|lora| lora.rank)), (Method::Lora, Some(16)));
+    let of = |method| document.methods.iter().find(|own| own.method == method).expect("compared");
+    let [full, lora, qlora] = [Method::Full, Method::Lora, Method::Qlora].map(of);
+    assert!(lora.chosen && !full.chosen && !qlora.chosen);
+    // PEFT counts 39 976 960 of 6 778 392 576 (tests/fine_tuning/counts.json).
+    assert_eq!((lora.trained_parameters, lora.parameters), (39_976_960, 6_778_392_576));
+    assert_eq!((qlora.trained_parameters, qlora.parameters), (39_976_960, 6_778_392_576));
+    assert_eq!(full.trained_parameters, full.parameters);
+    let hourly = |own: &MethodChoice| own.smallest.as_ref().expect("it fits somewhere").hourly_usd;
+    assert!(hourly(qlora) <= hourly(lora) && hourly(lora) <= hourly(full), "{:?}", document.methods);
+    // Seven billion weights in four bits fit a T4.
+    assert_eq!(qlora.smallest.as_ref().map(|own| (own.instance.as_str(), own.instances)), Some(("g4dn.xlarge", 1)));
+}
+
+#[test]
+fn adapters_are_planned_for_software_that_loads_them() {
+    let mut job = job("llama-2-7b", Some(Method::Qlora));
+    job.training.lora = Some(LoraSpec { rank: Some(64), ..LoraSpec::default() });
+    for stack in ["pytorch-ddp", "deepspeed"] {
+        job.cluster.stack = Some(stack.into());
+        let document = planned(&job);
+        assert_eq!(document.plan.stack.as_deref(), Some(stack));
+        let parallel = document.plan.parallel;
+        assert_eq!((parallel.tensor, parallel.pipeline, parallel.context), (1, 1, 1));
+        assert!(stack == "deepspeed" || document.plan.state_sharding == StateSharding::None);
+    }
+    job.cluster.stack = Some("megatron-core".into());
+    let error = problem(&job, Resources::default()).expect_err("it loads no adapters");
+    assert!(error.to_string().contains("by qlora"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("pytorch-ddp")) || error.invalid().hint().is_some());
+}
+
+#[test]
+fn a_model_that_fits_no_device_is_sharded() {
+    let mut job = job("llama-2-70b", Some(Method::Lora));
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    let document = planned(&job);
+    assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
+    assert_eq!(document.plan.stack.as_deref(), Some("deepspeed"));
+}
+
+#[test]
+fn the_last_blocks_are_trained_alone() {
+    let mut job = job("gpt2-large", Some(Method::Frozen));
+    job.training.trained_blocks = Some(2);
+    let document = planned(&job);
+    let of = |method| document.methods.iter().find(|own| own.method == method).expect("compared");
+    let (own, full) = (of(Method::Frozen), of(Method::Full));
+    // Two blocks of 1280, 12 h² + 13 h, and the last normalisation; the head's table is the embedding's.
+    assert_eq!(own.trained_parameters, 2 * (12 * 1280 * 1280 + 13 * 1280) + 2 * 1280);
+    assert_eq!(own.parameters, full.parameters);
+    assert!(document.methods.len() == 4 && own.chosen);
+    job.training.trained_blocks = Some(37);
+    let error = problem(&job, Resources::default()).expect_err("there are 36");
+    assert!(error.to_string().contains("training.trained_blocks"), "{error}");
+}
+
+#[test]
+fn samples_of_different_lengths_share_sequences() {
+    let mut job = job("gpt2-large", Some(Method::Lora));
+    (job.data.samples, job.data.lengths) = (None, Some("lengths.txt".into()));
+    let lengths = || Some(vec![128; 6400]);
+    let steps = |job: &JobSpec| {
+        let resources = Resources { lengths: lengths(), ..Resources::default() };
+        problem(job, resources).expect("a solvable job").training.steps(32)
+    };
+    // Four of 128 tokens in one of 512.
+    assert_eq!(steps(&job), 50);
+    job.data.packing = Some(false);
+    assert_eq!(steps(&job), 200);
+    let refused = |job: &JobSpec, lengths| {
+        problem(job, Resources { lengths, ..Resources::default() }).expect_err("refused").to_string()
+    };
+    assert!(refused(&job, None).contains("data.lengths"));
+    assert!(refused(&job, Some(Vec::new())).contains("0 samples"));
+    job.data.samples = Some(5);
+    assert!(refused(&job, lengths()).contains("data.samples"));
+    (job.data.samples, job.data.lengths) = (Some(5), None);
+    assert!(refused(&job, None).contains("data.packing"));
+}
+
+/// A decoder with the dimensions of a published model.
+fn decoder([layers, hidden, heads, kv_heads, ffn, vocab, seq_len]: [u64; 7]) -> ModelSpec {
+    ModelSpec {
+        layers: Some(layers as u32),
+        hidden: Some(hidden),
+        heads: Some(heads),
+        kv_heads: Some(kv_heads),
+        ffn: Some(ffn),
+        vocab: Some(vocab),
+        seq_len: Some(seq_len),
+        attention: Some(AttentionKernel::Flash),
+        ..ModelSpec::new("decoder", Family::Llama)
+    }
+}
+
+/// One sample at once on one A100 of 80 GB, recomputed, with adapters of rank 8 on queries, keys and values, as in
+/// ms-swift's benchmark (<https://github.com/modelscope/ms-swift>, `docs/source_en/LLM/Benchmark.md`, 4692215).
+fn of_ms_swift(model: ModelSpec, method: Method) -> (Plan, Machine) {
+    let targets = Some(["q", "k", "v"].map(String::from).to_vec());
+    let lora = LoraSpec { rank: Some(8), targets, ..LoraSpec::default() };
+    let layers = model.layers.expect("they are written") as usize + 2;
+    let plan = Plan::try_from(PlanSpec {
+        precision: Precision::Bf16Mixed,
+        recompute: Recompute::Full,
+        fine_tuning: FineTuningSpec::of(method, Some(&lora), None).expect("valid"),
+        ..PlanSpec::plain(model, ClusterSpec::of("p4de.24xlarge", 1), layers)
+    });
+    let machine = Machine {
+        cluster: catalog().cluster("p4de.24xlarge", 1).expect("in the catalog"),
+        stack: catalog().stack("pytorch-ddp").expect("in the catalog").clone(),
+    };
+    (plan.expect("a valid plan"), machine)
+}
+
+#[test]
+fn peaks_of_memory_are_as_published() {
+    // Layers, width, heads, those of keys, width inside, vocabulary; peaks in GiB at 512, 1024, 2048, 4096 and 8192 tokens.
+    let published: [([u64; 6], &[f64]); 6] = [
+        ([32, 4096, 32, 32, 11_008, 151_936], &[18.01, 21.73, 27.74, 35.31, 48.41]), // qwen-7b
+        ([40, 5120, 40, 40, 13_696, 152_064], &[30.14, 34.43, 40.14, 47.95, 60.74]), // qwen-14b
+        ([32, 4096, 32, 4, 11_008, 64_000], &[13.72, 15.44, 16.95, 28.25, 43.81]),   // yi-6b
+        ([32, 4096, 32, 8, 14_336, 36_608], &[14.99, 16.57, 19.89, 23.29, 52.14]),   // zephyr-7b
+        ([32, 4096, 32, 32, 11_008, 125_696], &[18.18, 17.45, 19.18, 34.22, 45.47]), // baichuan2-7b
+        ([60, 7168, 56, 8, 20_480, 64_000], &[66.72, 69.10]),                        // yi-34b
+    ];
+    let mut errors = Vec::new();
+    for ([layers, hidden, heads, kv_heads, ffn, vocab], peaks) in published {
+        for (peak, doublings) in peaks.iter().zip(0..) {
+            let model = decoder([layers, hidden, heads, kv_heads, ffn, vocab, 512 << doublings]);
+            let (plan, machine) = of_ms_swift(model, Method::Lora);
+            let predicted = footprint(&plan, &machine).peak().as_f64() / f64::from(1 << 30);
+            errors.push((predicted / peak - 1.0).abs());
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    let within = |part: f64| errors.iter().filter(|error| **error <= part).count();
+    assert!(errors[errors.len() / 2] < 0.06, "{errors:?}");
+    assert!(within(0.13) * 4 >= errors.len() * 3 && within(0.45) == errors.len(), "{errors:?}");
+}
+
+#[test]
+fn weights_in_four_bits_take_as_much_longer_as_published() {
+    // Samples a second with weights in bf16 and in NF4: qwen-7b, qwen-14b, qwen-72b.
+    let published = [
+        ([32, 4096, 32, 32, 11_008, 151_936, 1024], 4.31, 2.41),
+        ([40, 5120, 40, 40, 13_696, 152_064, 1024], 2.60, 1.36),
+        ([80, 8192, 64, 64, 24_576, 152_064, 1024], 0.59, 0.28),
+    ];
+    for (dimensions, half, quantised) in published {
+        let step = |method| {
+            let (plan, machine) = of_ms_swift(decoder(dimensions), method);
+            step_time(&plan, &machine).expect("a GPU prices everything").0
+        };
+        let (predicted, measured) = (step(Method::Qlora) - step(Method::Lora), 1.0 / quantised - 1.0 / half);
+        assert!((predicted / measured - 1.0).abs() < 0.15, "{dimensions:?}: {predicted} s for {measured} s");
+    }
+}

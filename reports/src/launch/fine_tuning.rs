@@ -1,0 +1,104 @@
+//! Adapters, and weights that are quantised, as arguments of a script.
+//!
+//! # Source
+//!
+//! Hugging Face TRL 1.16, `trl/trainer/model_config.py`, `trl/trainer/sft_config.py` and `trl/scripts/sft.py`.
+
+use super::draft::{Draft, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::program::Places;
+use trainyard_models::Family;
+use trainyard_plan::{LoraSpec, Method, Precision, Recompute, StateSharding};
+
+/// TRL's script for supervised fine-tuning, which reads these arguments.
+const SCRIPT: &str = "sft.py";
+
+/// Returns the script to start, and a description of it.
+pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
+    if adapts(draft) {
+        let what = "TRL's sft.py, or a script that reads trl.SFTConfig and trl.ModelConfig";
+        return (draft.asks_or(Flag::Script, SCRIPT), what);
+    }
+    (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
+}
+
+/// Returns `true` if adapters are trained.
+pub(super) fn adapts(draft: &Draft<'_>) -> bool {
+    matches!(draft.job.plan().method(), Method::Lora | Method::Qlora)
+}
+
+/// Expresses which weights are trained as names and values of arguments.
+pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(String, String)>, LaunchError> {
+    let plan = draft.job.plan();
+    let method = plan.method();
+    if method == Method::Frozen {
+        let blocks = plan.spec().fine_tuning.as_ref().and_then(|own| own.trained_blocks).unwrap_or(1);
+        let advice = format!(
+            "the script calls requires_grad_(False) on all but the last {blocks} of the blocks and what follows them"
+        );
+        draft.note(Field::FineTuning, &advice);
+        return Ok(Vec::new());
+    }
+    let Some(lora) = plan.spec().fine_tuning.as_ref().and_then(|own| own.lora.clone()) else { return Ok(Vec::new()) };
+    draft.tells(&[Field::FineTuning]);
+    let format = match plan.precision() {
+        Precision::Fp32 | Precision::Tf32 => "float32",
+        Precision::Fp16Mixed => "float16",
+        Precision::Bf16Mixed => "bfloat16",
+    };
+    let mut list: Vec<(&str, String)> = vec![
+        ("dataset_name", data(draft, places)),
+        ("dtype", format.into()),
+        ("use_peft", "true".into()),
+        ("lora_r", lora.rank.unwrap_or_default().to_string()),
+        ("lora_alpha", alpha(draft, &lora)?),
+        ("lora_dropout", lora.dropout.unwrap_or_default().to_string()),
+        ("lora_target_modules", modules(draft, &lora)?),
+    ];
+    list.extend(plan.model().tokens_per_sample().map(|tokens| ("max_length", tokens.to_string())));
+    // SFTConfig checkpoints, and computes in bfloat16, unless it is told not to.
+    if plan.recompute() != Recompute::Full {
+        list.push(("gradient_checkpointing", "false".into()));
+    }
+    if plan.precision() != Precision::Bf16Mixed {
+        list.push(("bf16", "false".into()));
+    }
+    if method == Method::Qlora {
+        let quantised = [("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true")];
+        list.extend(quantised.map(|(name, value)| (name, value.to_owned())));
+        if plan.state_sharding() == StateSharding::Parameters {
+            // What is sharded is of one type (PEFT, QLoRA with DeepSpeed ZeRO-3).
+            list.push(("bnb_4bit_quant_storage", format.into()));
+        }
+    }
+    draft.remark("samples were counted as long as max_length: --packing true makes them so, shorter ones take less");
+    Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn data(draft: &mut Draft<'_>, places: Places) -> String {
+    let ask =
+        |draft: &mut Draft<'_>| draft.asks(Flag::Data, "DATA", "data set: a folder, or a name on the Hugging Face Hub");
+    places.data.map_or_else(|| ask(draft), ToOwned::to_owned)
+}
+
+fn alpha(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
+    let alpha = lora.alpha.unwrap_or_default();
+    if alpha.fract() == 0.0 {
+        return Ok(alpha.to_string());
+    }
+    Err(draft.cannot(Field::FineTuning, format!("TRL takes whole numbers for lora.alpha, not {alpha}")))
+}
+
+/// Returns the modules that have adapters, as PEFT reads one text: its word for all of them, or a pattern.
+fn modules(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
+    let targets = lora.targets.clone().unwrap_or_default();
+    if targets.iter().any(|target| target == "all-linear") {
+        return Ok("all-linear".into());
+    }
+    if !matches!(draft.job.plan().model().family(), Family::Llama | Family::Blocks) {
+        let why = "the modules of this family have names of their own; lora.targets = [\"all-linear\"] needs none";
+        return Err(draft.cannot(Field::FineTuning, why));
+    }
+    Ok(format!(".*\\.({})_proj", targets.join("|")))
+}
