@@ -1,15 +1,15 @@
 //! Checksums of what is kept. SQLite has none: bytes that a disk changes inside a text or a number go unnoticed there.
 
 use crate::entry::{Document, Entry};
-use crate::read::json;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Returns the checksum of what of an entry never changes: all but its note and its tags, with the names of its
 /// documents.
 pub(crate) fn of_entry(entry: &Entry) -> i64 {
     let mut text = format!("{}\0{}\0{}\0{}\0", entry.id, entry.kind.name(), entry.at.unix_seconds(), entry.program);
-    text += &json(&entry.arguments);
-    text += &json(&entry.documents);
+    for words in [&entry.arguments, &entry.documents] {
+        text += &serde_json::to_string(words).expect("words are JSON");
+    }
     for word in [&entry.model, &entry.machines] {
         text.push('\0');
         text += word.as_deref().unwrap_or("\0");

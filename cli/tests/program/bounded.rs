@@ -87,10 +87,12 @@ fn a_fifo_a_device_and_a_folder_are_refused_at_once() {
         &["no regular file"],
     );
     each(|path| std::os::unix::fs::symlink("/dev/zero", path).expect("room"), &["no regular file"]);
-    each(
-        |path| fs::create_dir(path).expect("room"),
-        &["it is a folder", "config.json", "cannot read", "the machines are not named"],
-    );
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    ENDINGS.iter().for_each(|ending| fs::create_dir(folder.path().join(format!("hostile.{ending}"))).expect("room"));
+    // Runs, and execution traces, are folders.
+    for reader in READERS.iter().filter(|reader| !reader.starts_with("calibrate")) {
+        assert!(refused(folder.path(), &reader.replace("FILE", "hostile")).contains("hostile"), "{reader}");
+    }
 }
 
 #[test]
@@ -148,8 +150,8 @@ fn documents_that_grow_when_they_are_parsed_are_bounded() {
 fn damage_of_every_usual_form_has_advice() {
     let texts: [(&[u8], &[&str]); 6] = [
         (b"\n[", &[]),
-        (b"\xff\xfea\0b\0", &["UTF-16", "UTF-8", "no ONNX file"]),
-        (b"\xe4\xf6\xfc", &["UTF-8", "no ONNX file"]),
+        (b"\xff\xfea\0b\0", &["UTF-16", "UTF-8", "no ONNX file", "no measurements"]),
+        (b"\xe4\xf6\xfc", &["UTF-8", "no ONNX file", "no measurements"]),
         (b"\xef\xbb\xbf\xef\xbb\xbf?", &[]),
         (b"{", &[]),
         (b"\x1f\x8b\x08\0\0", &[]),
