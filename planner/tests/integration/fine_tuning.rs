@@ -4,7 +4,8 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
 use trainyard_plan::document::{MethodChoice, PlanDocument};
 use trainyard_plan::{
-    ClusterSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute, StateSharding,
+    ClusterSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute,
+    StateSharding,
 };
 use trainyard_planner::{Limits, Resources, problem, recommend};
 use trainyard_sim::{Machine, footprint, step_time};
