@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(profile_from_toml(&profile_to_toml(&machine), "local.toml"), Ok(machine.clone()));
         assert!((machine.correction(CorrectedPhase::Forward) - 1.2).abs() < 1e-12);
         assert!((machine.correction(CorrectedPhase::Optimizer) - 1.0).abs() < 1e-12);
-        for wrong in [correction(CorrectedPhase::Optimizer, f64::NAN), correction(CorrectedPhase::Forward, 1.0)] {
+        for wrong in [correction(CorrectedPhase::Optimizer, 0.0), correction(CorrectedPhase::Forward, 1.0)] {
             let mut bad = machine.clone();
             bad.corrections.push(wrong);
             let error = profile_from_toml(&profile_to_toml(&bad), "local.toml").expect_err("makes no sense");

@@ -85,6 +85,7 @@ impl Call {
     /// # Errors
     ///
     /// When the command line would end with another exit code than 0.
+    #[expect(clippy::result_large_err, reason = "it is returned once for a command")]
     pub fn answer(self, listener: Listener) -> Result<Answer, Refusal> {
         let printed = Arc::new(Mutex::new(String::new()));
         let sheet = Arc::clone(&printed);

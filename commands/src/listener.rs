@@ -57,9 +57,8 @@ impl Screen {
         ProgressDrawTarget::term_like_with_hz(Box::new(Self { listener, line: Mutex::default() }), REFRESH)
     }
 
-    fn with_line(&self, change: impl FnOnce(&mut String)) -> io::Result<()> {
+    fn with_line(&self, change: impl FnOnce(&mut String)) {
         change(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(())
     }
 }
 
@@ -89,14 +88,17 @@ impl TermLike for Screen {
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        self.with_line(|line| line.push_str(text))
+        self.with_line(|line| line.push_str(text));
+        Ok(())
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.with_line(String::clear)
+        self.with_line(String::clear);
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.with_line(|line| self.listener.hear(Event::Progress(line.trim())))
+        self.with_line(|line| self.listener.hear(Event::Progress(line.trim())));
+        Ok(())
     }
 }

@@ -217,7 +217,7 @@ pub(crate) fn short(text: &str) -> String {
     let more = lines.len().saturating_sub(LINES_MAX);
     let mut kept = lines[..lines.len() - more].join("\n");
     if more > 0 {
-        kept += &format!("\n… and {more} more lines");
+        kept = format!("{kept}\n… and {more} more lines");
     }
     cut(&kept, MESSAGE_MAX)
 }

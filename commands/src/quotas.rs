@@ -22,20 +22,22 @@ struct QuotasFile {
 
 /// Formats quotas as a file.
 pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &str) -> String {
-    let mut text =
-        format!("# What the account may rent at once; `trainyard plan --quotas` takes it.\ndate = \"{today}\"\n");
+    let mut lines = vec![
+        "# What the account may rent at once; `trainyard plan --quotas` takes it.".to_owned(),
+        format!("date = \"{today}\""),
+    ];
     let mut last = None;
     for ((region, kind, key), value) in quotas {
         if last != Some((region, kind)) {
-            text += &format!("\n[regions.{region}.{}]\n", kind.name());
+            lines.extend([String::new(), format!("[regions.{region}.{}]", kind.name())]);
             last = Some((region, kind));
         }
-        text += &format!("\"{key}\" = {value}\n");
+        lines.push(format!("\"{key}\" = {value}"));
     }
     if last.is_none() {
-        text += "regions = {}\n";
+        lines.push("regions = {}".into());
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 /// Reads the quotas of a file that are about the machines of a job: of its region, service and terms.

@@ -302,6 +302,9 @@ const COMPUTATION: [&str; 13] = [
 const WINDOW: &str = "sliding_window";
 const TIE: &str = "tie_word_embeddings";
 
+/// Types of models that have a head of their own where nothing is said.
+const OWN_HEAD: [&str; 5] = ["llama", "mistral", "mixtral", "qwen2", "qwen3"];
+
 /// Compares a `config.json` with how the model computes, where there is one and transformers has such a model.
 fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     let Some(own) = to_hugging_face(model) else { return Ok(()) };
@@ -337,7 +340,6 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
         return differs(WINDOW, found, expected);
     }
     // Left out, it is what the class has: a head of its own in Llama and its kin.
-    const OWN_HEAD: [&str; 5] = ["llama", "mistral", "mixtral", "qwen2", "qwen3"];
     let usual = Value::from(!own["model_type"].as_str().is_some_and(|kind| OWN_HEAD.contains(&kind)));
     let (found, expected) = (theirs.get(TIE).filter(|tie| !tie.is_null()).unwrap_or(&usual), &own[TIE]);
     if !expected.is_null() && found != expected {

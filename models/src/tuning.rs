@@ -218,8 +218,9 @@ fn has(graph: &OperatorGraph, target: AdapterTarget, fused: bool) -> bool {
 /// Returns the modules that a product of a block stands for, each with its output features: what implementations keep as
 /// separate matrices, unless projections are `fused` in one. No modules for what is not a product of its own weights.
 fn parts(operators: &[Operator], at: usize, fused: bool) -> Vec<(AdapterTarget, u64)> {
-    let OperatorKind::Linear { outputs, .. } = operators[at].kind else { return Vec::new() };
     use AdapterTarget::{Down, Gate, Key, Other, Output, Query, Up, Value};
+
+    let OperatorKind::Linear { outputs, .. } = operators[at].kind else { return Vec::new() };
     let whole = |target| vec![(target, outputs)];
     let next = operators[at + 1..].iter().find_map(|operator| anchor(operator.kind));
     let before = || operators[..at].iter().rev().find_map(|operator| anchor(operator.kind));

@@ -270,4 +270,30 @@ mod tests {
         assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
         assert_eq!(either::<u8>(&[]), "");
     }
+
+    #[test]
+    fn what_is_offloaded_stays_in_main_memory_and_activations_are_checkpoints() {
+        let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        let of = |offload: &str, recompute, state_sharding| {
+            let spec = PlanSpec {
+                recompute,
+                state_sharding,
+                offload: offload.parse().expect("an offload"),
+                batch: BatchSpec { global: 2, micro: 1, accumulation: 1 },
+                parallel: ParallelSpec { data: 2, ..ParallelSpec::default() },
+                ..PlanSpec::plain(model.clone(), ClusterSpec::of("local", 1), 14)
+            };
+            let plan = Plan::try_from(spec).expect("a valid plan");
+            not_executable(&plan).map(|refused| refused.allowed)
+        };
+        let (none, full) = (Recompute::None, Recompute::Full);
+        let (whole, shared) = (StateSharding::None, StateSharding::Parameters);
+        assert_eq!(of("optimizer", none, whole), None);
+        assert_eq!(of("activations+optimizer", full, whole), None);
+        assert_eq!(of("activations+optimizer+parameters", full, shared), None);
+        let refused = |offload, recompute, sharding| of(offload, recompute, sharding).expect("it is refused");
+        assert_eq!(refused("activations", none, whole), "activations with recompute full");
+        assert_eq!(refused("optimizer+parameters", none, whole), "optimizer+parameters with state_sharding parameters");
+        assert!(refused("optimizer@nvme", none, shared).starts_with("none, optimizer, activations,"));
+    }
 }

@@ -79,7 +79,7 @@ impl FineTuningSpec {
             Method::Full => None,
             Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)) }),
             Method::Lora | Method::Qlora => {
-                let lora = Some(filled_in(lora.cloned().unwrap_or_default())?);
+                let lora = Some(filled_in(lora.unwrap_or(&LoraSpec::default()))?);
                 Some(Self { method, lora, trained_blocks: None })
             }
         })
@@ -105,7 +105,7 @@ impl FineTuningSpec {
     }
 }
 
-fn filled_in(lora: LoraSpec) -> Result<LoraSpec, Invalid> {
+fn filled_in(lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
     let rank = lora.rank.unwrap_or(RANK);
     if !(1..=RANK_MAX).contains(&rank) {
         return Err(Invalid::range("lora.rank", rank, 1..=RANK_MAX));

@@ -54,6 +54,7 @@ impl ParameterCounts {
     }
 
     /// Returns those that a step changes.
+    #[must_use]
     pub fn trained(self) -> Self {
         Self { frozen: FrozenWeights::default(), ..self }
     }

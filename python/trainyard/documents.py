@@ -55,6 +55,9 @@ Cache = Literal["none", "memory", "nvme"]
 # Samples of an optimizer step: one number, or a range that convergence allows.
 GlobalBatch = Union[int, dict[str, Any]]
 
+# Which weights are trained.
+Method = Literal["full", "lora", "qlora", "frozen"]
+
 # Optimizers, by the state they keep.
 Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum", "rmsprop", "lars", "lamb"]
 
@@ -63,6 +66,9 @@ Precision = Literal["fp32", "tf32", "fp16-mixed", "bf16-mixed"]
 
 # What becomes of the learning rate after warm-up.
 Decay = Literal["constant", "cosine", "linear", "polynomial"]
+
+# The parameters that weight decay leaves out.
+DecayExempt = Literal["biases-and-norms", "none"]
 
 # How instances are paid.
 Pricing = Literal["on-demand", "spot", "reserved", "reserved-3y"]
@@ -262,6 +268,12 @@ class DataSpec(TypedDict, total=False):
     """Samples in the data set."""
     tokens: float | None
     """Tokens in the data set; 10e9, and as a text "10B"."""
+    lengths: str | None
+    """A file with the length of each sample in tokens, one a line, instead of `samples`, relative to the job file."""
+    packing: bool | None
+    """Whether samples of these lengths share sequences of `model.seq_len` tokens; true if left out, else each is
+    padded.
+    """
     path: str | None
     """What a run trains on, relative to the job file: text, images, arrays, the files of MNIST or CIFAR, or a folder
     of them; `synthetic` for samples that are made up.
@@ -302,6 +314,21 @@ class DataSpec(TypedDict, total=False):
     """Size of each machine's volume, `500 GB`; as large as the data set if left out."""
 
 
+class LoraSpec(TypedDict, total=False):
+    """Adapters, as PEFT's `LoraConfig` names them."""
+
+    rank: int | None
+    """Features between the two products of an adapter (`r`); 16 if left out."""
+    alpha: float | None
+    """What their product is scaled by, times the rank (`lora_alpha`); twice the rank if left out."""
+    dropout: float | None
+    """Share of their inputs that is dropped out (`lora_dropout`); 0 if left out."""
+    targets: list[str] | None
+    """The products that have adapters: `q`, `k`, `v`, `o`, `gate`, `up`, `down`, or `all-linear`, every product of the
+    blocks, if left out.
+    """
+
+
 class TrainingSpec(TypedDict, total=False):
     """How it is trained."""
 
@@ -313,6 +340,12 @@ class TrainingSpec(TypedDict, total=False):
     """Optimizer steps, instead of `epochs`."""
     target: str | None
     """What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings."""
+    method: Method | None
+    """Which weights are trained; all of them if left out."""
+    lora: LoraSpec | None
+    """The adapters of lora and qlora."""
+    trained_blocks: int | None
+    """With frozen, the last so many blocks are trained, and what follows them; 1 if left out."""
     optimizer: Optimizer | None
     """The optimizer; adamw if left out."""
     learning_rate: float | None
@@ -331,6 +364,8 @@ class TrainingSpec(TypedDict, total=False):
     """The greatest norm that the gradient of all parameters may have; without limit if left out."""
     weight_decay: float | None
     """Weight decay; what the optimizer is usually run with if left out, as the three below."""
+    decay_exempt: DecayExempt | None
+    """What weight decay leaves out; biases and norms if left out."""
     momentum: float | None
     """Decay rate of the velocity of sgd-momentum and lars."""
     betas: list[float] | None
@@ -979,9 +1014,9 @@ class ModelSpec:
     embedding_norm: bool | None = None
     """Whether a normalisation follows the look-up of tokens (blocks); `false` if left out."""
     query_key_norm: QueryKeyNorm | None = None
-    """How queries and keys are normalised (blocks); not at all if left out."""
+    """How queries and keys are normalised (llama, blocks); not at all if left out."""
     qkv_bias: bool | None = None
-    """Whether the projections of queries, keys and values have biases (blocks); `false` if left out."""
+    """Whether the projections of queries, keys and values have biases (llama, blocks); `false` if left out."""
     output_bias: bool | None = None
     """Whether the projection behind attention has a bias (blocks); `qkv_bias` if left out."""
     ffn_bias: bool | None = None
@@ -1173,6 +1208,18 @@ class StageSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FineTuningSpec:
+    """Which weights of the model are trained, where not all are."""
+
+    method: Method
+    """Which weights are trained."""
+    lora: LoraSpec | None = None
+    """The adapters of lora and qlora."""
+    trained_blocks: int | None = None
+    """With frozen, the last so many blocks are trained, and what follows them; 1 if left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InputSpec2:
     """How samples reach the devices."""
 
@@ -1229,6 +1276,8 @@ class PlanSpec:
     """How gradients are summed over replicas."""
     optimizer: Optimizer
     """The optimizer."""
+    fine_tuning: FineTuningSpec | None = None
+    """Which weights are trained; all of them if left out."""
     input: InputSpec2 | None = None
     """How samples reach the devices; if left out they are there when a step wants them."""
     pricing: Pricing
@@ -1586,6 +1635,40 @@ class PrecisionChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SmallestMachine:
+    """The machines with the lowest price an hour on which something fits, among powers of two of each type."""
+
+    instance: str
+    """The type."""
+    instances: int
+    """How many."""
+    hourly_usd: float
+    """The price of all of them, by the hour."""
+    memory_peak_bytes: int
+    """What the fullest rank needs there, in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodChoice:
+    """What a method of fine-tuning would need and cost."""
+
+    method: Method
+    """Which weights are trained."""
+    trained_parameters: int
+    """Values that are trained."""
+    parameters: int
+    """Values of the model, adapters among them."""
+    best: Alternative | None = None
+    """Its best plan; that of a method which is not the job's comes from a short search, without deadline and budget."""
+    smallest: SmallestMachine | None = None
+    """The machines with the lowest price an hour on which it fits; absent for machines that are not rented."""
+    reason: str | None = None
+    """Why it has no plan."""
+    chosen: bool
+    """Whether it is the job's, so that its plan is the recommended one."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchChoice:
     """A global batch, or, where the job allows one only, a micro-batch, on the recommended machines with the
     recommended degrees and number format.
@@ -1692,6 +1775,8 @@ class Plan(PlanViews):
     """Where the plain plan does not fit: what makes room, in the order in which it is worth trying."""
     precisions: Sequence[PrecisionChoice]
     """How the number formats that were allowed compare."""
+    methods: Sequence[MethodChoice]
+    """What other methods of fine-tuning would need and cost, if the job names one."""
     batches: Sequence[BatchChoice]
     """How batches compare: global batches if the job allows several, else micro-batches."""
     search: Search

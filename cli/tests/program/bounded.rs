@@ -88,7 +88,9 @@ fn a_fifo_a_device_and_a_folder_are_refused_at_once() {
     );
     each(|path| std::os::unix::fs::symlink("/dev/zero", path).expect("room"), &["no regular file"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    ENDINGS.iter().for_each(|ending| fs::create_dir(folder.path().join(format!("hostile.{ending}"))).expect("room"));
+    for ending in ENDINGS {
+        fs::create_dir(folder.path().join(format!("hostile.{ending}"))).expect("room");
+    }
     // Runs, and execution traces, are folders.
     for reader in READERS.iter().filter(|reader| !reader.starts_with("calibrate")) {
         assert!(refused(folder.path(), &reader.replace("FILE", "hostile")).contains("hostile"), "{reader}");

@@ -178,6 +178,7 @@ fn all_is_readable(place: &Path, straight: &[Straight]) {
 
 #[test]
 #[ignore = "takes as long as it is told"]
+#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it lasts a time, and tells what it has seen")]
 fn a_folder_and_a_history_outlive_whatever_happens_to_commands() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path();

@@ -95,5 +95,5 @@ fn told(prices: usize, account: &Account, strange: usize) -> String {
         lines
             .push(format!("{} of instances that the catalog does not have left out", counted(strange as u64, "price")));
     }
-    lines.into_iter().map(|line| format!("  {line}\n")).collect()
+    format!("  {}\n", lines.join("\n  "))
 }

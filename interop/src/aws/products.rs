@@ -71,6 +71,6 @@ fn purchase(kind: &str, term: &Value) -> Option<&'static str> {
 /// Returns the price of an hour.
 fn hour(term: &Value) -> Option<f64> {
     let dimensions = term.get("priceDimensions")?.as_object()?;
-    let hourly = dimensions.values().filter(|own| text(own, "unit").is_some_and(|unit| unit.starts_with("H")));
-    hourly.filter_map(|own| usd(own.pointer("/pricePerUnit/USD")?.as_str()?)).next()
+    let mut hourly = dimensions.values().filter(|own| text(own, "unit").is_some_and(|unit| unit.starts_with('H')));
+    hourly.find_map(|own| usd(own.pointer("/pricePerUnit/USD")?.as_str()?))
 }

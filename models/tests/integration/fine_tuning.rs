@@ -42,7 +42,7 @@ fn trained(graph: &OperatorGraph) -> u64 {
 }
 
 fn frozen(graph: &OperatorGraph) -> u64 {
-    graph.layers().map(|layer| layer.frozen_values()).sum()
+    graph.layers().map(trainyard_models::Layer::frozen_values).sum()
 }
 
 #[test]
@@ -86,7 +86,8 @@ fn quantised_weights_take_half_a_byte_and_are_the_same_weights() {
     let quantised = Tuning::Adapters(Adapters { rank: 16, dropout: false, targets: Vec::new(), quantised: true });
     let graph = tuned(&own, &quantised).expect("a part");
     assert_eq!(frozen(&graph), own.graph().parameters());
-    let held = graph.layers().map(|layer| layer.frozen_weights()).fold(FrozenWeights::default(), std::ops::Add::add);
+    let held =
+        graph.layers().map(trainyard_models::Layer::frozen_weights).fold(FrozenWeights::default(), std::ops::Add::add);
     // Embedding, head and norms stay as they are.
     assert_eq!(held.values, 2 * 32000 * 4096 + 65 * 4096);
     let blocks = own.graph().parameters() - held.values;

@@ -6,9 +6,10 @@ use super::solve::ENOUGH;
 use crate::problem::{Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
-use trainyard_models::Sharing;
+use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
 use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method};
+use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
 const COMPARED: [Method; 3] = [Method::Full, Method::Lora, Method::Qlora];
@@ -22,19 +23,19 @@ pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen:
         all.push(own);
     }
     let choice = |method: &Method| {
-        let problem = problem.by(fine_tuning(problem, job, *method)?)?;
+        let problem = problem.by(fine_tuning(problem, job, *method).ok()?)?;
         Some(of_method(&problem, limits, job, (*method == own).then_some(chosen)))
     };
     all.par_iter().filter_map(choice).collect()
 }
 
 /// Returns the settings of a method, those of the job where it has some.
-fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Option<Option<FineTuningSpec>> {
+fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Option<FineTuningSpec>, Invalid> {
     if method == problem.method() {
-        return Some(problem.fine_tuning.clone());
+        return Ok(problem.fine_tuning.clone());
     }
     let lora = job.training.lora.as_ref().filter(|_| matches!(method, Method::Lora | Method::Qlora));
-    FineTuningSpec::of(method, lora, None).ok()
+    FineTuningSpec::of(method, lora, None)
 }
 
 fn of_method(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: Option<&Evaluated>) -> MethodChoice {
@@ -42,7 +43,7 @@ fn of_method(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: Option<&
     let aim = Aim { max_simulations: limits.max_simulations, ..Aim::best(problem.objective) };
     let best = chosen.cloned().or_else(|| search(&briefly, &limits.fixed, aim).best.into_iter().next());
     let graph = problem.graph();
-    let frozen: u64 = graph.layers().map(|layer| layer.frozen_values()).sum();
+    let frozen: u64 = graph.layers().map(Layer::frozen_values).sum();
     let trained: u64 = graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
     MethodChoice {
         method: problem.method(),

@@ -113,7 +113,7 @@ fn held(plan: &Plan, prediction: &Prediction) -> String {
     let weights = prediction.memory_bytes.stages.iter().map(|stage| stage.parameters).max().unwrap_or(0);
     let state = prediction.memory_bytes.stages.iter().map(|stage| stage.optimizer_state).max().unwrap_or(0);
     let trained = plan.graph().parameters();
-    let frozen: u64 = plan.graph().layers().map(|layer| layer.frozen_values()).sum();
+    let frozen: u64 = plan.graph().layers().map(trainyard_models::Layer::frozen_values).sum();
     let parameters = match frozen {
         0 => format!("{} parameters", human_count(trained)),
         frozen => format!("{} parameters, {} of them trained,", human_count(trained + frozen), human_count(trained)),

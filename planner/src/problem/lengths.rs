@@ -51,15 +51,13 @@ pub(crate) fn packed(lengths: &[u64], capacity: u64) -> u64 {
     for (length, mut count) in of_length.into_iter().rev() {
         while count > 0 {
             let fitting = open.range(length..).next().map(|(room, there)| (*room, *there));
-            let (room, taken) = match fitting {
-                Some((room, there)) => (room, there.min(count)),
-                None => {
-                    let new = count.div_ceil(capacity / length);
-                    sequences += new;
-                    *open.entry(capacity).or_default() += new;
-                    continue;
-                }
+            let Some((room, there)) = fitting else {
+                let new = count.div_ceil(capacity / length);
+                sequences += new;
+                *open.entry(capacity).or_default() += new;
+                continue;
             };
+            let taken = there.min(count);
             let left = open.get_mut(&room).expect("it was found");
             *left -= taken;
             if *left == 0 {
