@@ -8,7 +8,7 @@ use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
-use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store};
 use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
@@ -56,7 +56,8 @@ fn of_method(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: Option<&
     }
 }
 
-/// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type.
+/// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type. What fits
+/// only with weights or states on local disks takes weeks, and is none that anybody would rent.
 fn smallest(problem: &Problem, limits: &Limits) -> Option<SmallestMachine> {
     let Place::Rented(rental) = &problem.place else { return None };
     offers(rental).into_iter().find_map(|(hourly_usd, instance, instances)| {
@@ -66,6 +67,9 @@ fn smallest(problem: &Problem, limits: &Limits) -> Option<SmallestMachine> {
         }
         let fixed = Fixed { instance: Some(instance.clone()), instances: Some(instances), ..limits.fixed.clone() };
         let found = search(problem, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
+        if found.plan.offload().uses(Store::Nvme) {
+            return None;
+        }
         Some(SmallestMachine { instance, instances, hourly_usd, memory_peak_bytes: found.memory_peak.0 })
     })
 }
