@@ -3,6 +3,8 @@
 //!
 //! Everything that differs between kinds of devices is said here, by one [`Driver`] for each.
 
+#[cfg(any(feature = "wgpu", test))]
+mod card_memory;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod joined;
@@ -46,8 +48,19 @@ pub struct Devices {
     pub count: usize,
     /// Memory of all together, where the system tells.
     pub memory: Option<Bytes>,
-    /// `true` if large operators are quick on them: not on processors, whatever drives these.
-    pub large: bool,
+    pub speed: Speed,
+}
+
+/// How fast devices are, by what computes behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Speed {
+    /// Processors that a driver makes pass for a GPU, such as Mesa's lavapipe: a kernel takes longer to compile than to
+    /// run, and longer to run than on the processors themselves.
+    Software,
+    /// Processors.
+    Processors,
+    /// GPUs.
+    Gpu,
 }
 
 impl Devices {
@@ -131,7 +144,7 @@ pub(crate) fn device(kind: DeviceKind, place: usize) -> Result<Device, DeviceErr
 /// before it has done the first, so that one kernel by itself would take longer than it does in a step; not so one on
 /// which every kernel takes long.
 pub(crate) fn runs_at_once(kind: DeviceKind) -> usize {
-    let is_quick = || Devices::find(kind).is_ok_and(|devices| devices.large);
+    let is_quick = || Devices::find(kind).is_ok_and(|devices| devices.speed == Speed::Gpu);
     if driver(kind).is_asynchronous() && is_quick() { 8 } else { 1 }
 }
 
@@ -205,7 +218,7 @@ mod tests {
     #[test]
     fn processors_are_always_there() {
         let processors = Devices::find(DeviceKind::Cpu).expect("there are processors");
-        assert!(processors.count > 0 && !processors.large);
+        assert!(processors.count > 0 && processors.speed == Speed::Processors);
         let device = device(DeviceKind::Cpu, 7).expect("as well");
         settle(&device);
         assert_eq!(formats(&device), [NumberFormat::Fp32, NumberFormat::Fp16, NumberFormat::Bf16]);

@@ -50,7 +50,7 @@ mod trainer;
 mod unit;
 mod weights;
 
-pub use device::{DeviceError, Devices, describe, framework};
+pub use device::{DeviceError, Devices, Speed, describe, framework};
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, measure_collectives,
     measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, untimed,

@@ -9,7 +9,7 @@ mod collectives;
 mod functions;
 mod prepare;
 
-use crate::device::{DeviceError, Devices, computes_in_place, device, formats, settle};
+use crate::device::{DeviceError, Devices, Speed, computes_in_place, device, formats, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::statistics::{median, quantile};
 use burn::tensor::Device;
@@ -37,8 +37,8 @@ pub struct MeasureSettings {
     pub seconds_per_case: f64,
     /// The kind of device that ranks compute on.
     pub device: DeviceKind,
-    /// `true` to measure large operators too.
-    pub large: bool,
+    /// How fast the device is, and so what is worth timing on it.
+    pub speed: Speed,
 }
 
 impl MeasureSettings {
@@ -46,13 +46,13 @@ impl MeasureSettings {
     /// as there are cores.
     pub fn for_cores(cores: usize) -> Self {
         let ranks = numbers_of_ranks(cores);
-        Self { cores, ranks, seconds_per_case: 0.015, device: DeviceKind::Cpu, large: false }
+        Self { cores, ranks, seconds_per_case: 0.015, device: DeviceKind::Cpu, speed: Speed::Processors }
     }
 
     /// Returns the customary settings for `devices`, whose ranks share `cores` processor threads.
     pub fn of(devices: &Devices, cores: usize) -> Self {
         let ranks = numbers_of_ranks(devices.count);
-        Self { ranks, device: devices.kind, large: devices.large, ..Self::for_cores(cores) }
+        Self { ranks, device: devices.kind, speed: devices.speed, ..Self::for_cores(cores) }
     }
 }
 
@@ -116,7 +116,7 @@ pub fn measure_operators(
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    let grid = cases::grid(&device_formats(settings.device)?, settings.large);
+    let grid = cases::grid(&device_formats(settings.device)?, settings.speed);
     let everywhere = settings.ranks.iter().map(|ranks| (*ranks, grid.clone())).collect();
     measure_cases(&everywhere, settings, progress, stop)
 }
@@ -411,7 +411,7 @@ mod tests {
         let mut seen = Vec::new();
         let stop = AtomicBool::new(false);
         // The first shape of each class is the smallest.
-        let mut cases = cases::grid(&NumberFormat::ALL, false);
+        let mut cases = cases::grid(&NumberFormat::ALL, Speed::Processors);
         cases.dedup_by_key(|case| (case.operator, case.format));
         let cases = CasesByRanks::from([(1, cases.clone()), (2, cases)]);
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(MeasureSettings::for_cores(1).ranks, [1]);
         assert_eq!(MeasureSettings::for_cores(6).ranks, [1, 2, 4, 6]);
         assert_eq!(MeasureSettings::for_cores(8).ranks, [1, 2, 4, 8]);
-        let four = Devices { kind: DeviceKind::Cuda, name: "x".into(), count: 4, memory: None, large: true };
+        let four = Devices { kind: DeviceKind::Cuda, name: "x".into(), count: 4, memory: None, speed: Speed::Gpu };
         let gpus = MeasureSettings::of(&four, 16);
         assert_eq!((gpus.ranks, gpus.cores, gpus.device), (vec![1, 2, 4], 16, DeviceKind::Cuda));
     }

@@ -27,10 +27,19 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
         return Err(Invalid::breaks("parallel.tensor", parallel.tensor, rule).with_hint("set a lower parallel.tensor"));
     }
     if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
-        return Err(Invalid::breaks(field, value, format!("the executor runs only {allowed}"))
-            .with_hint("hold that field with --fix when planning for this machine"));
+        return Err(Invalid::breaks(field, value, format!("the executor runs only {allowed}")).with_hint(remedy(field)));
     }
     Ok(network)
+}
+
+/// Returns what to do about a field that keeps a plan from running here.
+fn remedy(field: &str) -> &'static str {
+    match field {
+        "fine_tuning.method" => {
+            "`trainyard export` writes the files that start adapters elsewhere; method = \"full\" under [training] runs here"
+        }
+        _ => "hold that field with --fix when planning for this machine",
+    }
 }
 
 /// Finds a parameter that cannot be split over `ranks` ranks of a tensor group because its dimension has fewer entries;

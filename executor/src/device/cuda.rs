@@ -1,7 +1,7 @@
 //! What CUDA's driver says.
 #![allow(unsafe_code, reason = "to ask whether a library is there is to load it; see the arguments below")]
 
-use super::{Device, DeviceError, Devices, Driver, toolkit};
+use super::{Device, DeviceError, Devices, Driver, Speed, toolkit};
 use cudarc::driver::result::device;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError};
@@ -94,7 +94,7 @@ fn search() -> Result<Devices, DeviceError> {
     let name = device::get(0).and_then(device::get_name).map_err(failed)?;
     // The least of each, where they differ.
     let memory = Bytes(sizes.into_iter().min().unwrap_or(0) as u64 * count as u64);
-    Ok(Devices { kind: DeviceKind::Cuda, name, count, memory: Some(memory), large: true })
+    Ok(Devices { kind: DeviceKind::Cuda, name, count, memory: Some(memory), speed: Speed::Gpu })
 }
 
 /// Returns the bytes of memory that a GPU has. It is asked without a context, which would take some of it.

@@ -1,6 +1,7 @@
 //! The grid of operators and shapes.
 
 use super::prepare;
+use crate::device::Speed;
 use trainyard_hardware_profiles::{NumberFormat, OperatorCase, OperatorClass};
 
 /// One operator at one shape.
@@ -186,15 +187,28 @@ const LARGE: [(OperatorClass, &[usize]); 26] = [
 /// (blocks, hidden) of larger models, for GPUs.
 const LARGE_PARAMETERS: [[usize; 2]; 2] = [[6, 768], [12, 1024]];
 
-/// Returns every case that is timed on devices that compute in these formats, also at `large` shapes where they are
-/// quick.
-pub(super) fn grid(formats: &[NumberFormat], large: bool) -> Vec<Case> {
+/// Of the shapes of an operator, every this many are timed on a software device. Such a device is there to try a program
+/// without a GPU, and compiles each kernel for longer than it runs.
+const SPARSE: usize = 6;
+
+/// Returns every case that is timed on devices of this speed that compute in these formats.
+pub(super) fn grid(formats: &[NumberFormat], speed: Speed) -> Vec<Case> {
     let mut cases = small();
-    if large {
-        cases.extend(larger());
-    }
     cases.retain(|case| formats.contains(&case.format));
-    cases
+    match speed {
+        Speed::Software => sparse(&cases),
+        Speed::Processors => cases,
+        Speed::Gpu => {
+            cases.extend(larger().into_iter().filter(|case| formats.contains(&case.format)));
+            cases
+        }
+    }
+}
+
+/// Returns the first of every [`SPARSE`] cases of each operator and format.
+fn sparse(cases: &[Case]) -> Vec<Case> {
+    let alike = cases.chunk_by(|one, next| (one.operator, one.format) == (next.operator, next.format));
+    alike.flat_map(|alike| alike.iter().step_by(SPARSE)).copied().collect()
 }
 
 fn larger() -> Vec<Case> {
@@ -338,13 +352,27 @@ mod tests {
 
     #[test]
     fn gpus_are_timed_at_more_and_nothing_twice() {
-        let (few, all) = (grid(&NumberFormat::ALL, false), grid(&NumberFormat::ALL, true));
+        let (few, all) = (grid(&NumberFormat::ALL, Speed::Processors), grid(&NumberFormat::ALL, Speed::Gpu));
         assert_eq!(few, all[..few.len()]);
         let different: BTreeSet<_> = all.iter().map(|case| (case.operator, case.format, case.dimensions)).collect();
         assert_eq!(different.len(), all.len());
         let formats = |format| all[few.len()..].iter().filter(|case| case.format == format).count();
         assert!(NumberFormat::ALL.into_iter().all(|format| formats(format) > LARGE.len()));
         let single: Vec<_> = few.into_iter().filter(|case| case.format == NumberFormat::Fp32).collect();
-        assert_eq!(grid(&[NumberFormat::Fp32], false), single);
+        assert_eq!(grid(&[NumberFormat::Fp32], Speed::Processors), single);
+    }
+
+    #[test]
+    fn software_devices_are_timed_at_fewer_shapes_of_every_class() {
+        let (few, all) = (grid(&NumberFormat::ALL, Speed::Software), grid(&NumberFormat::ALL, Speed::Processors));
+        let classes =
+            |cases: &[Case]| -> BTreeSet<_> { cases.iter().map(|case| (case.operator, case.format)).collect() };
+        assert_eq!(classes(&few), classes(&all));
+        assert!(
+            few.len() * 2 < all.len() && few.iter().all(|case| all.contains(case)),
+            "{} of {}",
+            few.len(),
+            all.len()
+        );
     }
 }

@@ -145,7 +145,8 @@ pub(crate) fn integers<const D: usize>(values: Vec<i32>, shape: [usize; D], devi
 
 /// Copies the values of a tensor to the host in single precision.
 pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    single(tensor).into_data().try_into_vec::<f32>().expect("single precision")
+    let values = single(tensor).into_data().try_into_vec::<f32>();
+    values.unwrap_or_else(|error| panic!("the device failed while its results were read: {error:?}"))
 }
 
 /// Copies the values of each tensor to the host in single precision. A device is waited for once, not for each of them.
