@@ -179,7 +179,7 @@ pub(crate) struct JobArguments {
     pub(crate) seq_len: Option<u64>,
     /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last
     /// blocks (frozen); compares full, lora and qlora
-    #[arg(long, value_name = "METHOD", value_parser = method())]
+    #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = method())]
     pub(crate) fine_tune: Option<Method>,
     /// Rank of the adapters of lora and qlora [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
@@ -204,7 +204,7 @@ pub(crate) struct GoalArguments {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) deadline: Option<String>,
     /// The most money accepted, in USD
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = number)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = money)]
     pub(crate) budget: Option<f64>,
     /// Instance types, such as 'p3.*,p4d.24xlarge'
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
@@ -240,6 +240,13 @@ fn number(text: &str) -> Result<f64, String> {
     trainyard_units::number(text).map_err(|error| error.to_string())
 }
 
+/// An amount of money, with or without its currency: `5000`, `$5k`, `50 USD`.
+fn money(text: &str) -> Result<f64, String> {
+    let amount = text.trim();
+    let amount = amount.strip_prefix('$').or_else(|| amount.strip_suffix("USD")).unwrap_or(amount);
+    number(amount).map_err(|_| format!("`{text}` is no amount of money; for example 5000, $5k or 50 USD"))
+}
+
 /// A whole number, `2k`; ranges are checked where their meaning is known.
 fn count(text: &str) -> Result<u64, String> {
     trainyard_units::count(text).map_err(|error| error.to_string())
@@ -269,7 +276,7 @@ fn objective() -> impl TypedValueParser<Value = Objective> {
 
 fn method() -> impl TypedValueParser<Value = Method> {
     let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.parse::<Method>().expect("a name of the list"))
+    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Method>().expect("a name of the list"))
 }
 
 fn transport() -> PossibleValuesParser {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
 use trainyard_models::{ModelSpec, catalog, find};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
+use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice};
 use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
 use trainyard_units::similar;
 
@@ -51,10 +51,12 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         None => JobSpec::default(),
     };
     if let Some(name) = &arguments.model {
+        refuse_hub_name(name)?;
         spec.model = model_choice(name, file.as_deref());
     }
     if arguments.tokens.is_some() || arguments.samples.is_some() || arguments.lengths.is_some() {
         (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
+        spec.data.packing = spec.data.packing.filter(|_| arguments.lengths.is_some());
         spec.data.lengths = arguments.lengths.as_ref().map(|path| beside_job(&path.to_string_lossy(), file.as_deref()));
     }
     if arguments.dataset.is_some() {
@@ -71,6 +73,9 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     }
     spec.model.seq_len = arguments.seq_len.or(spec.model.seq_len);
     spec.training.method = arguments.fine_tune.or(spec.training.method);
+    if matches!(arguments.fine_tune, Some(Method::Full | Method::Frozen)) {
+        spec.training.lora = None;
+    }
     if let Some(rank) = arguments.lora_rank {
         spec.training.lora.get_or_insert_default().rank = Some(rank);
     }
@@ -106,6 +111,24 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     };
     let is_model = path.exists() && files::holds_model(path);
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
+}
+
+/// Refuses a name of the Hugging Face Hub, `Qwen/Qwen3-8B`: nothing is fetched.
+fn refuse_hub_name(name: &str) -> Result<(), Failure> {
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|end| ["json", "toml", "onnx"].iter().any(|known| end == *known));
+    let Some((owner, model)) = name.split_once('/').filter(|_| !is_file && !path.exists() && !caller::has(path)) else {
+        return Ok(());
+    };
+    if owner.is_empty() || owner.starts_with('.') || model.is_empty() || model.contains('/') {
+        return Ok(());
+    }
+    let known = similar(&model.to_lowercase(), catalog().iter().map(|entry| entry.model.name()));
+    let fetched = format!("`hf download {name} config.json` fetches its shape; name that file with --model");
+    let hint =
+        known.map_or_else(|| fetched.clone(), |known| format!("did you mean `--model {known}`? Otherwise {fetched}"));
+    Err(Failure::input(format!("`--model` is {name}, a name of the Hugging Face Hub, from which nothing is fetched"))
+        .hint(hint))
 }
 
 /// Returns the model that a flag names: of the catalog, or of a file.
@@ -320,6 +343,9 @@ fn flag_for(field: &str) -> Option<String> {
         "data.tokens" => "--tokens N",
         "data.samples" => "--samples N",
         "data.bytes_per_sample" => "--bytes-per-sample SIZE or --dataset NAME",
+        "data.lengths" => "--lengths FILE",
+        "model.seq_len" => "--seq-len N",
+        "training.method" | "method" => "--fine-tune METHOD",
         "training.global_batch" => "--global-batch N",
         "training.steps" => "--steps N",
         "training.epochs" => "--epochs N",

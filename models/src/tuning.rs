@@ -119,8 +119,11 @@ fn last_blocks(model: &Model, graph: &OperatorGraph, blocks: u32) -> Result<Oper
     let places: Vec<usize> =
         graph.layers().enumerate().filter(|(_, layer)| layer.role == LayerRole::Block).map(|(at, _)| at).collect();
     if blocks == 0 || blocks as usize > places.len() {
-        let rule = format!("`{}` has {} blocks", model.name(), places.len());
-        return Err(Invalid::breaks("trained_blocks", blocks, rule).with_hint("at least 1 is trained"));
+        return Err(Invalid::range("trained_blocks", blocks, 1..=places.len()).with_hint(format!(
+            "`{}` has {} blocks",
+            model.name(),
+            places.len()
+        )));
     }
     let first = places[places.len() - blocks as usize];
     let kept = |(at, layer): (usize, &Layer)| {

@@ -44,12 +44,16 @@ class _Job(TypedDict, total=False):
     model: str | Mapping[str, Any] | Path
     tokens: Number
     samples: Number
+    lengths: Path
+    seq_len: Number
     dataset: str
     bytes_per_sample: Number
     storage: str
     global_batch: Number
     epochs: Number
     steps: Number
+    fine_tune: Literal["full", "lora", "qlora", "frozen"]
+    lora_rank: Number
     constants: Path
     prices: Path
 

@@ -270,7 +270,11 @@ impl Catalog {
     ///
     /// Fails if there is none.
     pub fn instance(&self, name: &str) -> Result<&Instance, CatalogError> {
-        look_up("instance", self.machine_types(), name, |instance| &instance.name)
+        let family = format!("{name}.");
+        let found = look_up("instance", self.machine_types(), name, |instance| &instance.name);
+        // A family is asked for by a pattern.
+        let is_family = || self.machine_types().any(|instance| instance.name.starts_with(&family));
+        found.map_err(|error| if is_family() { error.with_advice(format!("did you mean `{family}*`?")) } else { error })
     }
 
     /// Returns the software stack of this name.

@@ -96,6 +96,9 @@ impl Account {
     ///
     /// When the text is of no form that is known, or damaged.
     pub fn read(&mut self, text: &str, today: &str) -> Result<usize, Invalid> {
+        if text.trim().is_empty() {
+            return Err(Invalid::whole("it is empty").with_hint("the command that should have written it failed"));
+        }
         if text.trim_start().starts_with(['{', '[']) {
             let document: Value =
                 serde_json::from_str(text).map_err(|error| Invalid::whole(format!("it is no JSON: {error}")))?;
@@ -148,9 +151,18 @@ fn needed<'a>(entry: &'a Value, list: &str, index: usize, field: &str) -> Result
     text(entry, field).ok_or_else(|| Invalid::missing(format!("{list}[{index}].{field}"), "every entry has it"))
 }
 
+/// The most that an hour of a machine may cost in a table of prices, in USD.
+const USD_PER_HOUR_MAX: f64 = 1e5;
+
 /// Reads an amount of money, which is above 0: free items of a price list are no offers.
 fn usd(amount: &str) -> Option<f64> {
-    amount.trim().parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd > 0.0)
+    amount.trim().parse::<f64>().ok().filter(|usd| *usd > 0.0 && *usd <= USD_PER_HOUR_MAX)
+}
+
+/// Returns `true` for names of regions and of instance types, which stand in files as they are.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
 }
 
 /// Returns the region of an Availability Zone: `us-east-1` of `us-east-1a`, `us-west-2` of `us-west-2-lax-1a`.
@@ -164,7 +176,10 @@ fn region_of(zone: &str) -> Option<String> {
 
 /// Returns the day of a time: `2026-11-20` of `2026-11-20T10:00:00+00:00`.
 fn day(time: &str) -> Option<&str> {
-    time.get(..10).filter(|day| day.bytes().filter(|byte| *byte == b'-').count() == 2)
+    time.get(..10).filter(|day| {
+        let parts: Vec<Option<u32>> = day.split('-').map(|part| part.parse().ok()).collect();
+        matches!(parts[..], [Some(2000..), Some(1..=12), Some(1..=31)])
+    })
 }
 
 #[cfg(test)]

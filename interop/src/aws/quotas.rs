@@ -1,6 +1,6 @@
 //! `aws service-quotas list-service-quotas` of `ec2` and of `sagemaker`: what an account may rent at once in a region.
 
-use super::{Account, QuotaKind, needed};
+use super::{Account, QuotaKind, is_name, needed};
 use serde_json::Value;
 use trainyard_units::Invalid;
 
@@ -23,10 +23,11 @@ pub(super) fn read(account: &mut Account, quotas: &[Value]) -> Result<usize, Inv
         let name = needed(quota, "Quotas", index, "QuotaName")?;
         let Some((kind, keys)) = about(name) else { continue };
         let at = |field: &str| format!("Quotas[{index}].{field}");
-        let value = quota.get("Value").and_then(Value::as_f64).filter(|value| (0.0..1e12).contains(value));
-        let value = value.ok_or_else(|| Invalid::missing(at("Value"), "a quota is a number that is at least 0"))?;
+        let given = quota.get("Value").ok_or_else(|| Invalid::missing(at("Value"), "every entry has it"))?;
+        let value = given.as_f64().filter(|value| (0.0..1e12).contains(value));
+        let value = value.ok_or_else(|| Invalid::value(at("Value"), given, "a number that is at least 0"))?;
         let arn = needed(quota, "Quotas", index, "QuotaArn")?;
-        let region = arn.split(':').nth(3).filter(|region| !region.is_empty());
+        let region = arn.split(':').nth(3).filter(|region| is_name(region));
         let region = region.ok_or_else(|| Invalid::value(at("QuotaArn"), arn, "an ARN with a region"))?;
         for key in keys {
             account.quotas.insert((region.into(), kind, key), value as u64);
@@ -41,7 +42,7 @@ fn about(name: &str) -> Option<(QuotaKind, Vec<String>)> {
     if let Some((_, kind, keys)) = CLASSES.iter().find(|(class, ..)| *class == name) {
         return Some((*kind, keys.iter().map(|key| (*key).to_owned()).collect()));
     }
-    let instance = name.strip_suffix(TRAINING)?.strip_prefix("ml.")?;
+    let instance = name.strip_suffix(TRAINING)?.strip_prefix("ml.").filter(|instance| is_name(instance))?;
     // Of spot instances that train there is another quota: `ml.p4d.24xlarge for spot training job usage`.
     Some((QuotaKind::Sagemaker, vec![instance.into()]))
 }

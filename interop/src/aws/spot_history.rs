@@ -26,7 +26,8 @@ pub(super) fn read(account: &mut Account, prices: &[Value]) -> Result<usize, Inv
         let linux = price.get("ProductDescription").and_then(Value::as_str).is_none_or(|os| os.starts_with("Linux"));
         let amount = field("SpotPrice")?;
         let at = |name: &str| format!("SpotPriceHistory[{index}].{name}");
-        let amount = usd(amount).ok_or_else(|| Invalid::value(at("SpotPrice"), amount, "a number of USD above 0"))?;
+        let amount = usd(amount)
+            .ok_or_else(|| Invalid::value(at("SpotPrice"), amount, "a number of USD above 0 and at most 100,000"))?;
         let region = region_of(zone);
         let region = region.ok_or_else(|| Invalid::value(at("AvailabilityZone"), zone, "a zone such as us-east-1a"))?;
         day(time).ok_or_else(|| Invalid::value(at("Timestamp"), time, "a time such as 2026-11-20T10:00:00+00:00"))?;

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::pareto::runner_up;
-use super::solve::ENOUGH;
+use super::solve::{ENOUGH, best};
 use crate::problem::{Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
@@ -22,9 +22,10 @@ pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen:
     if !all.contains(&own) {
         all.push(own);
     }
+    let software = &problem.place.software(chosen.choice).name;
     let choice = |method: &Method| {
         let problem = problem.by(fine_tuning(problem, job, *method).ok()?)?;
-        Some(of_method(&problem, limits, job, (*method == own).then_some(chosen)))
+        Some(of_method(&problem, limits, job, software, (*method == own).then_some(chosen)))
     };
     all.par_iter().filter_map(choice).collect()
 }
@@ -38,10 +39,18 @@ fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Optio
     FineTuningSpec::of(method, lora, None)
 }
 
-fn of_method(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: Option<&Evaluated>) -> MethodChoice {
+/// Describes a method: with this software where it trains so, because a comparison is of methods, not of software.
+fn of_method(
+    problem: &Problem,
+    limits: &Limits,
+    job: &JobSpec,
+    software: &str,
+    chosen: Option<&Evaluated>,
+) -> MethodChoice {
     let briefly = Problem { enough: Some(ENOUGH), deadline: None, budget: None, ..problem.clone() };
-    let aim = Aim { max_simulations: limits.max_simulations, ..Aim::best(problem.objective) };
-    let best = chosen.cloned().or_else(|| search(&briefly, &limits.fixed, aim).best.into_iter().next());
+    let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
+    let found = || best(&briefly, &same).or_else(|_| best(&briefly, limits)).ok();
+    let best = chosen.cloned().or_else(found);
     let graph = problem.graph();
     let frozen: u64 = graph.layers().map(Layer::frozen_values).sum();
     let trained: u64 = graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();

@@ -3,8 +3,8 @@
 use super::limits::Limits;
 use crate::problem::{Problem, names_of_those_that, refused, software_of, trains};
 use crate::search::{Found, Space};
-use trainyard_plan::{Executable, Fixed, NotExecutable};
-use trainyard_units::{Bytes, human_bytes};
+use trainyard_plan::{Executable, Fixed, Method, NotExecutable};
+use trainyard_units::{Bytes, counted, human_bytes};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -37,6 +37,10 @@ pub enum NoPlan {
         available: Bytes,
         /// Number of machines that were allowed.
         instances: u32,
+        /// Tokens of a sample, if the model reads tokens.
+        tokens: Option<u64>,
+        /// The weights that are trained.
+        method: Method,
     },
     /// The search was stopped before it simulated anything.
     #[error("the search was limited to {limit} simulations and ended before it found a plan")]
@@ -59,10 +63,18 @@ impl NoPlan {
                  the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
                     .into(),
             ),
-            Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
-                "allow more than {instances} instances or GPUs with {:.2} times the memory, shorten the samples, or take a smaller model",
-                needed.as_f64() / available.as_f64().max(1.0)
-            )),
+            Self::OutOfMemory { needed, available, instances, tokens, method, .. } => {
+                let times = needed.as_f64() / available.as_f64().max(1.0);
+                let samples = tokens.map_or_else(
+                    || "shorten the samples".into(),
+                    |tokens| format!("shorten the samples from {tokens} tokens with --seq-len"),
+                );
+                let less = if *method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
+                Some(format!(
+                    "allow more than {} or GPUs with {times:.2} times the memory, {samples}, or {less}",
+                    counted(u64::from(*instances), "instance")
+                ))
+            }
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
             Self::Unable { others, .. } => {
                 Some(format!("stacks that run it: {}; choose one with --stack", others.join(", ")))
@@ -89,7 +101,8 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
     let able = |software: &Executable| {
-        refused(fixed, software, divisible).is_none() && trains(software, &problem.model, problem.method())
+        refused(fixed, &software.clone().for_method(problem.method()), divisible).is_none()
+            && trains(software, &problem.model, problem.method())
     };
     let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
     let others = names_of_those_that(problem.place.catalog().stacks(), able);
@@ -120,6 +133,8 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             needed: *needed,
             available: *available,
             instances: problem.place.types().iter().map(|(_, most)| *most).max().unwrap_or(1),
+            tokens: problem.model.tokens_per_sample(),
+            method: problem.method(),
         },
         None => NoPlan::Unmeasured,
     }

@@ -78,10 +78,14 @@ impl Warnings<'_> {
     fn fine_tuning(&self) -> Option<String> {
         let method = self.plan.method();
         let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
-        let counted =
+        let alike =
             tokens.map(|tokens| format!("samples are counted as {tokens} tokens each, packed or padded to that"));
+        let counted = self.problem.sequences.map(|own| own.told()).or(alike);
         let untested = (method != Method::Full).then(|| {
-            format!("no published step time tests the prediction for {method}; its interval is wider by 30 %")
+            format!(
+                "no published step time tests the prediction for {method}, so its interval is wider by 30 %; memory is \
+                 counted with whole logits, of which TRL from 1.16 on keeps a part"
+            )
         });
         let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
         (self.job.training.method.is_some() && !own.is_empty()).then(|| own.join("; "))

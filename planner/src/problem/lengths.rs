@@ -3,22 +3,67 @@
 use std::collections::BTreeMap;
 use trainyard_models::Model;
 use trainyard_plan::{DataSpec, JobSpec};
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, counted};
 
 /// The most samples of a file of lengths.
 const SAMPLES_MAX: usize = 100_000_000;
 
-/// Returns the job with the sequences that the samples of a file of lengths make, if it names one; `lengths` is the content of
-/// that file, in tokens.
+/// What became of samples of different lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sequences {
+    samples: u64,
+    sequences: u64,
+    /// Tokens of a sequence.
+    capacity: u64,
+    /// Tokens of samples in all sequences.
+    kept: u64,
+    /// Samples that are longer than a sequence.
+    cut: u64,
+    packed: bool,
+}
+
+impl Sequences {
+    fn of(lengths: &[u64], capacity: u64, packing: bool) -> Self {
+        Self {
+            samples: lengths.len() as u64,
+            sequences: if packing { packed(lengths, capacity) } else { lengths.len() as u64 },
+            capacity,
+            kept: lengths.iter().map(|length| (*length).clamp(1, capacity)).sum(),
+            cut: lengths.iter().filter(|length| **length > capacity).count() as u64,
+            packed: packing,
+        }
+    }
+
+    /// Says it in a sentence: `50,000 samples are packed into 8,168 sequences of 2,048 tokens, 99.9 % full`.
+    pub(crate) fn told(&self) -> String {
+        let Self { samples, sequences, capacity, kept, cut, packed } = *self;
+        let full = 100.0 * kept as f64 / (sequences as f64 * capacity as f64);
+        let into = if packed {
+            format!("packed into {} of {capacity} tokens", counted(sequences, "sequence"))
+        } else {
+            format!("padded to {capacity} tokens each")
+        };
+        let cut =
+            if cut > 0 { format!("; {} longer than that and cut", counted(cut, "sample")) } else { String::new() };
+        format!("{} are {into}, {full:.1} % full{cut}", counted(samples, "sample"))
+    }
+}
+
+/// Returns the job with the sequences that the samples of a file of lengths make, and what became of them, if it names
+/// one; `lengths` is the content of that file, in tokens.
 ///
 /// Packed, the default, samples share sequences of `model.seq_len` tokens, and longer ones are cut; otherwise each is a
 /// sequence, padded to that.
-pub(crate) fn counted(job: &JobSpec, lengths: Option<&[u64]>, model: &Model) -> Result<JobSpec, Invalid> {
+pub(crate) fn as_sequences(
+    job: &JobSpec,
+    lengths: Option<&[u64]>,
+    model: &Model,
+) -> Result<(JobSpec, Option<Sequences>), Invalid> {
     let data = &job.data;
     let Some(path) = &data.lengths else {
         return match data.packing {
             Some(_) => Err(Invalid::missing("data.lengths", "data.packing is of samples whose lengths a file tells")),
-            None => Ok(job.clone()),
+            None => Ok((job.clone(), None)),
         };
     };
     for (field, set) in [("data.samples", data.samples.is_some()), ("data.tokens", data.tokens.is_some())] {
@@ -34,8 +79,9 @@ pub(crate) fn counted(job: &JobSpec, lengths: Option<&[u64]>, model: &Model) -> 
         return Err(Invalid::inside("data.lengths", format!("`{path}` has {} samples", lengths.len()))
             .with_hint(format!("one line for each sample, at least 1 and at most {SAMPLES_MAX}")));
     }
-    let samples = if data.packing == Some(false) { lengths.len() as u64 } else { packed(lengths, tokens) };
-    Ok(JobSpec { data: DataSpec { samples: Some(samples), ..data.clone() }, ..job.clone() })
+    let sequences = Sequences::of(lengths, tokens, data.packing != Some(false));
+    let data = DataSpec { samples: Some(sequences.sequences), ..data.clone() };
+    Ok((JobSpec { data, ..job.clone() }, Some(sequences)))
 }
 
 /// Returns the number of sequences of `capacity` tokens into which samples are packed: each, the longest first, where it
@@ -96,6 +142,19 @@ mod tests {
         assert_eq!(packed(&[51, 51, 51], 100), 3);
         assert_eq!(packed(&[400, 100, 1], 100), 3);
         assert_eq!(packed(&[10; 105], 100), 11);
+    }
+
+    #[test]
+    fn what_becomes_of_samples_is_told() {
+        let told = |packing| Sequences::of(&[60, 50, 40, 30, 120], 100, packing).told();
+        assert_eq!(
+            told(true),
+            "5 samples are packed into 3 sequences of 100 tokens, 93.3 % full; 1 sample longer than that and cut"
+        );
+        assert_eq!(
+            told(false),
+            "5 samples are padded to 100 tokens each, 56.0 % full; 1 sample longer than that and cut"
+        );
     }
 
     proptest! {

@@ -162,6 +162,10 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
     if stage > 0 {
         zero.insert("overlap_comm".into(), json!(true));
     }
+    if stage == 3 && reader == Reader::Trainer {
+        // Otherwise the Trainer saves shards, which nothing but DeepSpeed reads.
+        zero.insert("stage3_gather_16bit_weights_on_model_save".into(), json!(true));
+    }
     for (key, store, least) in [("offload_optimizer", offload.optimizer, 1), ("offload_param", offload.parameters, 3)] {
         let Some(store) = store else { continue };
         let least = if store == Store::Nvme { 3 } else { least };

@@ -191,8 +191,13 @@ impl<'a> Draft<'a> {
         flag.given(self.options).unwrap_or(usual).to_owned()
     }
 
-    /// Returns the weights that the user wants to start from; otherwise adds a remark that weights are random.
+    /// Returns the weights that the user wants to start from, or a placeholder where a model is fine-tuned; otherwise adds
+    /// a remark that weights are random.
     pub(super) fn weights(&mut self) -> Option<String> {
+        if self.job.training().method.is_some() {
+            let what = "the model that is fine-tuned: a folder, or a name on the Hugging Face Hub";
+            return Some(self.asks(Flag::Weights, "WEIGHTS", what));
+        }
         self.asked.insert(Flag::Weights);
         let given = Flag::Weights.given(self.options).map(ToOwned::to_owned);
         if given.is_none() {

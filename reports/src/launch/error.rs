@@ -53,6 +53,9 @@ impl LaunchError {
             Self::Inexpressible { field: "plan.stack", others, .. } if others.is_empty() => {
                 Some("no target can; plan again with another stack, `--stack NAME`".into())
             }
+            Self::Inexpressible { field: "plan.fine_tuning", others, .. } if others.is_empty() => {
+                Some("no target can; plan again with another `training.lora` in the job".into())
+            }
             Self::Inexpressible { field, others, .. } if others.is_empty() => Some(format!(
                 "no target can; plan again with another value, `--fix {}=…`",
                 field.strip_prefix("plan.").unwrap_or(field)

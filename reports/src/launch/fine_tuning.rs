@@ -8,24 +8,48 @@ use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::Places;
-use trainyard_models::Family;
-use trainyard_plan::{LoraSpec, Method, Precision, Recompute, StateSharding};
+use super::software::Engine;
+use trainyard_models::{Family, Layer, Mask, Operator, OperatorKind, Sharing, Tuned};
+use trainyard_plan::{LoraSpec, Method, Plan, Precision, Recompute, StateSharding};
 
 /// TRL's script for supervised fine-tuning, which reads these arguments.
 const SCRIPT: &str = "sft.py";
 
+/// The projections beside which adapters are planned in models with experts. PEFT's own word for all products would add
+/// some to routers and to each expert.
+const BESIDE_EXPERTS: &str = r".*\.(self_attn|mlp|shared_experts?)\.\w*proj\w*";
+
 /// Returns the script to start, and a description of it.
 pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
-    if adapts(draft) {
+    if is_trls(draft) {
         let what = "TRL's sft.py, or a script that reads trl.SFTConfig and trl.ModelConfig";
         return (draft.asks_or(Flag::Script, SCRIPT), what);
     }
     (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
 }
 
-/// Returns `true` if adapters are trained.
-pub(super) fn adapts(draft: &Draft<'_>) -> bool {
-    matches!(draft.job.plan().method(), Method::Lora | Method::Qlora)
+/// Returns `true` if TRL's script trains the plan: adapters of a model that predicts the next token.
+pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
+    let plan = draft.job.plan();
+    let predicts_tokens = matches!(
+        plan.model().family(),
+        Family::Gpt | Family::GptMoe | Family::Llama | Family::Blocks
+    ) && has(draft, |operator| matches!(operator, OperatorKind::CrossEntropy { .. }))
+        && !has(
+            draft,
+            |operator| matches!(operator, OperatorKind::Attention(attention) if matches!(attention.mask, Mask::Full | Mask::Local(_))),
+        );
+    predicts_tokens && matches!(plan.method(), Method::Lora | Method::Qlora)
+}
+
+/// Returns `true` if the loss cannot be scaled: TRL keeps adapters beside quantised weights in bfloat16 (Dettmers et al.,
+/// arXiv:2305.14314, section 3), whose gradients PyTorch's scaler of fp16 refuses. DeepSpeed scales by itself.
+pub(super) fn scales_no_loss(draft: &Draft<'_>) -> bool {
+    is_trls(draft) && draft.job.plan().method() == Method::Qlora && draft.engine != Engine::Deepspeed
+}
+
+fn has(draft: &Draft<'_>, is_it: impl Fn(OperatorKind) -> bool) -> bool {
+    draft.job.plan().graph().layers().any(|layer| layer.operators.iter().any(|own: &Operator| is_it(own.kind)))
 }
 
 /// Expresses which weights are trained as names and values of arguments.
@@ -41,6 +65,12 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
         return Ok(Vec::new());
     }
     let Some(lora) = plan.spec().fine_tuning.as_ref().and_then(|own| own.lora.clone()) else { return Ok(Vec::new()) };
+    if !is_trls(draft) {
+        let (rank, alpha) = (lora.rank.unwrap_or_default(), lora.alpha.unwrap_or_default());
+        let advice = format!("the script adds the adapters, peft.LoraConfig(r={rank}, lora_alpha={alpha})");
+        draft.note(Field::FineTuning, &advice);
+        return Ok(Vec::new());
+    }
     draft.tells(&[Field::FineTuning]);
     let format = match plan.precision() {
         Precision::Fp32 | Precision::Tf32 => "float32",
@@ -72,8 +102,36 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
             list.push(("bnb_4bit_quant_storage", format.into()));
         }
     }
-    draft.remark("samples were counted as long as max_length: --packing true makes them so, shorter ones take less");
+    if scales_no_loss(draft) && plan.precision() == Precision::Fp16Mixed {
+        draft.remark(
+            "fp16 is not set: TRL keeps adapters beside 4-bit weights in bfloat16, which PyTorch's loss scaler refuses; the model itself computes in float16 (dtype)",
+        );
+    }
+    match (&draft.job.document().job.data.lengths, draft.job.document().job.data.packing) {
+        (Some(_), None | Some(true)) => list.push(("packing", "true".into())),
+        (Some(_), Some(false)) => {
+            draft.remark("samples were counted as padded to max_length; TRL pads to the longest of a micro-batch");
+        }
+        (None, _) => draft
+            .remark("samples were counted as long as max_length: --packing true makes them so, shorter ones take less"),
+    }
     Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Returns the bytes of the model that is fine-tuned, as it is published: in half precision.
+pub(super) fn download_bytes(plan: &Plan) -> u64 {
+    let values = |layer: &Layer| layer.frozen_values() + layer.parameters(Sharing::WHOLE);
+    2 * plan.graph().layers().map(values).sum::<u64>()
+}
+
+/// Returns the packages that the script needs beside transformers and Accelerate.
+pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {
+    match draft.job.plan().method() {
+        Method::Lora | Method::Qlora if !is_trls(draft) => vec!["peft"],
+        Method::Lora => vec!["trl", "peft"],
+        Method::Qlora => vec!["trl", "peft", "bitsandbytes"],
+        Method::Full | Method::Frozen => Vec::new(),
+    }
 }
 
 fn data(draft: &mut Draft<'_>, places: Places) -> String {
@@ -94,7 +152,10 @@ fn alpha(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
 fn modules(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
     let targets = lora.targets.clone().unwrap_or_default();
     if targets.iter().any(|target| target == "all-linear") {
-        return Ok("all-linear".into());
+        let has_experts = has(draft, |kind| {
+            matches!(kind, OperatorKind::ExpertLinear { .. } | OperatorKind::Tuned(Tuned::Frozen { experts: 2.., .. }))
+        });
+        return Ok(if has_experts { BESIDE_EXPERTS } else { "all-linear" }.into());
     }
     if !matches!(draft.job.plan().model().family(), Family::Llama | Family::Blocks) {
         let why = "the modules of this family have names of their own; lora.targets = [\"all-linear\"] needs none";

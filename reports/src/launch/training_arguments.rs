@@ -5,7 +5,7 @@
 //! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`.
 
 use super::Target;
-use super::draft::{Draft, Flag};
+use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
@@ -53,24 +53,22 @@ pub(super) fn arguments(
         list.add("use_cpu", true);
     }
     list.0.extend(fine_tuning::arguments(draft, places)?);
-    if fine_tuning::adapts(draft) {
-        list.add(
-            "model_name_or_path",
-            draft.asks(
-                Flag::Weights,
-                "WEIGHTS",
-                "the model that is fine-tuned: a folder, or a name on the Hugging Face Hub",
-            ),
-        );
-    } else if let Some(weights) = draft.weights() {
+    let trls = fine_tuning::is_trls(draft);
+    if let Some(weights) = draft.weights() {
         list.add("model_name_or_path", weights);
-        draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
+        if !trls {
+            draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
+        }
     }
     if matches!(plan.graph().divisible(), Some(Divisible::TableColumns(_))) {
         draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");
     }
-    draft.note(Field::Model, "the script builds the model");
-    draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
+    if trls {
+        draft.note(Field::Model, "model_name_or_path must be of its shape");
+    } else {
+        draft.note(Field::Model, "the script builds the model");
+        draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
+    }
     Ok(list.0)
 }
 
@@ -88,6 +86,7 @@ fn precision(draft: &mut Draft<'_>, list: &mut List) {
     match draft.job.plan().precision() {
         Precision::Fp32 => {}
         Precision::Tf32 => list.add("tf32", true),
+        Precision::Fp16Mixed if fine_tuning::scales_no_loss(draft) => {}
         Precision::Fp16Mixed => list.add("fp16", true),
         Precision::Bf16Mixed => list.add("bf16", true),
     }

@@ -3,6 +3,7 @@
 use super::alternative;
 use crate::format::{Width, table};
 use crate::layout::cluster;
+use std::collections::BTreeSet;
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
 use trainyard_plan::{Method, PlanSpec};
 use trainyard_units::human_count;
@@ -16,7 +17,17 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
     let smallest = if rented { "smallest machine" } else { "" };
     let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory/GPU"];
     let rows = document.methods.iter().map(row).collect::<Vec<_>>();
-    format!("\n{}", table(width, header, rows))
+    format!("\n{}{}", table(width, header, rows), softwares(document))
+}
+
+/// Formats the software of each best plan, where methods run on different ones; otherwise nothing.
+fn softwares(document: &PlanDocument) -> String {
+    let each = || document.methods.iter().filter_map(|own| Some((own, own.best.as_ref()?.plan.stack.as_ref()?)));
+    if each().map(|(_, stack)| stack).collect::<BTreeSet<_>>().len() < 2 {
+        return String::new();
+    }
+    let each: Vec<String> = each().map(|(own, stack)| format!("{} on {stack}", title(own.method))).collect();
+    format!("  {}\n", each.join(", "))
 }
 
 fn row(own: &MethodChoice) -> [String; 7] {

@@ -12,6 +12,7 @@ mod resume;
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
+use super::fine_tuning;
 use super::program::{Places, Program, data_parallel, environment};
 use super::software::Engine;
 use super::training_arguments::{self, Sharding};
@@ -98,10 +99,11 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     };
     let distribution = distribution::of(&mut draft, instance)?;
     let program = program(&mut draft, &distribution)?;
-    let training = training(&mut draft, distribution, &program);
+    let training = training(&mut draft, distribution, &program)?;
+    let requirements = requirements(&draft, &training);
     let packed: Vec<&str> = [resume::FILE, &training.script]
         .into_iter()
-        .chain(program.files.iter().map(|file| file.name.as_str()))
+        .chain(program.files.iter().chain(&requirements).map(|file| file.name.as_str()))
         .collect();
     let request = request(&mut draft, &training, &packed);
     let what = match training.distribution.library {
@@ -119,7 +121,21 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         LaunchFile { name: resume::FILE.into(), text: resume::text(&training.script) },
     ];
     files.extend(program.files);
+    files.extend(requirements);
     Ok(draft.finished(files))
+}
+
+/// Returns the file of packages that the training image lacks, which it installs from beside the script before the start;
+/// the images of libraries for model parallelism have their own.
+fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
+    if training.distribution.is_model_parallel() {
+        return None;
+    }
+    let mut packages = vec!["transformers", "accelerate"];
+    packages.extend((draft.engine == Engine::Deepspeed).then_some("deepspeed"));
+    packages.extend(fine_tuning::packages(draft));
+    let text = packages.into_iter().map(|package| format!("{package}\n")).collect();
+    Some(LaunchFile { name: "requirements.txt".into(), text })
 }
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
@@ -144,7 +160,7 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
     Ok(Program { script, arguments, resume: None, files: Vec::new(), what: "" })
 }
 
-fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Training {
+fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Result<Training, LaunchError> {
     let job = draft.job;
     let instance = format!("ml.{}", job.plan().cluster().instance);
     let role = draft.asks(Flag::Role, "arn:aws:iam::ACCOUNT:role/ROLE", "IAM role that SageMaker takes on");
@@ -152,7 +168,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     let image = draft.given(Flag::Image).then(|| draft.asks_or(Flag::Image, ""));
     // Asked for although there is a usual value, so that the flag counts as one of this target's.
     draft.asks_or(Flag::Image, "");
-    let input = input(draft);
+    let input = input(draft)?;
     draft.tells(&[Field::Instance, Field::Pricing, Field::Start, Field::Encrypted]);
     if job.plan().pricing() != trainyard_plan::Pricing::OnDemand && !job.is_spot() {
         draft.note(Field::Pricing, "savings plans and reservations are bought for the account, not for a job");
@@ -166,7 +182,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
         _ => None,
     });
-    Training {
+    Ok(Training {
         name: job.name(),
         script: program.script.clone(),
         role,
@@ -183,7 +199,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
         input,
         results,
         distribution,
-    }
+    })
 }
 
 /// Parses a value as the container passes it to the script.
@@ -199,7 +215,7 @@ fn typed(text: &str) -> Value {
     }
 }
 
-fn input(draft: &mut Draft<'_>) -> Input {
+fn input(draft: &mut Draft<'_>) -> Result<Input, LaunchError> {
     let storage = draft.job.plan().input().map(|input| input.storage);
     if storage == Some(StorageMode::FsxLustre) {
         let place =
@@ -207,7 +223,7 @@ fn input(draft: &mut Draft<'_>) -> Input {
         let (id, folder) = place.split_once('/').unwrap_or((&place, ""));
         draft.remark("the file system is reached from its own network: write its SUBNET and SECURITY-GROUP");
         draft.tells(&[Field::Storage]);
-        return Input::FileSystem { id: id.to_owned(), folder: format!("/{folder}") };
+        return Ok(Input::FileSystem { id: id.to_owned(), folder: format!("/{folder}") });
     }
     let mode = match storage {
         Some(StorageMode::S3FastFile) => "FastFile",
@@ -220,16 +236,22 @@ fn input(draft: &mut Draft<'_>) -> Input {
         draft.note(Field::Storage, "machines of SageMaker are new; the data is downloaded from S3 before the start");
     }
     let uri = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
-    Input::Objects { uri, mode }
+    if !uri.starts_with("s3://") {
+        let rule = "SageMaker copies data from S3 only";
+        let (flag, example) = (Flag::Data.name(), "s3://bucket/prefix");
+        return Err(LaunchError::Option { flag, value: uri, rule, example });
+    }
+    Ok(Input::Objects { uri, mode })
 }
 
-/// Returns the volume size of a machine in GB: downloaded data, two checkpoints, the image and the script. Machines
+/// Returns the volume size of a machine in GB: downloaded data and weights, two checkpoints, the image and the script. Machines
 /// with disks of their own are asked for no more than they have.
 fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
     let job = draft.job;
     let gigabytes = |bytes: u64| bytes.div_ceil(1_000_000_000);
     let data = if input.mode() == "File" { job.data_bytes().map_or(0, |bytes| gigabytes(bytes.0)) } else { 0 };
-    let wanted = VOLUME_GB + data + 2 * gigabytes(checkpoint_bytes(job.plan()).0);
+    let weights = if job.training().method.is_some() { gigabytes(fine_tuning::download_bytes(job.plan())) } else { 0 };
+    let wanted = VOLUME_GB + data + weights + 2 * gigabytes(checkpoint_bytes(job.plan()).0);
     let wanted = job.document().job.data.volume.map_or(wanted, |volume| wanted.max(gigabytes(volume.0)));
     let disk = job.instance().map_or(0, |instance| instance.disk.value.0 / 1_000_000_000);
     if disk > 0 { wanted.min(disk) } else { wanted }
