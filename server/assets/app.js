@@ -1,9 +1,9 @@
 // The page: one scenario or two, files, links, and when proofs are asked for.
 
 import { ask } from "./api.js";
-import { node, table } from "./charts.js";
+import { node, prose, table } from "./charts.js";
 import { documentOf, showHistory } from "./history.js";
-import { Scenario, describe, figures } from "./scenario.js";
+import { Scenario, describe, differences } from "./scenario.js";
 import { fromFragment, fromPlan, isShareable, keptOf, toFragment, toQuestion } from "./state.js";
 import { bytes, duration, percent, usd } from "./text.js";
 
@@ -20,7 +20,7 @@ let quiet;
 let forFile;
 
 function notice(text) {
-  byId("notice").textContent = text;
+  byId("notice").replaceChildren(...prose(text));
 }
 
 function changed() {
@@ -106,6 +106,7 @@ function compareTable() {
   if (scenarios.length < 2) return;
   const [a, b] = scenarios.map((scenario) => (scenario.refusal ? undefined : scenario.answer?.plan));
   if (!a || !b) {
+    byId("comparison-words").textContent = "";
     byId("comparison-table").replaceChildren(node("caption", {}, "Both scenarios need a plan."));
     return;
   }
@@ -122,7 +123,24 @@ function compareTable() {
     ...(value(a, "mfu") && value(b, "mfu") ? [row("MFU", (plan) => value(plan, "mfu"), percent)] : []),
     row("Memory", peak, bytes),
   ];
+  byId("comparison-words").textContent = inWords(a, b, elapsed);
   byId("comparison-table").replaceChildren(...table(["", "Scenario A", "Scenario B", "B against A"], rows).children);
+}
+
+/** What B changes, in a sentence. */
+function inWords(a, b, elapsed) {
+  const against = (before, after, [more, less]) => {
+    const change = after / before - 1;
+    return Math.abs(change) < 5e-3 ? undefined : `${percent(Math.abs(change))} ${change > 0 ? more : less}`;
+  };
+  const [from, to] = [a.prediction.cost_usd, b.prediction.cost_usd];
+  const found = [
+    against(elapsed(a), elapsed(b), ["slower", "faster"]),
+    from && to ? against(from, to, ["dearer", "cheaper"]) : undefined,
+  ].filter(Boolean);
+  const how = differences(a.plan, b.plan);
+  const sentence = found.length ? `B is ${found.join(" and ")} than A` : "B takes as long and costs as much as A";
+  return `${sentence}${how.length ? `: ${how.join(", ")}` : "; the plans are the same"}.`;
 }
 
 function chooseFile(scenario) {

@@ -10,6 +10,11 @@ export function node(name, attributes = {}, ...children) {
   return filled(element, attributes, children);
 }
 
+/** Text as nodes, with what stands between backticks as code. */
+export function prose(content) {
+  return content.split("`").map((part, index) => (index % 2 ? node("code", {}, part) : part)).filter((part) => part !== "");
+}
+
 function shape(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -94,7 +99,7 @@ function timeUnit(seconds) {
 
 const TERMS = [["on-demand", "on demand"], ["spot", "spot"], ["reserved", "reserved"], ["reserved-3y", "reserved, 3 years"]];
 
-function clusterOf(plan) {
+export function clusterOf(plan) {
   return `${plan.cluster.instances} × ${plan.cluster.instance}`;
 }
 
@@ -120,13 +125,17 @@ function frontAxes(svg, frame, x, y, [unit, unitName]) {
   svg.append(text(left - 54, top - 8, "cost, USD"));
 }
 
-/** Points that no other on the same terms beats in both time and cost. */
-export function front(figure, plan) {
+/** Points that no other on the same terms beats in both time and cost; `take` is told which one is wanted instead. */
+export function front(figure, plan, take) {
   const points = plan.pareto.filter((point) => point.cost_usd !== undefined);
   figure.hidden = points.length === 0;
   if (!points.length) return;
   const own = { time_s: plan.prediction.time_s, cost_usd: plan.prediction.cost_usd };
   const { svg, width, height } = picture(figure, 300, "Plans that no other beats in both time and cost");
+  // What can be pressed is no part of an image.
+  svg.setAttribute("role", "group");
+  const hint = "Point at a plan to see it, press it to take it.";
+  const preview = node("p", { class: "hint preview", "aria-live": "polite" }, hint);
   const all = [...points, own];
   const times = extent(all.map((point) => point.time_s));
   const costs = extent(all.map((point) => point.cost_usd));
@@ -143,14 +152,30 @@ export function front(figure, plan) {
     const path = line.map((point) => `${x(point.time_s)},${y(point.cost_usd)}`).join(" ");
     svg.append(shape("polyline", { points: path, class: `front ${name}` }));
     for (const point of line) {
-      const about = `${clusterOf(point.plan)}, ${name}: ${duration(point.time_s)}, ${usd(point.cost_usd)}`;
-      svg.append(shape("circle", { cx: x(point.time_s), cy: y(point.cost_usd), r: 5, class: name }, shape("title", {}, about)));
+      svg.append(dot(point, name, [x(point.time_s), y(point.cost_usd)], { take, show: (about) => { preview.textContent = about ?? hint; } }));
     }
   }
   svg.append(shape("circle", { cx: x(own.time_s), cy: y(own.cost_usd), r: 10, class: "chosen" }, shape("title", {}, "this plan")));
   const rows = points.map((point) =>
     [clusterOf(point.plan), point.plan.pricing, duration(point.time_s), usd(point.cost_usd), bytes(point.memory_peak_bytes)]);
   put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time", "Cost", "Memory"], rows);
+  svg.after(preview);
+}
+
+/** A plan of the front, large enough for a finger. */
+function dot(point, terms, [cx, cy], { take, show }) {
+  const about = `${clusterOf(point.plan)}, ${terms}: ${duration(point.time_s)}, ${usd(point.cost_usd)}, ${bytes(point.memory_peak_bytes)} a GPU`;
+  const button = shape("g", { class: "dot", role: "button", tabindex: 0, "aria-label": about },
+    shape("circle", { cx, cy, r: 12, class: "reach" }), shape("circle", { cx, cy, r: 5, class: terms }));
+  for (const [event, act] of [["pointerenter", () => show(about)], ["focus", () => show(about)], ["pointerleave", () => show()], ["click", () => take(point)]]) {
+    button.addEventListener(event, act);
+  }
+  button.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    take(point);
+  });
+  return button;
 }
 
 const KINDS = [

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { Drafts } from "./asking.js";
-import { front, memory, node, step } from "./charts.js";
+import { clusterOf, front, memory, node, prose, step } from "./charts.js";
 import { slider } from "./slider.js";
 import { family, toQuestion } from "./state.js";
 import { bytes, count, digits, duration, percent, readCount, readDuration, usd } from "./text.js";
@@ -27,14 +27,18 @@ const whole = (text) => {
 function sliders() {
   const plain = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
   return {
-    amount: { label: "Data", from: 1e5, to: 1e13, steps: 160, round: roundly, print: count, read: readCount },
-    epochs: { label: "Passes over the data", from: 1, to: 100, steps: 60, round: (value) => Math.round(value), print: plain, read: readCount },
-    batch: { label: "Global batch, samples a step", from: 1, to: 65536, steps: 16, round: (value) => Math.round(value), print: plain, read: whole },
-    deadline: { label: "Deadline", from: 3600, to: 365 * 86400, steps: 90, round: roundHours, print: duration, read: readDuration, open: true },
-    budget: { label: "Budget, USD", from: 10, to: 1e8, steps: 140, round: roundly, print: count, read: readCount, open: true },
-    instances: { label: "Instances at most", from: 1, to: 128, steps: 127, linear: true, round: (value) => Math.round(value), print: plain, read: whole },
+    sequence: { label: "Tokens of a sample", from: 128, to: 131072, steps: 40, round: roundly, print: plain, read: whole, open: true, none: "model's", example: "a number of tokens such as 2048" },
+    amount: { label: "Data", example: "an amount such as 10 B, 2.5M or 1e9", from: 1e5, to: 1e13, steps: 160, round: roundly, print: count, read: readCount },
+    epochs: { label: "Passes over the data", example: "a number such as 3", from: 1, to: 100, steps: 60, round: (value) => Math.round(value), print: plain, read: readCount },
+    batch: { label: "Global batch, samples a step", example: "a whole number of samples such as 512", from: 1, to: 65536, steps: 16, round: (value) => Math.round(value), print: plain, read: whole },
+    deadline: { label: "Deadline", example: "a time such as 12 h or 3 d", from: 3600, to: 365 * 86400, steps: 90, round: roundHours, print: duration, read: readDuration, open: true },
+    budget: { label: "Budget, USD", example: "an amount such as 5000 or 20k", from: 10, to: 1e8, steps: 140, round: roundly, print: count, read: readCount, open: true },
+    instances: { label: "Instances at most", example: "a whole number of machines such as 16", from: 1, to: 128, steps: 127, linear: true, round: (value) => Math.round(value), print: plain, read: whole },
   };
 }
+
+/** Fields of a scenario that are chosen from lists. */
+const CHOICES = ["model", "method", "pricing", "region", "service", "transport", "precision", "stack", "tensor", "pipeline", "sharding"];
 
 export class Scenario {
   /** `changed` is told of every change, `answered` of every answer, `openFile` that a file shall be chosen. */
@@ -102,8 +106,16 @@ export class Scenario {
       families.get(model.family).append(node("option", { value: model.name }, `${model.name} (${count(model.parameters)})`));
     }
     this.find('[data-field="model"]').append(...families.values());
-    const options = (field, names) => this.find(`[data-field="${field}"]`).append(...names.map((name) => node("option", { value: name }, name)));
+    const options = (field, names) => this.find(`[data-field="${field}"]`).append(
+      ...names.map((name) => (Array.isArray(name) ? name : [name, name])).map(([value, title]) => node("option", { value }, title)));
+    const degrees = [1, 2, 4, 8, 16, 32, 64].map(String);
     options("pricing", this.catalogs.pricing);
+    options("method", this.catalogs.methods.map((name) => [name, `fine-tuning, ${name}`]));
+    options("precision", this.catalogs.precisions);
+    options("stack", this.catalogs.stacks);
+    options("transport", this.catalogs.transports);
+    options("tensor", degrees);
+    options("pipeline", degrees);
     options("region", this.catalogs.regions);
     const { exports } = this.catalogs;
     this.find(".exports").hidden = exports.length === 0;
@@ -134,7 +146,7 @@ export class Scenario {
 
   chose(field) {
     if (field.type === "radio" && !field.checked) return;
-    const change = { [field.dataset.field]: field.value };
+    const change = { [field.dataset.field]: field.type === "checkbox" ? field.checked : field.value };
     if (field.dataset.field === "model" && field.value !== this.state.model) change.config = null;
     const tokens = this.readsTokens;
     this.set(change);
@@ -159,10 +171,12 @@ export class Scenario {
 
   showFields() {
     const { state } = this;
-    for (const field of ["model", "pricing", "region", "service"]) this.choose(this.find(`[data-field="${field}"]`), state[field]);
+    for (const field of CHOICES) this.choose(this.find(`[data-field="${field}"]`), state[field]);
     for (const radio of this.element.querySelectorAll('[data-field="objective"]')) radio.checked = radio.value === state.objective;
+    this.find('[data-field="exactly"]').checked = state.exactly;
     for (const box of this.element.querySelectorAll('[data-part="families"] input')) box.checked = state.families.includes(box.value);
     for (const [key, { show }] of Object.entries(this.sliders)) show(state[key]);
+    this.find('[data-slider="sequence"]').hidden = !this.readsTokens;
     this.sliders.amount.rename(this.readsTokens ? "Data, tokens" : "Data, samples");
     const about = this.model;
     this.find('[data-part="model-about"]').textContent = about ? this.about(about) : "";
@@ -217,8 +231,9 @@ export class Scenario {
     const { answer, refusal } = this;
     const problem = this.find(".problem");
     problem.hidden = !refusal;
-    problem.textContent = refusal ? [refusal.message, refusal.hint].filter(Boolean).join(". ") : "";
+    problem.replaceChildren(...(refusal ? prose(this.said(refusal)) : []));
     this.find(".answer").hidden = Boolean(refusal) || !answer;
+    this.pin();
     if (refusal) {
       this.find(".status").textContent = "No plan.";
       return;
@@ -235,11 +250,38 @@ export class Scenario {
     this.draw();
   }
 
+  /** Why there is no plan, and what to do. */
+  said(refusal) {
+    if (!this.state.families.length) return "No machines are chosen. Choose at least one family under Machines.";
+    return [refusal.message, refusal.hint].filter(Boolean).join(". ");
+  }
+
+  /** What a narrow page shows above all else. */
+  pin() {
+    const plan = this.answer?.plan;
+    const told = this.refusal || !plan ? "No plan" : [clusterOf(plan.plan), ...figures(plan).slice(0, 2).map(([, value]) => value)].join(" · ");
+    this.find(".pinned").textContent = told;
+  }
+
+  /** A plan of the front in this one's place. */
+  async take(point) {
+    this.drafts.forget();
+    this.changed(this);
+    try {
+      const answer = await ask("simulate", { ...this.answer.plan, plan: point.plan });
+      this.opened = `from the front, ${clusterOf(point.plan)}`;
+      this.took({ answer: { ...answer, plan: { ...answer.plan, pareto: this.answer.plan.pareto } } });
+    } catch (refusal) {
+      this.took({ refusal });
+    }
+    this.answered(this);
+  }
+
   status() {
     const { search } = this.answer.plan;
     const { plan } = this.answer.plan;
     const goal = this.answer.missed ? "outside the goal" : "within the goal";
-    if (this.opened) return `Opened ${this.opened}: ${describe(plan)}, simulated anew.`;
+    if (this.opened) return `Opened ${this.opened}: ${describe(plan)}, simulated anew. Change a field to plan again.`;
     const tried = `${search.simulated.toLocaleString("en-US")} of ${search.candidates.toLocaleString("en-US")} plans simulated`;
     if (this.proved && search.gap === 0) return `Proved best, ${goal}; ${tried}.`;
     const better = search.gap > 0 ? `a plan at most ${percent(search.gap)} better may be among them` : "none of them is better";
@@ -249,13 +291,13 @@ export class Scenario {
   list(name, texts) {
     const part = this.find(`[data-list="${name}"]`);
     part.hidden = texts.length === 0;
-    part.querySelector("ul").replaceChildren(...texts.map((text) => node("li", {}, text)));
+    part.querySelector("ul").replaceChildren(...texts.map((text) => node("li", {}, ...prose(text))));
   }
 
   draw() {
     if (!this.answer || this.refusal) return;
     const { plan, step: picture } = this.answer;
-    front(this.find('[data-chart="front"]'), plan);
+    front(this.find('[data-chart="front"]'), plan, (point) => this.take(point));
     memory(this.find('[data-chart="memory"]'), plan);
     step(this.find('[data-chart="step"]'), picture);
   }
@@ -273,7 +315,7 @@ export class Scenario {
     } catch (refusal) {
       const problem = this.find(".problem");
       problem.hidden = false;
-      problem.textContent = [refusal.message, refusal.hint].filter(Boolean).join(". ");
+      problem.replaceChildren(...prose(this.said(refusal)));
     }
   }
 
@@ -298,6 +340,23 @@ export function describe({ cluster, parallel, precision, schedule, state_shardin
   const split = degrees.map((name) => `${name} ${parallel[name]}`).join(" · ") || "one GPU";
   const more = [precision, schedule === "none" ? "" : schedule, !sharding || sharding === "none" ? "" : `${sharding} sharded`];
   return `${cluster.instances} × ${cluster.instance}: ${[split, ...more].filter(Boolean).join(", ")}`;
+}
+
+/** What one plan has that another has not, in words. */
+export function differences(one, other) {
+  const sharding = ({ state_sharding: own }) => (!own || own === "none" ? "nothing" : own);
+  const parts = [
+    ["", clusterOf],
+    ["terms ", (plan) => plan.pricing ?? "on-demand"],
+    ["software ", (plan) => plan.stack],
+    ...["data", "tensor", "pipeline", "context", "expert"].map((name) => [`${name} `, (plan) => plan.parallel[name] ?? 1]),
+    ["", (plan) => plan.precision],
+    ["micro-batch ", (plan) => plan.batch.micro],
+    ["global batch ", (plan) => plan.batch.global],
+    ["sharded: ", sharding],
+    ["recomputation ", (plan) => plan.recompute ?? "none"],
+  ];
+  return parts.filter(([, of]) => of(one) !== of(other)).map(([name, of]) => `${name}${of(other)} instead of ${of(one)}`);
 }
 
 /** Figures of a plan: term, value, and what is said smaller. */

@@ -21,16 +21,25 @@ function scale({ from, to, steps, linear, open }) {
 }
 
 /**
- * Fills `root` with a labelled slider. `print` and `read` turn values into text and back; `round` says which values the
+ * Fills `root` with a labelled slider; `example` is what may be written instead of what cannot be read. `print` and `read` turn values into text and back; `round` says which values the
  * slider stops at; `change` is called with every new value.
  */
-export function slider(root, { label, print, read, round = (value) => value, change, ...range }) {
+export function slider(root, { label, print, read, example, none = "none", round = (value) => value, change, ...range }) {
   root.append(document.getElementById("slider").content.cloneNode(true));
-  const [name, track, field] = root.children;
+  const [name, track, field, wrong] = root.children;
   const { last, value, position } = scale(range);
   const at = (step) => (value(step) === null ? null : round(value(step)));
   made += 1;
   track.id = `slider-${made}`;
+  wrong.id = `wrong-${made}`;
+  const refuse = (is) => {
+    field.setAttribute("aria-invalid", String(is));
+    if (is) field.setAttribute("aria-describedby", wrong.id);
+    else field.removeAttribute("aria-describedby");
+    wrong.hidden = !is;
+    wrong.textContent = is ? `Write ${example}${range.open ? `, or “${none}”` : ""}.` : "";
+  };
+  const isNone = () => range.open && ["", "none", none].includes(field.value.trim().toLowerCase());
   name.htmlFor = track.id;
   const rename = (text) => {
     name.textContent = text;
@@ -40,12 +49,12 @@ export function slider(root, { label, print, read, round = (value) => value, cha
   Object.assign(track, { min: 0, max: last, step: 1 });
   // What the person moves is left where it was put: written back, a small step would be rounded away.
   const show = (current, skip) => {
-    const text = current === null ? "none" : print(current);
+    const text = current === null ? none : print(current);
     if (skip !== track) track.value = position(current);
     track.setAttribute("aria-valuetext", text);
     if (skip !== field) {
       field.value = text;
-      field.removeAttribute("aria-invalid");
+      refuse(false);
     }
   };
   track.addEventListener("input", () => {
@@ -54,16 +63,14 @@ export function slider(root, { label, print, read, round = (value) => value, cha
     change(current);
   });
   field.addEventListener("input", () => {
-    const none = range.open && /^\s*(none)?\s*$/i.test(field.value);
-    const current = none ? null : read(field.value);
-    field.setAttribute("aria-invalid", String(current === undefined));
+    const current = isNone() ? null : read(field.value);
+    refuse(current === undefined);
     if (current === undefined) return;
     show(current, field);
     change(current);
   });
   field.addEventListener("change", () => {
-    const none = range.open && /^\s*(none)?\s*$/i.test(field.value);
-    const current = none ? null : read(field.value);
+    const current = isNone() ? null : read(field.value);
     if (current !== undefined) show(current);
   });
   return { show, rename };

@@ -18,15 +18,29 @@ export const START = Object.freeze({
   pricing: "on-demand",
   region: "us-east-1",
   service: "ec2",
+  // Empty is: whatever is best.
+  method: "",
+  sequence: null,
+  transport: "",
+  precision: "",
+  stack: "",
+  tensor: "",
+  pipeline: "",
+  sharding: "",
+  exactly: false,
 });
 
-const NUMBERS = ["amount", "epochs", "batch", "deadline", "budget", "instances"];
-const WORDS = ["model", "objective", "pricing", "region", "service"];
+const NUMBERS = ["amount", "epochs", "batch", "deadline", "budget", "instances", "sequence"];
+const WORDS = [
+  "model", "objective", "pricing", "region", "service", "method", "transport", "precision", "stack", "tensor", "pipeline",
+  "sharding",
+];
 /** Links of more in files than this are cut by some programs that pass them on. */
 const FILES_MAX = 6000;
 /** Fields of a job that the page shows. */
 const SHOWN = new Set([
-  "model.name", "model.config", "data.tokens", "data.samples", "training.global_batch", "training.epochs",
+  "model.name", "model.config", "model.seq_len", "training.method", "training.precision", "cluster.transport", "cluster.stack",
+  "data.tokens", "data.samples", "training.global_batch", "training.epochs",
   "cluster.instances", "cluster.max_instances", "cluster.region", "cluster.pricing", "cluster.service",
   "goal.objective", "goal.deadline", "goal.budget",
 ]);
@@ -95,15 +109,30 @@ function shownJob(state, tokens) {
     },
     goal: { objective: state.objective },
   };
+  if (state.sequence !== null && tokens) job.model.seq_len = Math.round(state.sequence);
+  if (state.method) job.training.method = state.method;
+  if (state.precision) job.training.precision = [state.precision];
+  if (state.transport) job.cluster.transport = state.transport;
+  if (state.stack) job.cluster.stack = state.stack;
   if (state.epochs !== 1) job.training.epochs = state.epochs;
   if (state.deadline !== null) job.goal.deadline = `${Number((state.deadline / 3600).toPrecision(12))} h`;
   if (state.budget !== null) job.goal.budget = state.budget;
   return job;
 }
 
+/** Fields of the plan that are held, as `--fix` has them. */
+function heldOf({ tensor, pipeline, sharding, exactly, instances }) {
+  return [
+    ["parallel.tensor", tensor], ["parallel.pipeline", pipeline], ["state_sharding", sharding],
+    ["instances", exactly ? Math.round(instances) : ""],
+  ].filter(([, value]) => value !== "").map(([field, value]) => `${field}=${value}`);
+}
+
 /** What is asked of the server. */
 export function toQuestion(state, tokens, effort) {
   const question = { job: toJob(state, tokens), effort };
+  const fix = heldOf(state);
+  if (fix.length) question.fix = fix;
   if (state.config) question.config = state.config;
   return question;
 }
@@ -135,6 +164,11 @@ function shownOf(plan, perSample) {
     pricing: job.cluster.pricing ?? START.pricing,
     region: job.cluster.region ?? START.region,
     service: job.cluster.service ?? START.service,
+    method: job.training.method ?? "",
+    sequence: job.model.seq_len ?? null,
+    transport: job.cluster.transport ?? "",
+    precision: job.training.precision?.length === 1 ? job.training.precision[0] : "",
+    stack: job.cluster.stack ?? "",
   };
 }
 
@@ -143,6 +177,7 @@ function write(params, prefix, state) {
     if (state[name] !== START[name]) params.set(prefix + name, state[name] ?? "none");
   }
   if (state.families.join() !== START.families.join()) params.set(`${prefix}families`, state.families.join());
+  if (state.exactly) params.set(`${prefix}exactly`, "1");
   if (state.config) params.set(`${prefix}config`, JSON.stringify(state.config));
   if (state.base) {
     params.set(`${prefix}job`, JSON.stringify(state.base.job));
@@ -179,6 +214,7 @@ function read(params, prefix) {
   }
   const families = params.get(`${prefix}families`);
   if (families) state.families = families.split(",").filter(Boolean);
+  state.exactly = params.get(`${prefix}exactly`) === "1";
   state.config = readObject(params.get(`${prefix}config`));
   const job = readObject(params.get(`${prefix}job`));
   if (job) state.base = { job, shown: read(new URLSearchParams(params.get(`${prefix}shown`) ?? ""), "") };

@@ -4,9 +4,9 @@ use crate::export::{ExportEntry, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use trainyard_hardware_profiles::{Catalog, Instance, Price, catalog, matches};
+use trainyard_hardware_profiles::{Catalog, Instance, Price, Transport, catalog, matches};
 use trainyard_models::{Family, Model, Sample};
-use trainyard_plan::{Optimizer, Precision, Pricing};
+use trainyard_plan::{Method, Optimizer, Precision, Pricing};
 use trainyard_planner::DEFAULT_INSTANCES;
 
 /// Everything that the page offers.
@@ -26,6 +26,12 @@ pub struct Catalogs {
     pub precisions: Vec<String>,
     /// Optimizers.
     pub optimizers: Vec<String>,
+    /// Software stacks that a job may name.
+    pub stacks: Vec<String>,
+    /// What machines may send over.
+    pub transports: Vec<String>,
+    /// Which weights a fine-tuning may train.
+    pub methods: Vec<String>,
     /// Programs that launch files can be written for.
     pub exports: Vec<ExportEntry>,
 }
@@ -96,6 +102,9 @@ impl Catalogs {
             pricing: names(Pricing::ALL.iter().map(|pricing| pricing.name()).collect()),
             precisions: names(Precision::ALL.iter().map(|precision| precision.name()).collect()),
             optimizers: names(Optimizer::ALL.iter().map(|optimizer| optimizer.name()).collect()),
+            stacks: hardware.stacks().iter().filter(|stack| stack.runs.today).map(|stack| stack.name.clone()).collect(),
+            transports: names(Transport::ALL.iter().map(|transport| transport.name()).collect()),
+            methods: names(Method::ALL.iter().map(|method| method.name()).collect()),
             exports: targets
                 .iter()
                 .map(|target| ExportEntry { name: target.name.into(), title: target.title.into() })

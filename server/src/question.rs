@@ -96,6 +96,7 @@ impl PlanQuestion {
 fn refuse_files(job: &JobSpec) -> Result<(), Refusal> {
     let named = [
         ("job.model.file", &job.model.file),
+        ("job.data.lengths", &job.data.lengths),
         ("job.cluster.profile", &job.cluster.profile),
         ("job.cluster.file", &job.cluster.file),
         ("job.cluster.constants", &job.cluster.constants),

@@ -107,6 +107,12 @@ fn all_the_same(plan_file: &Path, data: &DataSource, arguments: &TrainArguments)
 
 /// Sets the job's machine to this one: that of `--on`, or the profile of the job, or `local`.
 pub(crate) fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
+    if let Some(lengths) = &job.spec.data.lengths {
+        return Err(Failure::input(format!(
+            "`data.lengths` is `{lengths}`, but a run here makes samples of `data.path` itself"
+        ))
+        .hint("leave it out; `trainyard plan` takes lengths"));
+    }
     let profile = match on {
         Some(LOCAL) => Some(LOCAL.to_owned()),
         // The flag is relative to the working directory, the job's own paths to the job file.

@@ -134,6 +134,52 @@ def picks_a_model_and_moves_sliders(browser, url, shots):
     tab.close()
 
 
+def holds_fields_and_takes_plans_of_the_front(browser, url, shots):
+    tab = Tab(browser, url, "#model=llama-2-7b&families=p4d")
+    tab.settled()
+    part = tab.scenario()
+    choose = lambda label, value: change(tab, lambda: part.get_by_role("combobox", name=label).select_option(value))
+    choose("Precision", "tf32")
+    assert "tf32" in tab.plan(), tab.plan()
+    choose("Tensor", "4")
+    assert "tensor 4" in tab.plan(), tab.plan()
+    before = tab.figure("Step")
+    change(tab, lambda: tab.field("Tokens of a sample").fill("512"))
+    assert tab.figure("Step") != before
+    change(tab, lambda: tab.field("Instances at most").fill("3"))
+    change(tab, lambda: part.get_by_label("exactly as many").check())
+    assert tab.plan().startswith("3 ×"), tab.plan()
+    link = tab.page.wait_for_function("() => location.hash.includes('exactly') && location.href").json_value()
+    field = tab.field("Instances at most")
+    field.fill("many")
+    expect(part.locator(".wrong:visible")).to_have_text("Write a whole number of machines such as 16.")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    field.fill("4")
+    expect(part.locator(".wrong:visible")).to_have_count(0)
+    tab.settled()
+    for box in part.locator("[data-part=families] input:checked").all():
+        box.uncheck()
+    expect(part.locator(".problem")).to_have_text("No machines are chosen. Choose at least one family under Machines.")
+    tab.close()
+    other = Tab(browser, url, link.removeprefix(url))
+    other.settled()
+    assert other.plan().startswith("3 ×") and "tensor 4" in other.plan(), other.plan()
+    other.close()
+    front = Tab(browser, url, "#model=bert-large")
+    front.settled()
+    front.proved()
+    dot = front.scenario().locator(".dot").last
+    dot.hover()
+    machines = dot.get_attribute("aria-label").split(",")[0]
+    expect(front.scenario().locator(".preview")).to_contain_text(machines)
+    shots(front, "preview")
+    dot.press("Enter")
+    expect(front.scenario().locator(".status")).to_contain_text("Opened from the front")
+    assert front.plan().startswith(machines), front.plan()
+    assert "`" not in front.scenario().inner_text()
+    front.close()
+
+
 def is_used_with_the_keyboard_alone(browser, url, shots):
     tab = Tab(browser, url, "#model=bert-large")
     tab.settled()
@@ -160,6 +206,8 @@ def is_used_with_the_keyboard_alone(browser, url, shots):
             for _ in range(20):
                 page.keyboard.press(key)
             assert end or slider.get_attribute("aria-valuetext") != before, f"{slider.get_attribute('id')} is stuck at {before}"
+    # Samples as the model has them: of others no plan may fit.
+    tab.scenario().get_by_label("Tokens of a sample", exact=True).press("End")
     tab.settled()
     shots(tab, "keyboard")
     unnamed = page.evaluate("""() => [...document.querySelectorAll('button, input:not([hidden]), select, svg')]
@@ -183,7 +231,7 @@ def reads_a_configuration(browser, url, shots):
         unknown = pathlib.Path(folder, "unknown.json")
         unknown.write_text(json.dumps({"model_type": MARKUP}))
         tab.page.locator("#file").set_input_files(unknown)
-        expect(tab.page.locator("#notice")).to_contain_text(f"the model type `{MARKUP.lower()}` is not known")
+        expect(tab.page.locator("#notice")).to_contain_text(f"the model type {MARKUP.lower()} is not known")
         large = pathlib.Path(folder, "large.json")
         large.write_text(" " * (50 << 20))
         tab.page.locator("#file").set_input_files(large)
@@ -211,6 +259,8 @@ def compares_two_scenarios(browser, url, shots):
     change(tab, lambda: second.get_by_label("Terms").select_option("spot"), "Scenario B")
     table = tab.page.locator("#comparison-table")
     expect(table.locator("tr", has_text="Cost").locator("td").nth(2)).to_contain_text("−")
+    expect(tab.page.locator("#comparison-words")).to_contain_text("cheaper than A")
+    expect(tab.page.locator("#comparison-words")).to_contain_text("terms spot instead of on-demand")
     tab.proved("Scenario A")
     tab.proved("Scenario B")
     shots(tab, "compare")
@@ -220,6 +270,8 @@ def compares_two_scenarios(browser, url, shots):
     assert other.plan("Scenario B") and other.scenario("Scenario B").get_by_label("Terms").input_value() == "spot"
     wide = other.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0, f"the page is {wide} pixels too wide for a phone"
+    expect(other.scenario().locator(".pinned")).to_be_visible()
+    expect(other.scenario().locator(".pinned")).to_contain_text(" USD")
     shots(other, "phone")
     other.close()
     second.get_by_label("Terms").select_option("on-demand")
@@ -438,6 +490,7 @@ def main():
             sys.exit(0 if p95 <= LATENCY_MAX else f"p95 is {p95:.0f} ms, but at most {LATENCY_MAX} ms are wanted")
         flows = {
             "picks a model and moves sliders": lambda: picks_a_model_and_moves_sliders(browser, server.url, shots),
+            "holds fields and takes plans of the front": lambda: holds_fields_and_takes_plans_of_the_front(browser, server.url, shots),
             "is used with the keyboard alone": lambda: is_used_with_the_keyboard_alone(browser, server.url, shots),
             "reads a configuration": lambda: reads_a_configuration(browser, server.url, shots),
             "compares two scenarios": lambda: compares_two_scenarios(browser, server.url, shots),
