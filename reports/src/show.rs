@@ -4,7 +4,8 @@ use crate::abilities;
 use crate::format::{Width, bandwidth, bytes, facts, percent, rate, seconds, table};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
-    Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
+    Arithmetic, Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack,
+    Transport,
 };
 use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
@@ -411,13 +412,18 @@ fn seen(stack: &Stack, width: Width) -> String {
         [
             seen.generation.clone(),
             seen.work.name().into(),
+            seen.arithmetic.map_or("all", Arithmetic::name).into(),
             seen.network.map_or("one machine", Transport::name).into(),
             seen.rows.to_string(),
             seen.devices.to_string(),
             percent(seen.half_width.value),
         ]
     });
-    table(width, ["GPUs", "work", "between machines", "published steps", "most GPUs", "nine in ten within"], rows)
+    table(
+        width,
+        ["GPUs", "work", "precision", "between machines", "published steps", "most GPUs", "nine in ten within"],
+        rows,
+    )
 }
 
 /// Formats a table of all schedules.
