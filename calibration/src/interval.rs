@@ -11,7 +11,7 @@
 //! residuals on published step times; see docs/physics.md.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, MeasuredMachine, Seen, Transport, Work};
+use trainyard_hardware_profiles::{Arithmetic, Cluster, Fabric, Gpu, MeasuredMachine, Seen, Transport, Work};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
 use trainyard_plan::{Method, Plan};
@@ -105,8 +105,20 @@ const INSIDE: Term = Term::new("links of a machine", 0.2, 10.0);
 /// A fabric that was fitted on a sweep of its own: decades of sizes that were left out of the fit.
 const FITTED_FABRIC: Term = Term::new("a fitted fabric", 0.2, 30.0);
 
+/// Layouts that software chooses for itself, without stages, over several machines: half-width for each doubling of
+/// machines. The fastest layout is predicted; what was run is not told, and was 1.5, 4 and 17 times as slow on 2, 8 and
+/// 8 machines, a factor of e^0.43, e^0.47 and e^0.94 for each doubling. So few observations make it wider yet.
+const OPERATORS: Term = Term::new("operators split over machines", 1.07, 3.0);
+
 /// Published steps with the same software on GPUs of the same generation, with the same kind of work.
 pub(crate) const SEEN: &str = "steps of this kind that were published";
+
+/// Published steps that say of their kind as much as the reasons for errors do that all steps have. With 5 to 20 intervals
+/// hold 89 to 91 % of steps whose model or scale taught none of their widths, and with fewer, fewer.
+const PRIOR_STEPS: f64 = 10.0;
+
+/// Observations behind the width of a kind of steps: its rank counts already that they are few.
+const RANKED: f64 = 1e6;
 
 /// By how many times as many GPUs as were published a plan is beyond what they say.
 const BEYOND: u32 = 2;
@@ -145,28 +157,34 @@ pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
     around(outcome.step_time, &in_use(plan, machine, outcome))
 }
 
-/// The reasons of which the interval of a step is made: what published steps of the same kind were off by, where there
-/// are enough of them, or else what is thought of each part of it.
+/// The reasons of which the interval of a step is made: what published steps of the same kind were off by, as far as
+/// there are enough of them, and what is thought of each part of it.
 pub(crate) fn in_use(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Term> {
-    let Some(seen) = seen(plan, machine) else { return terms(plan, machine, outcome) };
-    let mut own = vec![REPEAT, Term::new(SEEN, seen.half_width.value, seen.rows.into())];
-    if plan.mesh().ranks() > seen.devices.saturating_mul(BEYOND) {
+    let thought = terms(plan, machine, outcome);
+    let seen = seen(plan, machine);
+    let Some(devices) = seen.iter().map(|seen| seen.devices).max() else { return thought };
+    // From all steps of the kind to those of its arithmetic.
+    let half_width = seen.iter().fold(half_width(&thought), |wider, seen| {
+        let rows = f64::from(seen.rows);
+        let squares = PRIOR_STEPS * wider.powi(2) + rows * seen.half_width.value.powi(2);
+        (squares / (PRIOR_STEPS + rows)).sqrt()
+    });
+    let mut own = vec![Term::new(SEEN, half_width, RANKED)];
+    if plan.mesh().ranks() > devices.saturating_mul(BEYOND) {
         own.extend(between_machines(plan, machine, outcome));
     }
     own
 }
 
-fn seen<'a>(plan: &Plan, machine: &'a Machine) -> Option<&'a Seen> {
-    // Published steps train all weights.
-    if plan.method() != Method::Full {
-        return None;
+/// What published steps of the kind of a plan were off by: all of them, then those of its arithmetic.
+fn seen<'a>(plan: &Plan, machine: &'a Machine) -> Vec<&'a Seen> {
+    // Published steps train all weights, and those whose layouts are not told have a term of their own.
+    if plan.method() != Method::Full || chosen_over_machines(plan, machine) {
+        return Vec::new();
     }
-    let kind = Kind::of(plan, machine)?;
-    machine
-        .stack
-        .seen
-        .iter()
-        .find(|seen| seen.generation == kind.generation && seen.work == kind.work && seen.network == kind.network)
+    let Some(kind) = Kind::of(plan, machine) else { return Vec::new() };
+    let of = |kind: Kind<'a>| machine.stack.seen.iter().find(move |seen| kind.is_of(seen));
+    [of(kind.whatever_arithmetic()), of(kind)].into_iter().flatten().collect()
 }
 
 /// The kind of a step, as far as predictions are off by different amounts.
@@ -176,6 +194,8 @@ pub(crate) struct Kind<'a> {
     pub work: Work,
     /// Between machines; none on one.
     pub network: Option<Transport>,
+    /// None for all.
+    pub arithmetic: Option<Arithmetic>,
 }
 
 impl<'a> Kind<'a> {
@@ -185,7 +205,19 @@ impl<'a> Kind<'a> {
         let Fabric::Wired { network, .. } = &machine.cluster.first().fabric else { return None };
         let network = on_several_machines(plan, machine).then_some(network.transport);
         let work = kinds_of_work(plan).first().map_or(Work::Tokens, |(work, _)| *work);
-        Some(Self { generation, work, network })
+        let half = plan.precision().element_bytes() < 4;
+        let arithmetic = Some(if half { Arithmetic::Half } else { Arithmetic::Single });
+        Some(Self { generation, work, network, arithmetic })
+    }
+
+    /// The kind that holds steps of all arithmetic.
+    pub(crate) fn whatever_arithmetic(&self) -> Self {
+        Self { arithmetic: None, ..self.clone() }
+    }
+
+    fn is_of(&self, seen: &Seen) -> bool {
+        (seen.generation.as_str(), seen.work, seen.network, seen.arithmetic)
+            == (self.generation, self.work, self.network, self.arithmetic)
     }
 }
 
@@ -215,7 +247,16 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
         terms.push(SHARDED_BY_TENSOR);
     }
     terms.extend(between_machines(plan, machine, outcome));
+    if chosen_over_machines(plan, machine) {
+        let doublings = f64::from(machine.cluster.machines()).log2();
+        terms.push(Term { share: doublings, ..OPERATORS });
+    }
     terms
+}
+
+/// Tells whether the software of a plan chose by itself how operators are split over several machines.
+fn chosen_over_machines(plan: &Plan, machine: &Machine) -> bool {
+    machine.stack.chooses_sharding && plan.mesh().pipeline() == 1 && on_several_machines(plan, machine)
 }
 
 /// What more than one machine adds.
@@ -280,15 +321,20 @@ fn kinds_of_work(plan: &Plan) -> Vec<(Work, Term)> {
 }
 
 pub(crate) fn around(time: Seconds, terms: &[Term]) -> [f64; 2] {
+    let factor = half_width(terms).exp();
+    [time.0 / factor, time.0 * factor]
+}
+
+/// Half of the 90 % interval that terms make together, of the logarithm.
+fn half_width(terms: &[Term]) -> f64 {
     let variance: f64 = terms.iter().map(|term| term.variance()).sum();
     let spread: f64 = terms.iter().map(|term| term.variance().powi(2) / term.observations).sum();
     if variance == 0.0 {
-        return [time.0, time.0];
+        return 0.0;
     }
     let freedom = (variance * variance / spread).max(1.0);
     let quantile = StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom").inverse_cdf(UPPER);
-    let factor = (quantile * variance.sqrt()).exp();
-    [time.0 / factor, time.0 * factor]
+    quantile * variance.sqrt()
 }
 
 /// The error of the constants of a GPU. Wide ones rest on few observations or none.
@@ -344,25 +390,35 @@ mod tests {
     use trainyard_hardware_profiles::{Fitted, catalog};
     use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Placement, PlanSpec};
 
-    /// Names of the terms of a plan with as many replicas as it has samples, on two machines of eight GPUs each.
-    fn names(replicas: u32, placement: Placement, machine: &Machine) -> Vec<&'static str> {
+    /// A plan with as many replicas as it has samples, on some machines of eight GPUs each, and its step.
+    fn plan(replicas: u32, placement: Placement, machine: &Machine) -> (Plan, Outcome) {
         let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let cluster = ClusterSpec::of(&machine.cluster.instance, machine.cluster.machines());
         let plan = Plan::try_from(PlanSpec {
             parallel: ParallelSpec { data: replicas, ..ParallelSpec::default() },
             batch: BatchSpec { global: replicas.into(), micro: 1, accumulation: 1 },
             placement,
-            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 2), model.graph().len())
+            ..PlanSpec::plain(model.spec(), cluster, model.graph().len())
         });
         let plan = plan.expect("a valid plan");
         let outcome = trainyard_sim::simulate(&plan, machine).expect("it can be simulated");
+        (plan, outcome)
+    }
+
+    fn names(replicas: u32, placement: Placement, machine: &Machine) -> Vec<&'static str> {
+        let (plan, outcome) = plan(replicas, placement, machine);
         terms(&plan, machine, &outcome).iter().map(|term| term.name).collect()
     }
 
-    fn machine() -> Machine {
+    fn on(instance: &str, machines: u32, stack: &str) -> Machine {
         Machine {
-            cluster: catalog().cluster("p4d.24xlarge", 2).expect("in the catalog"),
-            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+            cluster: catalog().cluster(instance, machines).expect("in the catalog"),
+            stack: catalog().stack(stack).expect("in the catalog").clone(),
         }
+    }
+
+    fn machine() -> Machine {
+        on("p4d.24xlarge", 2, "pytorch")
     }
 
     #[test]
@@ -387,6 +443,47 @@ mod tests {
         machine.stack.uncertainty.fitted = Some(Box::new(fitted));
         let names = names(1, Placement::Cluster, &machine);
         assert!(names.contains(&STACK) && !names.contains(&UNMEASURED_STACK.name), "{names:?}");
+    }
+
+    #[test]
+    fn published_steps_count_as_many_as_they_are() {
+        let mut machine = machine();
+        let (plan, outcome) = plan(1, Placement::Cluster, &machine);
+        let thought = half_width(&terms(&plan, &machine, &outcome));
+        let entry = |rows, arithmetic, half_width| Seen {
+            generation: "Ampere".into(),
+            work: Work::Tokens,
+            arithmetic,
+            network: None,
+            rows,
+            devices: 8,
+            half_width: trainyard_hardware_profiles::Sourced::new(half_width, "a test"),
+        };
+        let mut width = |seen| {
+            machine.stack.seen = seen;
+            half_width(&in_use(&plan, &machine, &outcome))
+        };
+        let near = |width: f64, expected: f64| assert!((width / expected - 1.0).abs() < 1e-4, "{width} {expected}");
+        near(width(vec![]), thought);
+        // As many as count for what is thought: half way between the squares.
+        near(width(vec![entry(10, None, 0.1)]), f64::midpoint(thought.powi(2), 0.01).sqrt());
+        near(width(vec![entry(1_000_000_000, None, 0.1)]), 0.1);
+        // The plan computes in single precision.
+        near(width(vec![entry(1_000_000_000, Some(Arithmetic::Half), 0.1)]), thought);
+        let both = vec![entry(1_000_000_000, None, 0.1), entry(10, Some(Arithmetic::Single), 0.2)];
+        near(width(both), f64::midpoint(0.01, 0.04).sqrt());
+    }
+
+    #[test]
+    fn layouts_that_software_chooses_are_known_less_on_more_machines() {
+        let width = |machines: u32, stack| {
+            let machine = on("p3.16xlarge", machines, stack);
+            let (plan, outcome) = plan(machines * 8, Placement::Cluster, &machine);
+            half_width(&in_use(&plan, &machine, &outcome))
+        };
+        let [one, two, eight] = [1, 2, 8].map(|machines| width(machines, "alpa"));
+        assert!(one < 0.3 && two > 1.0 && eight > 2.5 * two, "{one} {two} {eight}");
+        assert!(width(8, "megatron-v100") < 0.6);
     }
 
     #[test]

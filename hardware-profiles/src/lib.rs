@@ -63,7 +63,7 @@ pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use pattern::matches;
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};
-pub use seen::{Seen, Work};
+pub use seen::{Arithmetic, Seen, Work};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{
     DEFAULT_STACK, EXECUTOR_STACK, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs, Release, Stack, StageCut,

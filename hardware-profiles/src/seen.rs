@@ -35,6 +35,26 @@ impl Work {
     }
 }
 
+/// The width of the values that are computed with, as far as predictions are off by different amounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arithmetic {
+    /// Half precision, mixed: casts and fused kernels differ by release.
+    Half,
+    /// Values of four bytes, tf32 among them.
+    Single,
+}
+
+impl Arithmetic {
+    /// Returns the name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Half => "half",
+            Self::Single => "single",
+        }
+    }
+}
+
 /// By how much predictions of one kind of published steps were off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +62,9 @@ pub struct Seen {
     /// The generation of the GPUs, `Ampere`.
     pub generation: String,
     pub work: Work,
+    /// The arithmetic; none where the kind has steps of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arithmetic: Option<Arithmetic>,
     /// The transport between machines; none where all ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Transport>,

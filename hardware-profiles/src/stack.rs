@@ -237,6 +237,10 @@ pub struct Stack {
     /// `true` if gradients in half precision stay in memory beside their sums in single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps_half_gradients: Option<Sourced<bool>>,
+    /// `true` if a compiler of the whole step lets go of every value after its last use; otherwise gradients, and what
+    /// layers keep, are there together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_go_at_once: Option<Sourced<bool>>,
     /// Memory that the allocator holds without using it, relative to the size of the tensors.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.

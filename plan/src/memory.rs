@@ -47,6 +47,9 @@ pub struct GradientStore {
     pub element: u64,
     /// `true` if gradients are reduced in buckets during backward, and not in one piece after it.
     pub bucketed: bool,
+    /// `true` if every value is let go after its last use, as a compiler of the whole step does: layers behind the one that
+    /// is in backward hold nothing any more, and gradients of the only micro-batch come to be one after another.
+    pub let_go_at_once: bool,
 }
 
 /// Returns the bytes that each rank of `stage` holds on its device at the peak of a step.
@@ -65,14 +68,46 @@ pub fn resident(plan: &Plan, stage: StageId, store: GradientStore) -> Resident {
 pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], store: GradientStore) -> Resident {
     let held = chunks.iter().map(|layers| plan.held(layers)).fold(ParameterCounts::default(), std::ops::Add::add);
     let offload = plan.offload();
-    Resident {
+    let whole = Resident {
         parameters: parameters(plan, held),
         gradients: gradients(plan, held, store),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
         activations: activations(plan, stage, chunks),
         buffers: buffers(plan, chunks, held, store),
         workspace: workspace(plan, chunks),
+    };
+    match chunks {
+        [layers] if store.let_go_at_once && offload.activations.is_none() => {
+            fullest_moment(plan, stage, layers.clone(), store, whole)
+        }
+        _ => whole,
     }
+}
+
+/// The fullest moment of the backward pass of a run of layers, or behind it, where values are let go after their last use;
+/// `whole` is what they would hold together. Micro-batches whose backward pass has not begun hold all of theirs.
+fn fullest_moment(
+    plan: &Plan,
+    stage: StageId,
+    layers: Range<usize>,
+    store: GradientStore,
+    whole: Resident,
+) -> Resident {
+    let of_one = plan.kept_activations(&layers);
+    let others = Bytes(plan.pipeline().peak(stage, &[1]).saturating_sub(1)) * of_one.0;
+    let in_backward = |layer: usize| {
+        let alone = layer..layer + 1;
+        let run = std::slice::from_ref(&alone);
+        let come = if plan.batch().accumulation == 1 { layer..layers.end } else { layers.clone() };
+        Resident {
+            gradients: gradients(plan, plan.held(&come), store),
+            activations: others + plan.kept_activations(&(layers.start..layer + 1)) + recomputed_at_once(plan, run),
+            workspace: workspace(plan, run),
+            ..whole
+        }
+    };
+    let behind = Resident { activations: Bytes(0), workspace: Bytes(0), ..whole };
+    layers.clone().map(in_backward).chain([behind]).max_by_key(Resident::total).unwrap_or(whole)
 }
 
 fn chunks_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
@@ -232,7 +267,37 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(&plan, StageId(0), GradientStore { element: 4, bucketed })
+        resident(&plan, StageId(0), GradientStore { element: 4, bucketed, let_go_at_once: false })
+    }
+
+    #[test]
+    fn values_that_are_let_go_at_once_are_there_at_one_moment() {
+        let of = |accumulation, micro, let_go_at_once| {
+            let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
+            let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
+            let plan = plan.expect("a valid plan");
+            let store = GradientStore { element: 4, bucketed: false, let_go_at_once };
+            (resident(&plan, StageId(0), store), plan)
+        };
+        for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
+            let (whole, plan) = of(accumulation, micro, false);
+            let (moment, _) = of(accumulation, micro, true);
+            assert!(moment.total() < whole.total(), "{moment:?} {whole:?}");
+            assert_eq!((moment.parameters, moment.optimizer_state), (whole.parameters, whole.optimizer_state));
+            if accumulation > 1 {
+                assert_eq!(moment.gradients, whole.gradients);
+                continue;
+            }
+            // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
+            let layers = plan.graph().len();
+            let at = |layer: usize| {
+                let kept = plan.kept_activations(&(0..layer + 1)).0;
+                let gradients = 4 * plan.held(&(layer..layers)).updated();
+                kept + gradients + workspace(&plan, std::slice::from_ref(&(layer..layer + 1))).0
+            };
+            let fullest = (0..layers).map(at).max().expect("layers").max(whole.gradients.0);
+            assert_eq!(moment.activations.0 + moment.gradients.0 + moment.workspace.0, fullest);
+        }
     }
 
     #[test]
@@ -268,7 +333,7 @@ mod tests {
             ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
         })
         .expect("a valid plan");
-        resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true })
+        resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true, let_go_at_once: false })
     }
 
     #[test]
@@ -298,7 +363,7 @@ mod tests {
                 ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
             })
             .expect("a valid plan");
-            resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true })
+            resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true, let_go_at_once: false })
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
         let (trained, all) = (39_976_960, 6_778_392_576);
@@ -321,7 +386,7 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                let store = GradientStore { element: 4, bucketed: true };
+                let store = GradientStore { element: 4, bucketed: true, let_go_at_once: false };
                 resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;

@@ -4,7 +4,8 @@ use crate::abilities;
 use crate::format::{Width, bandwidth, bytes, facts, percent, rate, seconds, table};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
-    Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
+    Arithmetic, Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack,
+    Transport,
 };
 use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
@@ -393,6 +394,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
+    rows.extend(stack.let_go_at_once.as_ref().map(|does| sourced("values let go after their last use", does)));
     rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     rows.extend(stack.causal_softmax.as_ref().map(|only| sourced("fused softmax for causal masks only", only)));
@@ -411,13 +413,18 @@ fn seen(stack: &Stack, width: Width) -> String {
         [
             seen.generation.clone(),
             seen.work.name().into(),
+            seen.arithmetic.map_or("all", Arithmetic::name).into(),
             seen.network.map_or("one machine", Transport::name).into(),
             seen.rows.to_string(),
             seen.devices.to_string(),
             percent(seen.half_width.value),
         ]
     });
-    table(width, ["GPUs", "work", "between machines", "published steps", "most GPUs", "nine in ten within"], rows)
+    table(
+        width,
+        ["GPUs", "work", "precision", "between machines", "published steps", "most GPUs", "nine in ten within"],
+        rows,
+    )
 }
 
 /// Formats a table of all schedules.

@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
-use trainyard_plan::operators::AttentionKernel;
+use trainyard_plan::operators::{AttentionKernel, Image, OperatorKind};
 use trainyard_plan::{
     GradientStore, Method, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
 };
@@ -189,7 +189,8 @@ fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
     let summed = if stack.compute_precision_gradients.value { computed } else { Precision::Fp32.element_bytes() };
     let both = computed < summed && stack.keeps_half_gradients.as_ref().is_some_and(|kept| kept.value);
     let element = if both { summed + computed } else { summed };
-    GradientStore { element, bucketed: machine.lowering().bucket.is_some() }
+    let let_go_at_once = stack.let_go_at_once.as_ref().is_some_and(|does| does.value);
+    GradientStore { element, bucketed: machine.lowering().bucket.is_some(), let_go_at_once }
 }
 
 /// Memory of the software beside `held`: its own libraries, what its separate kernels keep besides the counts where
@@ -202,8 +203,19 @@ fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
         Some(kept) if tokens() => (held.activations + held.workspace).as_f64() * (kept.value - 1.0),
         _ => 0.0,
     };
-    let unused = (held.total().as_f64() + besides) * stack.fragmentation.value;
+    let unused = (held.total().as_f64() + besides) * (stack.fragmentation.value + other_shapes(plan));
     stack.resident.value + Bytes((besides + unused) as u64)
+}
+
+/// Memory in blocks of an allocator that fit no image of a step but one of a step before, relative to tensors, where shapes
+/// differ from step to step and regions are cut out of them. Of a V100 of 32 GB, 16 images of Mask R-CNN in single precision
+/// are counted to need 0.66 and failed for memory, so it is 0.28 at least; all runs that are known leave room for more.
+const OTHER_SHAPES: f64 = 0.3;
+
+fn other_shapes(plan: &Plan) -> f64 {
+    let mut operators = plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
+    let cut = operators.any(|operator| matches!(operator.kind, OperatorKind::Image(Image::RegionAlign { .. })));
+    if cut { OTHER_SHAPES } else { 0.0 }
 }
 
 /// Per stage, what the smallest of its devices has.

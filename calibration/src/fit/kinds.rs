@@ -7,37 +7,53 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Seen, Sourced};
 
 /// Fewer steps of a kind say too little of it.
-const ROWS_MIN: usize = 20;
+const ROWS_MIN: usize = 4;
 
 /// So do steps of fewer models and scales: those of one are off by the same.
 const GROUPS_MIN: usize = 3;
 
-/// For each stack the kinds of steps of which enough were published.
+/// For each stack the kinds of steps of which enough were published, whatever their arithmetic and by arithmetic.
 pub(crate) fn seen(observations: &[Observation], residuals: &[Vec<f64>]) -> BTreeMap<String, Vec<Seen>> {
     let mut kinds: BTreeMap<(&str, Kind<'_>), Vec<(&Observation, f64)>> = BTreeMap::new();
     for (seen, own) in observations.iter().zip(residuals).filter(|(_, own)| !own.is_empty()) {
         let Some(kind) = Kind::of(&seen.plan, &seen.machine) else { continue };
-        kinds.entry((seen.stack(), kind)).or_default().push((seen, root_mean_square(own)));
+        for kind in [kind.whatever_arithmetic(), kind] {
+            kinds.entry((seen.stack(), kind)).or_default().push((seen, root_mean_square(own)));
+        }
     }
     let mut stacks: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
-    for ((stack, kind), rows) in kinds {
-        let group = |seen: &Observation| Grouping::ALL.map(|grouping| seen.group(grouping).to_owned());
-        let groups: BTreeSet<[String; 3]> = rows.iter().map(|(seen, _)| group(seen)).collect();
-        if rows.len() >= ROWS_MIN && groups.len() >= GROUPS_MIN {
-            stacks.entry(stack.to_owned()).or_default().push(Seen {
-                generation: kind.generation.to_owned(),
-                work: kind.work,
-                network: kind.network,
-                rows: rows.len() as u32,
-                devices: rows.iter().map(|(seen, _)| seen.plan.mesh().ranks()).max().unwrap_or(1),
-                half_width: Sourced::new(
-                    nine_tenths(rows.into_iter().map(|(_, residual)| residual).collect()),
-                    "holds nine in ten of the published steps of this kind, each predicted without its group",
-                ),
-            });
+    for ((stack, kind), rows) in &kinds {
+        // Where all steps have one arithmetic, they stand under it alone.
+        let all_alike = kinds.iter().any(|((name, narrower), own)| {
+            name == stack && narrower != kind && narrower.whatever_arithmetic() == *kind && own.len() == rows.len()
+        });
+        if !all_alike && tells(rows) {
+            stacks.entry((*stack).to_owned()).or_default().push(entry(kind, rows));
         }
     }
     stacks
+}
+
+/// Whether steps are enough, of enough models and scales.
+fn tells(rows: &[(&Observation, f64)]) -> bool {
+    let group = |seen: &Observation| Grouping::ALL.map(|grouping| seen.group(grouping).to_owned());
+    let groups: BTreeSet<[String; 3]> = rows.iter().map(|(seen, _)| group(seen)).collect();
+    rows.len() >= ROWS_MIN && groups.len() >= GROUPS_MIN
+}
+
+fn entry(kind: &Kind<'_>, rows: &[(&Observation, f64)]) -> Seen {
+    Seen {
+        generation: kind.generation.to_owned(),
+        work: kind.work,
+        arithmetic: kind.arithmetic,
+        network: kind.network,
+        rows: rows.len() as u32,
+        devices: rows.iter().map(|(seen, _)| seen.plan.mesh().ranks()).max().unwrap_or(1),
+        half_width: Sourced::new(
+            nine_tenths(rows.iter().map(|(_, residual)| *residual).collect()),
+            "holds nine in ten of the published steps of this kind, each predicted without its group",
+        ),
+    }
 }
 
 fn root_mean_square(residuals: &[f64]) -> f64 {

@@ -5,7 +5,8 @@ use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, 
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
-const GRADIENTS: GradientStore = GradientStore { element: size_of::<f32>() as u64, bucketed: true };
+const GRADIENTS: GradientStore =
+    GradientStore { element: size_of::<f32>() as u64, bucketed: true, let_go_at_once: false };
 
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
