@@ -240,7 +240,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         let hyper_parameters = HyperParameters { decays_all: true, ..HyperParameters::of(kind) };
         let clock = Clock::start();
         let main_memory = Some(Device::flex());
-        let options = TrainerOptions { hyper_parameters, clip: None, clock, device, main_memory };
+        let options = TrainerOptions { hyper_parameters, clip: None, seed: 3, clock, device, main_memory };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
         let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
         let first = at.data as usize * micro * accumulation;
@@ -248,7 +248,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         for step in 0..steps {
             let own = (0..accumulation).map(|m| first + m * micro..first + (m + 1) * micro);
             let batches: Vec<MicroBatch> = own.map(|own| case.batch(step, own)).collect();
-            let mut share = vec![trainer.step(&batches, learning_rate)?.loss];
+            let mut share = vec![trainer.step(&batches, (step * GLOBAL) as u64, learning_rate)?.loss];
             trainer.world().all_reduce(&mut share, Reduction::Sum)?;
             losses.push(f64::from(share[0]));
         }

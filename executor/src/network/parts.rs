@@ -211,7 +211,7 @@ impl BatchNorm {
     pub(super) fn forward(self, pass: &Pass, weights: &Weights, images: Tensor<4>) -> Tensor<4> {
         let [scale, shift, mean, variance] =
             [self.scale, self.shift, self.mean, self.variance].map(|slot| operators::single(weights.get::<1>(slot)));
-        if !pass.training {
+        if !pass.is_training() {
             let dtype = FloatDType::from(images.dtype());
             let images = operators::single(images);
             return batch_norm(images, scale, shift, mean, variance, CHANNEL_EPSILON).cast(dtype);

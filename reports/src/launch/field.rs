@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::job::Job;
+use trainyard_models::Dropout;
 pub(super) use trainyard_plan::Field;
 use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
 
@@ -17,6 +18,7 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
         Field::ClipNorm => training.clip_norm.is_some(),
         Field::WeightDecay => training.weight_decay.is_some(),
         Field::DecayExempt => training.decay_exempt.is_some(),
+        Field::Dropout => training.dropout.is_some(),
         Field::Momentum => training.momentum.is_some(),
         Field::Betas => training.betas.is_some(),
         Field::Epsilon => training.epsilon.is_some(),
@@ -47,6 +49,10 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
             let (exempt, decays) = (job.hyper_parameters().decay_exempt, job.hyper_parameters().weight_decay > 0.0);
             (decays && exempt == DecayExempt::None).then(|| exempt.to_string())
         }
+        Field::Dropout => {
+            let shares = plan.model().dropout();
+            shares.is_on().then(|| in_words(shares))
+        }
         Field::WeightDecay | Field::Momentum | Field::Betas | Field::Epsilon => of_the_rule(field, job),
         Field::Start | Field::CheckpointInterval | Field::CheckpointStorage | Field::Evaluation => {
             of_the_campaign(field, job)
@@ -69,6 +75,15 @@ fn of_the_rule(field: Field, job: &Job<'_>) -> Option<String> {
     }
 }
 
+/// Returns the shares that are dropped out: one number if all are the same.
+fn in_words(Dropout { residual, attention, embedding }: Dropout) -> String {
+    let [residual, attention, embedding] = [residual, attention, embedding].map(|share| share.unwrap_or(0.0));
+    if [attention, embedding] == [residual; 2] {
+        return residual.to_string();
+    }
+    format!("attention {attention}, residual {residual}, embedding {embedding}")
+}
+
 fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
     let campaign = job.campaign()?;
     match field {
@@ -89,6 +104,10 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
         _ => None,
     }
 }
+
+/// What to do about dropout where a script builds the model.
+pub(super) const DROPOUT: &str = "the script builds the model: config.json has the shares, attn_pdrop, resid_pdrop and \
+     embd_pdrop for GPT-2, hidden_dropout_prob and attention_probs_dropout_prob for BERT and ViT, attention_dropout for Llama";
 
 /// Returns what a user must do for a field that launch files leave out, where one word is not enough.
 pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {
