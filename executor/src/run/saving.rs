@@ -287,15 +287,15 @@ pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Res
     })
 }
 
-/// Returns the model of a plan document with its defaults filled in, without name and attention kernel: the name says
-/// nothing of the model, and all attention kernels compute the same.
+/// Returns the model of a plan document with its defaults filled in, without what may change from run to run: the name
+/// says nothing of the model, all attention kernels compute the same, and weights do not depend on what is dropped out.
 fn model_of(mut document: Value) -> Map<String, Value> {
     let written = document.pointer_mut("/plan/model").map(Value::take).unwrap_or_default();
     let spec = serde_json::from_value(written.clone()).ok();
     let whole = spec.and_then(|spec: ModelSpec| Model::try_from(spec).ok());
     let whole = whole.and_then(|model| serde_json::to_value(model.spec()).ok());
     let Value::Object(mut model) = whole.unwrap_or(written) else { return Map::new() };
-    for said_elsewhere in ["name", "attention"] {
+    for said_elsewhere in ["name", "attention", "dropout", "attention_dropout", "embedding_dropout"] {
         model.remove(said_elsewhere);
     }
     model
