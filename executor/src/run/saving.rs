@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use trainyard_checkpoint::{
-    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
+    Checkpoint, CheckpointError, Counter, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
 };
 use trainyard_models::{Model, ModelSpec, to_hugging_face};
 use trainyard_plan::Plan;
@@ -101,7 +101,8 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let pieces = Pieces { trainer, own, means: means.len(), asked: VecDeque::new(), order: order.into() };
     let mut writer = Writer::begin(folder, job.open)?;
     let number = writer.number();
-    write_tensors(job.network, &mut writer, means, pieces)?;
+    let batches = progress.step * job.plan.batch().accumulation;
+    write_tensors(job.network, &mut writer, (means, batches), pieces)?;
     if let Some(configuration) = to_hugging_face(job.plan.model()) {
         writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
     }
@@ -176,16 +177,16 @@ impl Pieces<'_> {
     }
 }
 
-/// Writes all tensors: weights, and what the optimizer remembers.
+/// Writes all tensors: weights, and what the optimizer remembers. A replica has learnt from so many batches.
 fn write_tensors(
     network: &Network,
     writer: &mut Writer<'_>,
-    means: &[&str],
+    (means, batches): (&[&str], u64),
     mut pieces: Pieces<'_>,
 ) -> Result<(), WorkerError> {
     let keys: Vec<ParameterKey> = network.keys().collect();
     let trained = trained_specs(network);
-    let mut files = vec![writer.tensors(MODEL, &specs(network))?];
+    let mut files = vec![writer.tensors_and_counters(MODEL, &specs(network), &counters(network, batches))?];
     for name in means {
         files.push(writer.tensors(name, &trained)?);
     }
@@ -253,6 +254,13 @@ fn spec(parameter: &Parameter) -> TensorSpec {
 /// Returns names and shapes of the tensors in a file of the network's weights.
 pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
     network.keys().map(|key| spec(network.parameter(key))).collect()
+}
+
+/// Returns the counters of batches that normalisations over batches have in PyTorch: of micro-batches, whose statistics
+/// they take.
+fn counters(network: &Network, batches: u64) -> Vec<Counter> {
+    let names = network.keys().filter_map(|key| network.parameter(key).name.strip_suffix("running_mean"));
+    names.map(|of| Counter { name: format!("{of}num_batches_tracked"), value: batches as i64 }).collect()
 }
 
 /// Returns names and shapes of the tensors in a file of optimizer state.

@@ -124,6 +124,18 @@ impl Dropout {
     }
 }
 
+impl fmt::Display for Dropout {
+    /// One number if all shares are the same.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [attention, residual, embedding] =
+            [self.attention, self.residual, self.embedding].map(|share| share.unwrap_or(0.0).to_string());
+        if attention == residual && embedding == residual {
+            return formatter.write_str(&residual);
+        }
+        write!(formatter, "{{ attention = {attention}, residual = {residual}, embedding = {embedding} }}")
+    }
+}
+
 impl Dimensions for Dropout {
     type Given = ();
 

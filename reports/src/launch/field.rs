@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use super::job::Job;
-use trainyard_models::Dropout;
 pub(super) use trainyard_plan::Field;
 use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
 
@@ -51,7 +50,7 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
         }
         Field::Dropout => {
             let shares = plan.model().dropout();
-            shares.is_on().then(|| in_words(shares))
+            shares.is_on().then(|| shares.to_string())
         }
         Field::WeightDecay | Field::Momentum | Field::Betas | Field::Epsilon => of_the_rule(field, job),
         Field::Start | Field::CheckpointInterval | Field::CheckpointStorage | Field::Evaluation => {
@@ -73,15 +72,6 @@ fn of_the_rule(field: Field, job: &Job<'_>) -> Option<String> {
         Field::Epsilon => (has_means || said.epsilon.is_some()).then(|| rule.epsilon.to_string()),
         _ => None,
     }
-}
-
-/// Returns the shares that are dropped out: one number if all are the same.
-fn in_words(Dropout { residual, attention, embedding }: Dropout) -> String {
-    let [residual, attention, embedding] = [residual, attention, embedding].map(|share| share.unwrap_or(0.0));
-    if [attention, embedding] == [residual; 2] {
-        return residual.to_string();
-    }
-    format!("attention {attention}, residual {residual}, embedding {embedding}")
 }
 
 fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
