@@ -21,6 +21,7 @@ use trainyard_plan::{
 };
 
 mod dropout;
+mod half;
 
 /// The document that `tests/golden/make.py` writes.
 #[derive(Deserialize)]

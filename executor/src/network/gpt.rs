@@ -64,8 +64,8 @@ struct Head {
 
 fn norm(name: &str, width: usize) -> [Parameter; 2] {
     [
-        Parameter::new(format!("{name}.weight"), &[width], Initial::Ones),
-        Parameter::new(format!("{name}.bias"), &[width], Initial::Zeros),
+        Parameter::new(format!("{name}.weight"), &[width], Initial::Ones).single(),
+        Parameter::new(format!("{name}.bias"), &[width], Initial::Zeros).single(),
     ]
 }
 
