@@ -43,6 +43,7 @@ fn run_of(stream: Stream, run: u32) -> [u16; RUN] {
 }
 
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "lanes of four words go side by side")]
 fn rounds(words: &mut [[u32; LANES]; 4], mut key: [u32; 2], count: usize) {
     for _ in 0..count {
         for lane in 0..LANES {

@@ -108,7 +108,7 @@ pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
             bench.passes([a, b], [a, c], move |x| linear(x, weight.clone(), Some(bias.clone())))
         }
         OperatorClass::Attention => {
-            let heads = Heads { samples: a, heads: b, dropout: None };
+            let heads = Heads { samples: a, count: b, dropout: None };
             bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| attention(qkv, heads))
         }
         OperatorClass::FullAttention => {

@@ -170,7 +170,7 @@ impl Block {
         let heads = self.gpt.heads as usize / pass.tensor.size();
         let Shares { attention: share, .. } = self.gpt.dropout.into();
         if pass.context.size() == 1 {
-            let heads = Heads { samples, heads, dropout: pass.weights_mask(share, heads) };
+            let heads = Heads { samples, count: heads, dropout: pass.weights_mask(share, heads) };
             return pass.core([qkv], move |[qkv]| operators::attention(qkv, heads));
         }
         let width = qkv.dims()[1] / 3;

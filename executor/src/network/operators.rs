@@ -33,7 +33,7 @@ pub(crate) struct Heads {
     /// Samples whose tokens the rows are.
     pub(crate) samples: usize,
     /// Heads of this rank.
-    pub(crate) heads: usize,
+    pub(crate) count: usize,
     /// The weights that are dropped out, if any are.
     pub(crate) dropout: Option<DropoutMask>,
 }
@@ -41,9 +41,9 @@ pub(crate) struct Heads {
 /// Computes causal scaled dot-product attention: (tokens, 3 × width) → (tokens, width).
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
-pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads, dropout }: Heads) -> Tensor<2> {
+pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, count, dropout }: Heads) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    let shape = AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::PAST, dropout };
+    let shape = AttentionShape { samples, sequence, heads: count, groups: count, sees: Sees::PAST, dropout };
     kernels::packed_attention(qkv, &shape)
 }
 
