@@ -32,7 +32,7 @@ pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Prog
 pub use reader::Checkpoint;
 pub use storage::{FileEntry, Open, Storage, create};
 pub use stored::IndexError;
-pub use tensor_file::{TensorFile, TensorIndex, TensorSpec};
+pub use tensor_file::{Counter, TensorFile, TensorIndex, TensorSpec};
 pub use writer::Writer;
 
 use std::io;

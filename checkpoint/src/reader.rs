@@ -4,7 +4,7 @@ use crate::folder::{self, list, meant};
 use crate::manifest::Manifest;
 use crate::storage::sum_file;
 use crate::stored::IndexError;
-use crate::tensor_file::{TensorIndex, TensorSpec, is_readable};
+use crate::tensor_file::{TensorIndex, TensorSpec, is_counter, is_readable};
 use crate::{CheckpointError, PLAN, TENSORS};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -85,9 +85,10 @@ impl Checkpoint {
         self.files.keys().map(String::as_str)
     }
 
-    /// Returns names and shapes of the tensors of a file.
+    /// Returns names and shapes of the tensors of a file, without its counters.
     pub fn tensors(&self, file: &str) -> Vec<TensorSpec> {
         let all = self.files.get(file).into_iter().flat_map(TensorIndex::tensors);
+        let all = all.filter(|(_, dtype, shape)| !is_counter(*dtype, shape));
         all.map(|(name, _, shape)| TensorSpec { name: name.to_owned(), shape: shape.to_vec() }).collect()
     }
 
@@ -104,7 +105,7 @@ impl Checkpoint {
         index.values(&path, name, range).map_err(|error| unusable(&path, error))
     }
 
-    /// Checks that `file` holds exactly the tensors of `expected`.
+    /// Checks that `file` holds exactly the tensors of `expected`, and counters if any.
     ///
     /// # Errors
     ///
@@ -123,7 +124,8 @@ impl Checkpoint {
                 return mismatch(format!("{found} `{}`", tensor.name), format!("{:?}", tensor.shape));
             }
         }
-        if let Some((name, dtype, _)) = index.tensors().find(|(_, dtype, _)| !is_readable(*dtype)) {
+        let is_other = |dtype, shape: &[usize]| !is_readable(dtype) && !is_counter(dtype, shape);
+        if let Some((name, dtype, _)) = index.tensors().find(|(_, dtype, shape)| is_other(*dtype, shape)) {
             let path = self.path.join(format!("{file}{TENSORS}"));
             return Err(CheckpointError::damaged(&path, format!("tensor `{name}` is {dtype}, not F32, F16 or BF16")));
         }

@@ -40,6 +40,14 @@ impl TensorSpec {
     }
 }
 
+/// A whole number that a file holds beside its tensors, as PyTorch's batch normalisation counts batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Its name, as in the Hugging Face format.
+    pub name: String,
+    pub value: i64,
+}
+
 /// A file of single-precision tensors under way. Values come in the order of the declaration, in pieces of any size,
 /// so that no tensor needs to be there as a whole.
 pub struct TensorFile {
@@ -51,16 +59,24 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// Writes the header.
+    /// Writes the header and the counters.
     ///
     /// # Errors
     ///
     /// When the disk does not take it.
-    pub fn begin(name: &str, storage: Box<dyn Storage>, tensors: &[TensorSpec]) -> io::Result<Self> {
+    pub fn begin(
+        name: &str,
+        storage: Box<dyn Storage>,
+        tensors: &[TensorSpec],
+        counters: &[Counter],
+    ) -> io::Result<Self> {
         let mut to = Summed::new(storage);
-        let header = header(tensors)?;
+        let header = header(tensors, counters)?;
         to.put(&(header.len() as u64).to_le_bytes())?;
         to.put(&header)?;
+        for counter in counters {
+            to.put(&counter.value.to_le_bytes())?;
+        }
         let left = tensors.iter().map(TensorSpec::elements).sum();
         Ok(Self { name: name.to_owned(), to, left, bytes: Vec::new() })
     }
@@ -100,12 +116,20 @@ impl TensorFile {
     }
 }
 
-/// Returns the header of a file whose tensors follow each other as declared.
-fn header(tensors: &[TensorSpec]) -> io::Result<Vec<u8>> {
+/// Returns the header of a file whose tensors follow each other as declared. Counters come first: where PyTorch views the
+/// bytes of a number, these start at a multiple of its size.
+fn header(tensors: &[TensorSpec], counters: &[Counter]) -> io::Result<Vec<u8>> {
     let mut header = serde_json::Map::new();
     // Readers of other frameworks ask for the framework that wrote the file.
     header.insert("__metadata__".into(), serde_json::json!({ "format": "pt" }));
     let mut end = 0;
+    for Counter { name, .. } in counters {
+        let start = end;
+        end += size_of::<i64>();
+        let entry = serde_json::json!({ "dtype": "I64", "shape": [], "data_offsets": [start, end] });
+        let twice = header.insert(name.clone(), entry).is_some();
+        assert!(!twice, "`{name}` is declared twice");
+    }
     for tensor in tensors {
         let start = end;
         end += tensor.elements() * ELEMENT;
@@ -117,6 +141,11 @@ fn header(tensors: &[TensorSpec]) -> io::Result<Vec<u8>> {
     // Values start at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(LENGTH), b' ');
     Ok(header)
+}
+
+/// Returns `true` for a [`Counter`].
+pub(crate) fn is_counter(dtype: Dtype, shape: &[usize]) -> bool {
+    dtype == Dtype::I64 && shape.is_empty()
 }
 
 /// Returns `true` if values of this format can be read.

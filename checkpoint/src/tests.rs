@@ -54,6 +54,33 @@ fn write_step(folder: &Path, step: u64, open: Open<'_>) -> Result<PathBuf, Check
     writer.finish(manifest(step), &serde_json::json!({ "name": "plan" })).map(|(path, _)| path)
 }
 
+#[test]
+fn counters_stand_beside_tensors_and_are_none_of_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut writer = Writer::begin(folder.path(), &create).expect("room");
+    let counters = [("a", 7), ("b", -1)].map(|(name, value)| Counter { name: name.into(), value });
+    let all: Vec<f32> = (0..specs().iter().map(TensorSpec::elements).sum()).map(|index| value(1, index)).collect();
+    let mut file = writer.tensors_and_counters(MODEL, &specs(), &counters).expect("room");
+    writer.put(&mut file, &all).expect("room");
+    writer.add(file).expect("room");
+    let (path, _) = writer.finish(manifest(1), &serde_json::json!({})).expect("room");
+    let checkpoint = Checkpoint::open(&path).expect("whole");
+    assert_eq!(checkpoint.tensors(MODEL).len(), specs().len());
+    checkpoint.expect(MODEL, &specs()).expect("counters are no tensors");
+    let first = &specs()[0];
+    let values = checkpoint.values(MODEL, &first.name, 0..first.elements()).expect("there");
+    assert_eq!(values, all[..first.elements()]);
+    let bytes = fs::read(path.join(format!("{MODEL}{TENSORS}"))).expect("readable");
+    let read = safetensors::SafeTensors::deserialize(&bytes).expect("the crate reads it");
+    for Counter { name, value } in counters {
+        let view = read.tensor(&name).expect("there");
+        assert_eq!(
+            (view.dtype(), view.shape().len(), view.data()),
+            (safetensors::Dtype::I64, 0, &value.to_le_bytes()[..])
+        );
+    }
+}
+
 fn step_of(path: &Path) -> u64 {
     Checkpoint::open(path).expect("whole").manifest().progress.step
 }

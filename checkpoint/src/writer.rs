@@ -3,7 +3,7 @@
 use crate::folder::{Numbered, left_behind, next_number, numbered, prune, told, unfinished};
 use crate::manifest::Manifest;
 use crate::storage::{FileEntry, Open, Summed, settle_folder};
-use crate::tensor_file::{TensorFile, TensorSpec};
+use crate::tensor_file::{Counter, TensorFile, TensorSpec};
 use crate::{CheckpointError, MANIFEST, PLAN, TENSORS};
 use std::fs;
 use std::io;
@@ -48,9 +48,25 @@ impl<'a> Writer<'a> {
     ///
     /// When the disk does not take it.
     pub fn tensors(&self, name: &str, tensors: &[TensorSpec]) -> Result<TensorFile, CheckpointError> {
+        self.tensors_and_counters(name, tensors, &[])
+    }
+
+    /// Does the same for a file that holds counters besides.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it.
+    pub fn tensors_and_counters(
+        &self,
+        name: &str,
+        tensors: &[TensorSpec],
+        counters: &[Counter],
+    ) -> Result<TensorFile, CheckpointError> {
         let name = format!("{name}{TENSORS}");
         let path = self.hidden.join(&name);
-        (self.open)(&path).and_then(|storage| TensorFile::begin(&name, storage, tensors)).map_err(failed(&path))
+        (self.open)(&path)
+            .and_then(|storage| TensorFile::begin(&name, storage, tensors, counters))
+            .map_err(failed(&path))
     }
 
     /// Notes a file of tensors that has all its values.

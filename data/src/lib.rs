@@ -40,7 +40,7 @@ pub use batch::{Inputs, MicroBatch};
 pub use dataset::{DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC};
 pub use error::DataError;
 pub use order::{Order, Slice};
-pub use random::{Purpose, generator};
+pub use random::{Purpose, generator, key};
 pub use report::DataReport;
 pub use sample_kind::SampleKind;
 pub use text::BYTE_VOCABULARY;

@@ -21,6 +21,8 @@ pub enum Purpose {
         /// Index of the held-out sample.
         index: u64,
     },
+    /// What a place in a layer drops out.
+    Dropout { layer: u32, place: u32 },
     /// The values of a sample that is made up.
     Synthetic {
         /// The number of the sample.
@@ -30,14 +32,20 @@ pub enum Purpose {
 
 /// Returns a generator for this purpose, unrelated to those for others.
 pub fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
+    Pcg64::seed_from_u64(key(seed, purpose))
+}
+
+/// Returns a key for this purpose, for random numbers that are a function of a key and of what they are numbered by.
+pub fn key(seed: u64, purpose: Purpose) -> u64 {
     let words = match purpose {
         Purpose::Parameter { layer, slot } => [1, u64::from(layer), u64::from(slot)],
         Purpose::Order { epoch } => [2, epoch, 0],
         Purpose::Mask { position } => [3, position, 0],
         Purpose::HeldOutMask { index } => [4, index, 0],
         Purpose::Synthetic { number } => [5, number, 0],
+        Purpose::Dropout { layer, place } => [6, u64::from(layer), u64::from(place)],
     };
-    Pcg64::seed_from_u64(words.into_iter().fold(mix(seed), |hash, word| mix(hash ^ word)))
+    words.into_iter().fold(mix(seed), |hash, word| mix(hash ^ word))
 }
 
 /// Applies SplitMix64's output function, a bijection whose every output bit depends on every input bit.
@@ -57,11 +65,12 @@ mod tests {
     #[test]
     fn every_purpose_has_its_own_numbers() {
         let parameters = (0..6).flat_map(|layer| (0..12).map(move |slot| Purpose::Parameter { layer, slot }));
+        let dropped = (0..6).flat_map(|layer| (0..4).map(move |place| Purpose::Dropout { layer, place }));
         let orders = (0..20).map(|epoch| Purpose::Order { epoch });
         let samples = (0..20).flat_map(|i| {
             [Purpose::Mask { position: i }, Purpose::HeldOutMask { index: i }, Purpose::Synthetic { number: i }]
         });
-        let purposes: Vec<_> = parameters.chain(orders).chain(samples).collect();
+        let purposes: Vec<_> = parameters.chain(dropped).chain(orders).chain(samples).collect();
         let mut first: Vec<u64> =
             (0..3).flat_map(|seed| purposes.iter().map(move |p| generator(seed, *p).random::<u64>())).collect();
         first.sort_unstable();

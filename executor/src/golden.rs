@@ -20,6 +20,9 @@ use trainyard_plan::{
     BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Recompute, ScheduleName, StageSpec, StateSharding,
 };
 
+mod dropout;
+mod half;
+
 /// The document that `tests/golden/make.py` writes.
 #[derive(Deserialize)]
 struct Golden {
@@ -224,8 +227,13 @@ struct Trained {
     values: BTreeMap<String, Vec<f32>>,
 }
 
-/// Trains from the weights of the case.
-fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: usize) -> Trained {
+/// Trains so many steps from the weights of the case.
+fn train(case: &Case, cut: Cut, how: (Optimizer, f64), steps: usize) -> Trained {
+    train_on(case, cut, how, &(0..steps).collect::<Vec<_>>())
+}
+
+/// Does so on the samples of these steps.
+fn train_on(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: &[usize]) -> Trained {
     let plan = cut.plan(case, kind);
     let network = Network::new(&case.model).expect("the family is built");
     let weights = FirstWeights::find(&case.folder, &case.model, &network).expect("they are those of the model");
@@ -240,15 +248,15 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         let hyper_parameters = HyperParameters { decays_all: true, ..HyperParameters::of(kind) };
         let clock = Clock::start();
         let main_memory = Some(Device::flex());
-        let options = TrainerOptions { hyper_parameters, clip: None, clock, device, main_memory };
+        let options = TrainerOptions { hyper_parameters, clip: None, seed: 3, clock, device, main_memory };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
         let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
         let first = at.data as usize * micro * accumulation;
         let mut losses = Vec::new();
-        for step in 0..steps {
+        for step in steps.iter().copied() {
             let own = (0..accumulation).map(|m| first + m * micro..first + (m + 1) * micro);
             let batches: Vec<MicroBatch> = own.map(|own| case.batch(step, own)).collect();
-            let mut share = vec![trainer.step(&batches, learning_rate)?.loss];
+            let mut share = vec![trainer.step(&batches, (step * GLOBAL) as u64, learning_rate)?.loss];
             trainer.world().all_reduce(&mut share, Reduction::Sum)?;
             losses.push(f64::from(share[0]));
         }
@@ -492,13 +500,18 @@ fn assert_equals_one_process(names: &[&str], cut: Cut) {
 /// Does so, where losses may differ by a part `tolerance` of them.
 fn assert_near_one_process(names: &[&str], cut: Cut, tolerance: f64) {
     for name in names {
-        let case = Case::read(name);
-        let how = (Optimizer::Sgd, case.golden.runs["sgd"].learning_rate);
-        let one = train(&case, Cut { on: cut.on, micro: cut.micro, ..WHOLE }, how, 10);
-        let several = train(&case, cut, how, 10);
-        for (step, (one, several)) in one.losses.iter().zip(&several.losses).enumerate() {
-            assert!((one - several).abs() < tolerance * one, "{name}, step {step}: {one} and {several}");
-        }
+        let one = Cut { on: cut.on, micro: cut.micro, ..WHOLE };
+        assert_case_near_one_process(&Case::read(name), cut, one, tolerance);
+    }
+}
+
+/// Compares two cuts, the second of one process.
+fn assert_case_near_one_process(case: &Case, cut: Cut, one: Cut, tolerance: f64) {
+    let name = case.folder.display();
+    let how = (Optimizer::Sgd, case.golden.runs["sgd"].learning_rate);
+    let (one, several) = (train(case, one, how, 10), train(case, cut, how, 10));
+    for (step, (one, several)) in one.losses.iter().zip(&several.losses).enumerate() {
+        assert!((one - several).abs() < tolerance * one, "{name}, step {step}: {one} and {several}");
     }
 }
 

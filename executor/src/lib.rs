@@ -63,4 +63,4 @@ pub use report::{
     Span, StepPhases, StepReport,
 };
 pub use run::{RunError, RunOptions, RunOutcome, check_weights, run, run_in};
-pub use weights::{Differences, WeightError};
+pub use weights::{Differences, WeightError, dropout_beside};

@@ -60,7 +60,7 @@ pub struct RunOptions {
     pub clip_norm: Option<f64>,
     /// Steps in a row whose gradients may be other than finite, and are not taken, before the run ends.
     pub skips_max: u32,
-    /// Seed of first parameters and of the data order.
+    /// Seed of first parameters, of the data order and of dropout.
     pub seed: u64,
     /// The checkpoint path: a folder of checkpoints, or one checkpoint to resume from, beside which new ones are
     /// written.
@@ -518,6 +518,7 @@ fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
     let own = TrainerOptions {
         hyper_parameters: options.hyper_parameters,
         clip: options.clip_norm,
+        seed: options.seed,
         clock: job.clock,
         device,
         main_memory: main_memory(options.device),
@@ -569,7 +570,7 @@ fn train(
         let with_data = trainer.now();
         let step = progress.step + 1;
         let scale_can_fall = trainer.loss_scale().can_fall();
-        let result = trainer.step(&batch, job.options.learning_rate.at(step))?;
+        let result = trainer.step(&batch, progress.position, job.options.learning_rate.at(step))?;
         let (loss, stop) = agree(&mut trainer, result, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
         let verdict = guard.judge(Finding { loss, updated: !result.skipped, scale_can_fall });

@@ -3,7 +3,7 @@
 use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
-use crate::network::{Network, ParameterKey, Pass, Postponed, Weights};
+use crate::network::{Drawn, Network, ParameterKey, Pass, Postponed, Weights};
 use crate::optimizer::{HyperParameters, RankOptimizer};
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, Tag};
@@ -91,6 +91,9 @@ pub(crate) struct Trainer {
     postponed: BTreeMap<(u32, u32), Vec<(usize, WeightHalf)>>,
     clock: Clock,
     spans: Vec<Span>,
+    seed: u64,
+    /// Position of the step's first sample in the order of training.
+    position: u64,
 }
 
 /// Options of a trainer besides its plan.
@@ -99,6 +102,8 @@ pub(crate) struct TrainerOptions {
     pub(crate) hyper_parameters: HyperParameters,
     /// The greatest norm that the gradient of all parameters may have, if it is limited.
     pub(crate) clip: Option<f64>,
+    /// Seed of what is dropped out.
+    pub(crate) seed: u64,
     /// The clock that spans are measured with.
     pub(crate) clock: Clock,
     /// The device that the rank computes on.
@@ -179,6 +184,8 @@ impl Trainer {
             program,
             clock: options.clock,
             spans: Vec::new(),
+            seed: options.seed,
+            position: 0,
             network,
             groups,
             place,
@@ -202,8 +209,14 @@ impl Trainer {
         self.place.holds(self.network.len() - 1)
     }
 
-    /// Runs one optimizer step.
-    pub(crate) fn step(&mut self, batches: &[MicroBatch], learning_rate: f64) -> Result<StepResult, GroupError> {
+    /// Runs one optimizer step over the global batch that begins at `position` in the order of training.
+    pub(crate) fn step(
+        &mut self,
+        batches: &[MicroBatch],
+        position: u64,
+        learning_rate: f64,
+    ) -> Result<StepResult, GroupError> {
+        self.position = position;
         self.spans.clear();
         self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
         let mut loss = 0.0;
@@ -281,7 +294,7 @@ impl Trainer {
             self.gather_weights(layer)?;
             let output = if self.recomputed[layer] {
                 let input = stream.expect("blocks follow another layer");
-                let (output, noted) = self.compute(layer, Some(input.clone()), &batch, true);
+                let (output, noted) = self.compute(layer, Some(input.clone()), &batch, Some(m));
                 self.keep_statistics(layer, noted);
                 kept.push(Kept::Input(match &self.activations_on {
                     Some(memory) => input.to_device(memory),
@@ -289,7 +302,7 @@ impl Trainer {
                 }));
                 output
             } else {
-                let mut tape = self.recorded(layer, stream, &batch);
+                let mut tape = self.recorded(layer, stream, &batch, m);
                 self.keep_statistics(layer, tape.noted());
                 let output = tape.output();
                 kept.push(Kept::Recorded(tape));
@@ -331,7 +344,7 @@ impl Trainer {
             self.gather_weights(layer)?;
             let tape = match kept.pop().expect("every layer was kept") {
                 Kept::Recorded(tape) => tape,
-                Kept::Input(input) => self.recorded(layer, Some(input.to_device(&self.device)), &batch),
+                Kept::Input(input) => self.recorded(layer, Some(input.to_device(&self.device)), &batch, m),
             };
             let (of_input, of_weights) = tape.backward(gradient.take().expect("only the first layer has no input"));
             self.groups.check()?;
@@ -375,11 +388,18 @@ impl Trainer {
         batch.cloned().unwrap_or_else(|| MicroBatch::unread(self.groups.micro))
     }
 
-    fn pass(&self, recorded: bool, training: bool) -> Pass {
+    /// Returns what is drawn for a layer in a micro-batch of the step.
+    fn drawn(&self, layer: usize, m: u32) -> Drawn {
+        let before = u64::from(self.groups.at.data) * u64::from(self.micro_batches) + u64::from(m);
+        Drawn { seed: self.seed, layer, first_sample: self.position + before * self.groups.micro as u64 }
+    }
+
+    /// Returns the context of a pass, in training through a layer and of a micro-batch.
+    fn pass(&self, recorded: bool, drawn: Option<Drawn>) -> Pass {
         let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
         let Groups { tensor, context, experts, .. } = &self.groups;
         let (tensor, context, experts) = (tensor.clone(), context.clone(), experts.clone());
-        Pass { tensor, context, experts, device, training, cores_again: recorded && self.cores_again }
+        Pass { tensor, context, experts, device, drawn, cores_again: recorded && self.cores_again }
     }
 
     fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> (Weights, Vec<Tensor<1>>) {
@@ -390,23 +410,26 @@ impl Trainer {
         self.units[&layer].weights(recorded, postponed, &elsewhere)
     }
 
-    fn recorded(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tape {
+    fn recorded(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch, m: u32) -> Tape {
         // The first layer has no gradient of an input to compute before those of its weights.
         let postponed = (self.halves && input.is_some()).then(Postponed::default);
         let weights = self.weights(layer, true, postponed.clone());
-        Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, postponed, input, batch)
+        let pass = self.pass(true, Some(self.drawn(layer, m)));
+        Tape::record(&**self.network.layer(layer), &pass, weights, postponed, input, batch)
     }
 
-    /// Computes a layer's output without recording gradients, and the new values of running means.
+    /// Computes a layer's output without recording gradients, and the new values of running means: in training on a
+    /// micro-batch, or in evaluation.
     fn compute(
         &self,
         layer: usize,
         input: Option<Tensor<2>>,
         batch: &MicroBatch,
-        training: bool,
+        trained: Option<u32>,
     ) -> (Tensor<2>, BTreeMap<usize, Tensor<1>>) {
         let (weights, _) = self.weights(layer, false, None);
-        let output = self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch);
+        let pass = self.pass(false, trained.map(|m| self.drawn(layer, m)));
+        let output = self.network.layer(layer).forward(&pass, &weights, input, batch);
         (output, weights.noted())
     }
 
@@ -520,7 +543,7 @@ impl Trainer {
         let mut stream = before.map(|from| self.receive(from, Message::Forward(chunk, m))).transpose()?;
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
-            stream = Some(self.compute(layer, stream, batch, false).0);
+            stream = Some(self.compute(layer, stream, batch, None).0);
             self.units[&layer].release();
         }
         self.groups.check()?;

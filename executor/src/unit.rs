@@ -64,6 +64,8 @@ pub(crate) struct Slot {
     pub(crate) of_expert: bool,
     /// `true` if it is that of an expert that another rank has: this one has no values of it.
     pub(crate) absent: bool,
+    /// The format in which it computes.
+    format: FloatDType,
     /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
     /// are sharded.
     working: Shelf,
@@ -126,6 +128,7 @@ impl Builder<'_> {
                 held_elsewhere: (self.held_elsewhere)(key),
                 of_expert: parameter.expert.is_some(),
                 absent,
+                format: if parameter.is_single { FloatDType::F32 } else { format },
                 working: Shelf::default(),
                 master: None,
                 gradient: None,
@@ -133,7 +136,7 @@ impl Builder<'_> {
                 before: None,
             };
             if absent {
-                slot.working.put(Tensor::<1>::zeros([0], &unit.device).cast(unit.format));
+                slot.working.put(Tensor::<1>::zeros([0], &unit.device).cast(slot.format));
             } else if !slot.held_elsewhere {
                 let whole = (self.values)(parameter.tied_to.unwrap_or(key));
                 unit.set(&mut slot, parameter.local(&whole, ranks, rank));
@@ -157,7 +160,7 @@ impl Unit {
         }
         if !self.gathers(slot) {
             let working = from_vec(values, [slot.length], &self.device);
-            slot.working.put(if slot.role == Role::Trained { working.cast(self.format) } else { working });
+            slot.working.put(if slot.role == Role::Trained { working.cast(slot.format) } else { working });
         }
     }
 
@@ -337,13 +340,13 @@ impl Unit {
         let Shards { count, .. } = self.shards;
         let stride = all.len() / count;
         let mut start = 0;
-        let (format, device) = (self.format, self.device.clone());
+        let device = self.device.clone();
         for slot in self.slots.iter_mut().filter(|slot| slot.is_own()) {
             let each = slot.length.div_ceil(count);
             let mut whole: Vec<f32> =
                 (0..count).flat_map(|rank| &all[rank * stride + start..][..each]).copied().collect();
             whole.truncate(slot.length);
-            slot.working.put(from_vec(whole, [slot.length], &device).cast(format));
+            slot.working.put(from_vec(whole, [slot.length], &device).cast(slot.format));
             start += each;
         }
     }
@@ -379,8 +382,8 @@ impl Unit {
     pub(crate) fn put_master(&mut self, slot: usize, value: Tensor<1>) {
         let (shares, gathers, apart) =
             (self.shards.shares_updates(), self.shards.gathers_weights(), self.has_masters());
-        let working = (!shares && !gathers).then(|| value.clone().cast(self.format).to_device(&self.device));
         let slot = &mut self.slots[slot];
+        let working = (!shares && !gathers).then(|| value.clone().cast(slot.format).to_device(&self.device));
         working.map(|working| slot.working.put(working));
         if shares || gathers || apart {
             slot.master = Some(value);

@@ -1,5 +1,5 @@
 //! Weights that a training starts from: files in the format of safetensors or of `torch.save`, under the names of
-//! transformers, or of torchvision for residual networks.
+//! transformers, or of torchvision for residual networks and vision transformers.
 
 use crate::network::{Network, Parameter, ParameterKey};
 use safetensors::Dtype;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_checkpoint::{IndexError, TensorIndex};
 use trainyard_documents::{Unreadable, from_json_bytes};
-use trainyard_models::{Model, to_hugging_face};
+use trainyard_models::{Dropout, Model, from_hugging_face, to_hugging_face};
 
 mod names;
 #[cfg(test)]
@@ -149,6 +149,8 @@ struct Place {
     name: String,
     format: Dtype,
     shape: Vec<usize>,
+    /// Index of its first element in the tensor of the file, which may hold several.
+    first: usize,
     /// The index of the file.
     index: Arc<TensorIndex>,
 }
@@ -186,6 +188,7 @@ impl FirstWeights {
         for key in network.keys() {
             let parameter = network.parameter(key);
             let found = names::in_files(&parameter.name).into_iter().find_map(|name| tensors.remove(&name));
+            let found = found.or_else(|| third(&parameter.name, &tensors));
             match found {
                 None => differences.missing.push(parameter.name.clone()),
                 Some(place) if place.shape != parameter.stored_shape() => {
@@ -195,6 +198,9 @@ impl FirstWeights {
                     places.insert(key, place);
                 }
             }
+        }
+        for key in network.keys() {
+            names::packed(&network.parameter(key).name).map(|(name, _)| tensors.remove(&name));
         }
         let is_tied = network.tie().is_some();
         let (unneeded, unknown): (Vec<String>, _) =
@@ -226,9 +232,22 @@ impl FirstWeights {
     /// When they can no longer be read.
     pub(crate) fn values(&self, key: ParameterKey, parameter: &Parameter) -> Result<Vec<f32>, WeightError> {
         let place = &self.places[&parameter.tied_to.unwrap_or(key)];
-        let values = place.index.values(&place.file, &place.name, 0..place.shape.iter().product());
+        let range = place.first..place.first + place.shape.iter().product::<usize>();
+        let values = place.index.values(&place.file, &place.name, range);
         Ok(parameter.as_computed(&values.map_err(|error| unusable(&place.file, error))?))
     }
+}
+
+/// Returns the third of a tensor of queries, keys and values that is the parameter `name`.
+fn third(name: &str, tensors: &BTreeMap<String, Place>) -> Option<Place> {
+    let (packed, number) = names::packed(name)?;
+    let mut place = tensors.get(&packed)?.clone();
+    // What does not divide has another shape than the parameter, and is told as such.
+    if let Some(rows) = place.shape.first_mut().filter(|rows| rows.is_multiple_of(3)) {
+        *rows /= 3;
+        place.first = number * place.shape.iter().product::<usize>();
+    }
+    Some(place)
 }
 
 /// Returns the error for an unusable file of weights.
@@ -276,9 +295,20 @@ fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
     let index = Arc::new(TensorIndex::read(path).map_err(|error| unusable(path, error))?);
     let place = |(name, format, shape): (&str, Dtype, &[usize])| {
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Place { file: path.to_owned(), name, format, shape, index: index.clone() }
+        Place { file: path.to_owned(), name, format, shape, first: 0, index: index.clone() }
     };
     Ok(index.tensors().map(place).collect())
+}
+
+/// Returns what transformers drops out in the model of a folder of weights; nothing where there is no `config.json` that
+/// says so.
+pub fn dropout_beside(path: &Path) -> Dropout {
+    let read = || {
+        let text = trainyard_documents::bytes(&path.join(CONFIGURATION), CONFIG_MAX).ok()?;
+        let spec = from_hugging_face(std::str::from_utf8(&text).ok()?, "weights").ok()?;
+        Some(Model::try_from(spec).ok()?.dropout())
+    };
+    read().unwrap_or_default()
 }
 
 /// Fields of a configuration that change what a model computes and that no shape shows.

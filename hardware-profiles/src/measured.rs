@@ -54,6 +54,8 @@ operator_classes! {
     Rotary: 2 of activations,
     /// Addition to the residual stream: rows, width.
     Residual: 2 of activations,
+    /// Dropout, with its random numbers made anew in each pass: rows, width.
+    Dropout: 2 of activations,
     /// Token and position lookup: rows, vocabulary, positions, width.
     Embedding: 4 of activations,
     /// Class token, which is put before patches, and learned positions added to all: rows, width.

@@ -148,6 +148,7 @@ pub struct OperatorGraph {
     order: Vec<usize>,
     /// Parameters of the first layer that the last layer also uses; their gradients are summed over both.
     shared_parameters: u64,
+    drops_out: bool,
 }
 
 impl OperatorGraph {
@@ -202,6 +203,17 @@ impl OperatorGraph {
         self.shared_parameters
     }
 
+    /// Returns `true` if training drops something out here. Operators count dropout besides where the published training
+    /// of a model that says nothing had it.
+    pub fn drops_out(&self) -> bool {
+        self.drops_out
+    }
+
+    /// Says whether training drops something out here.
+    pub(crate) fn dropping_out(self, drops_out: bool) -> Self {
+        Self { drops_out, ..self }
+    }
+
     /// What an expert-parallel group divides: experts of a layer, or tables; nothing in a dense model.
     pub fn divisible(&self) -> Option<Divisible> {
         let mut operators = self.distinct.iter().flat_map(|layer| &layer.operators);
@@ -233,7 +245,7 @@ impl OperatorGraph {
     /// Returns the layers of these kinds in this order.
     pub(crate) fn new(distinct: Vec<Layer>, order: Vec<usize>, shared_parameters: u64) -> Self {
         debug_assert!(order.iter().all(|index| *index < distinct.len()), "every layer is one of the distinct ones");
-        Self { distinct, order, shared_parameters }
+        Self { distinct, order, shared_parameters, drops_out: false }
     }
 
     /// Returns the layers in this order, equal ones of which are held once.

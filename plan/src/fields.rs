@@ -320,6 +320,7 @@ fields! {
     ClipNorm tells [job.training.clip_norm]: "greatest gradient norm; 0 is no clipping";
     WeightDecay tells [job.training.weight_decay]: "weight decay";
     DecayExempt tells [job.training.decay_exempt]: "the parameters that weight decay leaves out";
+    Dropout tells [job.training.dropout]: "the shares that are dropped out";
     Momentum tells [job.training.momentum]: "decay rate of the velocity";
     Betas tells [job.training.betas]: "decay rates of the running means";
     Epsilon tells [job.training.epsilon]: "added to the root of the mean square";

@@ -78,8 +78,9 @@ pub use fields::{Field, Fixed};
 pub use fine_tuning::{FineTuningSpec, LoraSpec, Method};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{
-    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, EvaluationSpec, GlobalBatch,
-    GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec, Volume,
+    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, DropoutShares, EvaluationSpec,
+    GlobalBatch, GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec,
+    Volume,
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
@@ -114,7 +115,7 @@ pub use valid::{Architecture, Plan};
 /// The operators that work is made of, for those who price it.
 pub mod operators {
     pub use trainyard_models::{
-        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind,
-        Pass, Places, Pool, Routing, Sequential, Sharing, Storage, nf4_bytes,
+        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, Operator, OperatorGraph,
+        OperatorKind, Pass, Places, Pool, Routing, Sequential, Sharing, Storage, nf4_bytes,
     };
 }

@@ -70,6 +70,10 @@ Decay = Literal["constant", "cosine", "linear", "polynomial"]
 # The parameters that weight decay leaves out.
 DecayExempt = Literal["biases-and-norms", "none"]
 
+# Shares that are dropped out in training: one for all places, or some of their own. Source: Srivastava et al.,
+# "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
+DropoutShares = Union[float, dict[str, Any]]
+
 # How instances are paid.
 Pricing = Literal["on-demand", "spot", "reserved", "reserved-3y"]
 
@@ -99,6 +103,9 @@ QueryKeyNorm = Literal["head", "features"]
 
 # The activation between the two products of a feed-forward part.
 FeedForward = Literal["smooth", "relu", "gated"]
+
+# What becomes of activations at one place: the share that is dropped out, or only whether any is.
+DropoutSpec = Union[float, bool]
 
 # What the blocks of a residual network are.
 BlockKind = Literal["basic", "bottleneck"]
@@ -366,6 +373,10 @@ class TrainingSpec(TypedDict, total=False):
     """Weight decay; what the optimizer is usually run with if left out, as the three below."""
     decay_exempt: DecayExempt | None
     """What weight decay leaves out; biases and norms if left out."""
+    dropout: DropoutShares | None
+    """Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`; as the model's
+    description says if left out, which for those of the catalog is nothing.
+    """
     momentum: float | None
     """Decay rate of the velocity of sgd-momentum and lars."""
     betas: list[float] | None
@@ -1027,10 +1038,15 @@ class ModelSpec:
     """Features of the token table where they are not those of the residual stream, to which a product brings them, and
     from which another brings them back in front of the vocabulary (blocks).
     """
-    dropout: bool | None = None
-    """Whether what is added to the residual stream is dropped out (blocks); `false` if left out."""
-    attention_dropout: bool | None = None
-    """Whether weights of attention are dropped out (blocks); `dropout` if left out."""
+    dropout: DropoutSpec | None = None
+    """Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, bert, vit, blocks), or
+    for blocks whether any is. If left out a training here drops nothing out; costs are those of the published
+    training, which is one with dropout for gpt, gpt-moe and bert.
+    """
+    attention_dropout: DropoutSpec | None = None
+    """The same of the weights of attention; `dropout` if left out."""
+    embedding_dropout: DropoutSpec | None = None
+    """The same of what the first block is given (not blocks); `dropout` if left out."""
     score_cap: float | None = None
     """What scores of attention are bounded by (blocks); nothing if left out. The value does not change what a model
     costs.

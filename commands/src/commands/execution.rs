@@ -17,10 +17,11 @@ use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
     AllocationMeter, HyperParameters, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, describe,
-    oversubscription, refusal, run_in,
+    dropout_beside, oversubscription, refusal, run_in,
 };
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_history::Kind;
+use trainyard_models::Dropout;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
@@ -66,8 +67,19 @@ impl Execution<'_> {
         LearningRate::of(&self.document.job.training, self.steps.max(self.document.prediction.steps))
     }
 
+    /// Warns of a `config.json` beside the weights that drops out where the plan's model says nothing of that.
+    fn warn_of_dropout(&self, plan: &Plan, output: &Output) {
+        let asked = self.weights.as_deref().map(dropout_beside).unwrap_or_default();
+        if plan.model().dropout() == Dropout::default() && asked.is_on() {
+            output.warn(format!(
+                "nothing is dropped out, though `config.json` beside the weights says so: plan with \
+                 `dropout = {asked}` under [training], or with this `config.json` as the model"
+            ));
+        }
+    }
+
     /// Tells the optimizer and its numbers in a line: jobs may leave them to defaults.
-    fn recipe(&self) -> String {
+    fn recipe(&self, plan: &Plan) -> String {
         let training = &self.document.job.training;
         let (optimizer, rate) = (self.document.plan.optimizer, self.learning_rate());
         let HyperParameters { weight_decay, decays_all, .. } = HyperParameters::with(optimizer, training);
@@ -81,8 +93,10 @@ impl Execution<'_> {
             decay => format!(", {decay} decay to {} at step {}", rate.last, rate.steps),
         };
         let clipping = training.clip_norm.map_or_else(String::new, |norm| format!(", gradient norm clipped at {norm}"));
+        let shares = plan.model().dropout();
+        let dropout = if shares.is_on() { format!(", dropout {shares}") } else { String::new() };
         format!(
-            "{optimizer}, learning rate {}{warm_up}{then}, weight decay {weight_decay}{except}{clipping}",
+            "{optimizer}, learning rate {}{warm_up}{then}, weight decay {weight_decay}{except}{clipping}{dropout}",
             rate.peak
         )
     }
@@ -174,7 +188,8 @@ pub(crate) fn execute(
             .map(|_| Exit::Done)
             .map_err(|error| ended(&error, execution, output));
     }
-    output.note(format!("optimizer {}", execution.recipe()));
+    execution.warn_of_dropout(plan, output);
+    output.note(format!("optimizer {}", execution.recipe(plan)));
     let watch = Watch::new(execution, output)?;
     let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);

@@ -5,6 +5,7 @@ mod partial;
 
 pub(crate) use partial::{Partial, partial_attention, partial_gradients};
 
+use super::dropout::{DropoutMask, drop_weights, multiply};
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
 use super::product::{add_product, product};
 use super::vector::{exp, largest, sum_of, vectorized};
@@ -30,6 +31,8 @@ pub(crate) struct AttentionShape {
     /// arXiv:2305.13245).
     pub(crate) groups: usize,
     pub(crate) sees: Sees,
+    /// The weights that are dropped out, if any are.
+    pub(crate) dropout: Option<DropoutMask>,
 }
 
 /// The rows that a row attends to.
@@ -82,7 +85,7 @@ pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Ten
 
 /// Computes attention by Burn's operators, its softmax in single precision whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
-    let AttentionShape { samples, sequence, heads, groups, sees } = *shape;
+    let AttentionShape { samples, sequence, heads, groups, sees, dropout } = *shape;
     let [rows, features] = queries.dims();
     let width = features / heads;
     let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
@@ -100,7 +103,11 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
         let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
         scores = scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY);
     }
-    softmax(scores, 3).cast(float).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
+    let mut weights = softmax(scores, 3);
+    if let Some(mask) = dropout {
+        weights = drop_weights(weights, [samples, heads, sequence, sequence], &mask);
+    }
+    weights.cast(float).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +257,10 @@ impl Attention {
         for sample in 0..samples {
             let found: Vec<_> = (0..heads)
                 .into_par_iter()
-                .map(|head| self.head_result([0, 1, 2].map(|part| sources.of(part, &self.shape, sample, head))))
+                .map(|head| {
+                    let parts = [0, 1, 2].map(|part| sources.of(part, &self.shape, sample, head));
+                    self.head_result(parts, (sample, head))
+                })
                 .collect();
             for (head, (blocks, sums)) in found.into_iter().enumerate() {
                 for (block, numbers) in self.blocks().zip(blocks) {
@@ -263,16 +273,34 @@ impl Attention {
     }
 
     /// Returns the result of one head, by block, and ln Σ eˢ of each row.
-    fn head_result(&self, [queries, keys, values]: [FlexTensor; 3]) -> (Vec<FlexTensor>, Vec<f32>) {
+    fn head_result(
+        &self,
+        [queries, keys, values]: [FlexTensor; 3],
+        place: (usize, usize),
+    ) -> (Vec<FlexTensor>, Vec<f32>) {
         let scale = scale(&queries);
         let mut log_sums = vec![0.0; self.shape.sequence];
         let result = |block: Block| {
             let mut scores = block.scores(&queries, &keys);
             let log_sums = &mut log_sums[block.start..block.start + block.length];
             softmax_of_rows(block, scale, scores.storage_mut(), log_sums);
+            if let Some(factors) = self.factors(block, place) {
+                multiply(scores.storage_mut(), &factors);
+            }
             product(&scores, &values.narrow(0, 0, block.keys))
         };
         (self.blocks().map(result).collect(), log_sums)
+    }
+
+    /// Returns the factors of the weights of a block, (length, keys), of a head of a sample, if weights are dropped out.
+    /// Those that no row sees are zero.
+    fn factors(&self, block: Block, (sample, head): (usize, usize)) -> Option<Vec<f32>> {
+        let mask = self.shape.dropout?;
+        let mut factors = vec![0.0; block.length * block.keys];
+        for (row, factors) in factors.chunks_exact_mut(block.keys).enumerate() {
+            mask.row(sample, head, block.start + row, &mut factors[..block.seen(row)]);
+        }
+        Some(factors)
     }
 
     /// Hands gradients of queries (0), keys (1) and values (2) on: part, first row, first column, numbers.
@@ -293,7 +321,7 @@ impl Attention {
                 .map(|head| {
                     let parts = [0, 1, 2].map(|part| sources.of(part, &self.shape, sample, head));
                     let results = [result, gradient].map(|all| head_of(all, row, sequence, head * width, width));
-                    self.head_gradients(parts, results, &log_sums[sample * heads + head])
+                    self.head_gradients(parts, results, &log_sums[sample * heads + head], (sample, head))
                 })
                 .collect();
             for (head, found) in found.into_iter().enumerate() {
@@ -310,6 +338,7 @@ impl Attention {
         [queries, keys, values]: [FlexTensor; 3],
         results: [FlexTensor; 2],
         log_sums: &[f32],
+        place: (usize, usize),
     ) -> HeadGradients {
         let scale = scale(&queries);
         let [sequence, width] = extent(&queries);
@@ -328,7 +357,14 @@ impl Attention {
             let log_sums = &log_sums[block.start..block.start + block.length];
             shares_of_rows(block, scale, log_sums, shares.storage_mut());
             let mut to_scores = product(&gradient, &values.narrow(0, 0, block.keys).transpose(0, 1));
+            let factors = self.factors(block, place);
+            if let Some(factors) = &factors {
+                multiply(to_scores.storage_mut(), factors);
+            }
             scores_gradient(scale, shares.storage(), &deltas, to_scores.storage_mut());
+            if let Some(factors) = &factors {
+                multiply(shares.storage_mut(), factors);
+            }
             let seen = block.keys * width;
             add_product(&shares.transpose(0, 1), &gradient, &mut found.values[..seen]);
             let queries = queries.narrow(0, block.start, block.length);
@@ -429,31 +465,37 @@ mod tests {
         let cases = [(1, 1, 1, 1, 4), (2, 7, 2, 1, 5), (2, 33, 4, 2, 16), (1, 300, 2, 2, 8), (1, 128, 1, 1, 40)];
         for (samples, sequence, heads, groups, width) in cases {
             for sees in [Sees::All, Sees::PAST] {
-                let shape = AttentionShape { samples, sequence, heads, groups, sees };
-                let features = [heads * width, groups * width, groups * width];
-                let rows = samples * sequence;
-                let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);
-                assert_equal_to_plain(
-                    features.map(|features| [rows, features]),
-                    |[q, k, v]| attention(q, k, v, &shape),
-                    plain,
-                );
-                let cut = |packed: &Tensor<2>| {
-                    let part = |start, length| packed.clone().narrow(1, start, length);
-                    [part(0, features[0]), part(features[0], features[1]), part(features[0] + features[1], features[2])]
-                };
-                assert_equal_to_plain(
-                    [[rows, features.iter().sum()]],
-                    |[packed]| packed_attention(packed, &shape),
-                    |[packed]| plain(cut(&packed)),
-                );
+                for dropout in [None, Some(DropoutMask::new(0.2, 9, 4))] {
+                    let shape = AttentionShape { samples, sequence, heads, groups, sees, dropout };
+                    let features = [heads * width, groups * width, groups * width];
+                    let rows = samples * sequence;
+                    let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);
+                    assert_equal_to_plain(
+                        features.map(|features| [rows, features]),
+                        |[q, k, v]| attention(q, k, v, &shape),
+                        plain,
+                    );
+                    let cut = |packed: &Tensor<2>| {
+                        let part = |start, length| packed.clone().narrow(1, start, length);
+                        [
+                            part(0, features[0]),
+                            part(features[0], features[1]),
+                            part(features[0] + features[1], features[2]),
+                        ]
+                    };
+                    assert_equal_to_plain(
+                        [[rows, features.iter().sum()]],
+                        |[packed]| packed_attention(packed, &shape),
+                        |[packed]| plain(cut(&packed)),
+                    );
+                }
             }
         }
     }
 
     #[test]
     fn attention_of_half_precision() {
-        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, sees: Sees::PAST };
+        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, sees: Sees::PAST, dropout: None };
         half_precision_agrees([[8, 48]], |[packed]| packed_attention(packed, &shape));
     }
 }

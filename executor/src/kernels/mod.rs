@@ -15,10 +15,12 @@ mod adamw;
 mod attention;
 mod batch_norm;
 mod convolution;
+mod dropout;
 mod linear;
 mod loss;
 mod normalization;
 mod operation;
+mod philox;
 mod pooling;
 mod product;
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub(crate) use attention::{
 };
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use convolution::{Strides, convolution};
+pub(crate) use dropout::{DropoutMask, Every, drop_weights, dropout};
 pub(crate) use linear::{linear, linear_transposed};
 pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};

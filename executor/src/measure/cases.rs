@@ -119,7 +119,7 @@ const PARAMETERS: [[usize; 2]; 4] = [[2, 32], [4, 128], [3, 256], [2, 512]];
 
 /// The cases timed in half precision: a few shapes that models consist of, because half precision is there to be
 /// correct.
-const HALF: [(OperatorClass, &[usize]); 31] = [
+const HALF: [(OperatorClass, &[usize]); 32] = [
     (OperatorClass::Linear, &[32, 64, 64]),
     (OperatorClass::Linear, &[256, 128, 512]),
     (OperatorClass::Linear, &[256, 512, 512]),
@@ -137,6 +137,7 @@ const HALF: [(OperatorClass, &[usize]); 31] = [
     (OperatorClass::Rotary, &[512, 128]),
     (OperatorClass::Residual, &[32, 32]),
     (OperatorClass::Residual, &[512, 128]),
+    (OperatorClass::Dropout, &[512, 128]),
     (OperatorClass::Embedding, &[512, 256, 128, 128]),
     (OperatorClass::ClassToken, &[65, 192]),
     (OperatorClass::TiedHead, &[32, 32, 256]),
@@ -155,7 +156,7 @@ const HALF: [(OperatorClass, &[usize]); 31] = [
 
 /// The cases timed in addition on GPUs, in every format: shapes of models that are worth a GPU, whose kernels reach
 /// rates that small ones do not.
-const LARGE: [(OperatorClass, &[usize]); 26] = [
+const LARGE: [(OperatorClass, &[usize]); 27] = [
     (OperatorClass::Linear, &[4096, 768, 2304]),
     (OperatorClass::Linear, &[4096, 768, 3072]),
     (OperatorClass::Linear, &[4096, 3072, 768]),
@@ -175,6 +176,7 @@ const LARGE: [(OperatorClass, &[usize]); 26] = [
     (OperatorClass::Rotary, &[8192, 2048]),
     (OperatorClass::Residual, &[4096, 768]),
     (OperatorClass::Residual, &[16_384, 1024]),
+    (OperatorClass::Dropout, &[16_384, 1024]),
     (OperatorClass::Embedding, &[4096, 50_257, 1024, 768]),
     (OperatorClass::TiedHead, &[4096, 768, 50_257]),
     (OperatorClass::CrossEntropy, &[4096, 50_257]),
@@ -225,9 +227,9 @@ fn larger() -> Vec<Case> {
 /// Returns the cases timed on every device.
 fn small() -> Vec<Case> {
     use OperatorClass::{
-        Accumulate, Activation, AdamW, Attention, BatchNorm, ClassToken, Convolution, CrossEntropy, Embedding, Flatten,
-        FullAttention, GatedActivation, Lamb, Lars, LayerNorm, Linear, MaxPool, MeanPool, Momentum, Relu, Residual,
-        RmsNorm, Rotary, Sgd, TiedHead,
+        Accumulate, Activation, AdamW, Attention, BatchNorm, ClassToken, Convolution, CrossEntropy, Dropout, Embedding,
+        Flatten, FullAttention, GatedActivation, Lamb, Lars, LayerNorm, Linear, MaxPool, MeanPool, Momentum, Relu,
+        Residual, RmsNorm, Rotary, Sgd, TiedHead,
     };
     let mut cases = Vec::new();
     let mut add = |operator, shape: &[usize]| cases.push(Case::new(operator, NumberFormat::Fp32, shape));
@@ -237,7 +239,7 @@ fn small() -> Vec<Case> {
     }
     ATTENTION.iter().for_each(|shape| add(Attention, shape));
     FULL_ATTENTION.iter().for_each(|shape| add(FullAttention, shape));
-    for operator in [LayerNorm, RmsNorm, Activation, Residual] {
+    for operator in [LayerNorm, RmsNorm, Activation, Residual, Dropout] {
         POINTWISE.iter().for_each(|shape| add(operator, shape));
     }
     for operator in [Relu, GatedActivation, Rotary] {

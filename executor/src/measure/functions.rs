@@ -8,7 +8,10 @@ use burn::tensor::{Device, FloatDType, Tensor};
 /// Computes scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::All })
+    kernels::packed_attention(
+        qkv,
+        &AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::All, dropout: None },
+    )
 }
 
 /// Divides each row by its root mean square and scales it, in single precision.

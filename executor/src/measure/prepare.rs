@@ -14,7 +14,7 @@ use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
 use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
-use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_models::{AttentionKernel, Dropout, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
 
 /// A case that can be run again and again: what it needs is made, then each pass says how many seconds it took.
@@ -108,7 +108,7 @@ pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
             bench.passes([a, b], [a, c], move |x| linear(x, weight.clone(), Some(bias.clone())))
         }
         OperatorClass::Attention => {
-            let heads = Heads { samples: a, heads: b };
+            let heads = Heads { samples: a, count: b, dropout: None };
             bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| attention(qkv, heads))
         }
         OperatorClass::FullAttention => {
@@ -130,6 +130,10 @@ pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
             bench.passes([a, b], [a, b], move |x| functions::rotary(x, &angles))
         }
         OperatorClass::Residual => bench.residual(a, b),
+        OperatorClass::Dropout => {
+            let mask = kernels::DropoutMask::new(0.1, 1, 0);
+            bench.passes([a, b], [a, b], move |x| kernels::dropout(x, 1, &mask))
+        }
         OperatorClass::Embedding => bench.embedding(a, b, c, d),
         OperatorClass::ClassToken => {
             let (token, places) = (bench.leaf([1, b], 2), bench.leaf([a, b], 3));
@@ -330,6 +334,7 @@ fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
         vocab: TABLE_ROWS as u64 - POSITIONS,
         seq_len: POSITIONS,
         attention: AttentionKernel::Unfused,
+        dropout: Dropout::default(),
     };
     Network::new(&Model::Gpt(gpt)).expect("decoders are built")
 }

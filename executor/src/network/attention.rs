@@ -2,7 +2,7 @@
 
 use super::Pass;
 use super::operators::single;
-use crate::kernels::{self, AttentionShape, Sees};
+use crate::kernels::{self, AttentionShape, DropoutMask, Sees};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
 
@@ -14,6 +14,8 @@ pub(super) struct HeadShape {
     pub(super) keys: usize,
     /// Features of a head.
     pub(super) width: usize,
+    /// Share of the weights that is dropped out.
+    pub(super) dropout: f64,
 }
 
 impl HeadShape {
@@ -62,16 +64,23 @@ pub(super) fn attention(
     heads: HeadShape,
     mask: Mask,
 ) -> Tensor<2> {
+    let dropout = pass.weights_mask(heads.dropout, heads.queries);
     if pass.context.size() == 1 {
-        return pass.core(operands, move |operands| core(operands, samples, heads, mask));
+        return pass.core(operands, move |operands| core(operands, samples, heads, (mask, dropout)));
     }
     let group = pass.context.clone();
     let sequence = operands[0].dims()[0] / samples;
-    let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees: Sees::All };
+    let shape =
+        AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees: Sees::All, dropout };
     pass.core(operands, move |operands| group.attention(operands, shape, mask))
 }
 
-fn core([queries, keys, values]: [Tensor<2>; 3], samples: usize, heads: HeadShape, mask: Mask) -> Tensor<2> {
+fn core(
+    [queries, keys, values]: [Tensor<2>; 3],
+    samples: usize,
+    heads: HeadShape,
+    (mask, dropout): (Mask, Option<DropoutMask>),
+) -> Tensor<2> {
     let tokens = queries.dims()[0];
     let sees = match mask {
         Mask::Full => Some(Sees::All),
@@ -80,7 +89,7 @@ fn core([queries, keys, values]: [Tensor<2>; 3], samples: usize, heads: HeadShap
     };
     if let Some(sees) = sees {
         let sequence = tokens / samples;
-        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees };
+        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees, dropout };
         return kernels::attention(queries, keys, values, &shape);
     }
     let (sequence, group) = (tokens / samples, heads.queries / heads.keys);
@@ -98,7 +107,11 @@ fn core([queries, keys, values]: [Tensor<2>; 3], samples: usize, heads: HeadShap
         }
         None => scores,
     };
-    let shares = softmax(scores, 3).cast(dtype).reshape([samples, heads.keys, group * sequence, sequence]);
+    let mut shares = softmax(scores, 3);
+    if let Some(mask) = dropout {
+        shares = kernels::drop_weights(shares, [samples, heads.queries, sequence, sequence], &mask);
+    }
+    let shares = shares.cast(dtype).reshape([samples, heads.keys, group * sequence, sequence]);
     let context = shares.matmul(apart(values));
     let context = context.reshape([samples, heads.keys, group, sequence, heads.width]).permute([0, 3, 1, 2, 4]);
     context.reshape([tokens, heads.queries * heads.width])

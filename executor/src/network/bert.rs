@@ -2,6 +2,7 @@
 //!
 //! Source: Devlin et al., arXiv:1810.04805, sections 3 and 3.1. Names are those of transformers' `BertForMaskedLM`.
 
+use super::dropout::{Place, Shares};
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots, gelu};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
@@ -36,6 +37,7 @@ struct Embedding {
     positions: usize,
     segments: usize,
     norm: LayerNorm,
+    dropout: f64,
 }
 
 /// The slot of the token table, to which the head is tied.
@@ -58,7 +60,14 @@ impl Embedding {
         let positions = add("position_embeddings.weight", bert.positions);
         let segments = add("token_type_embeddings.weight", bert.type_vocab);
         let norm = slots.layer_norm("LayerNorm", hidden, EPSILON);
-        Self { parameters: slots.parameters(), vocabulary: bert.vocab as usize, positions, segments, norm }
+        Self {
+            parameters: slots.parameters(),
+            vocabulary: bert.vocab as usize,
+            positions,
+            segments,
+            norm,
+            dropout: Shares::from(bert.dropout).embedding,
+        }
     }
 }
 
@@ -71,7 +80,7 @@ impl Layer for Embedding {
         let rows = rows::embed(pass, weights.get(TABLE), self.vocabulary, batch);
         let segment = weights.get::<2>(self.segments).narrow(0, 0, 1);
         let rows = rows::add_positions(pass, rows, weights.get(self.positions), batch) + segment;
-        self.norm.forward(weights, rows)
+        pass.dropped(self.norm.forward(weights, rows), self.dropout, Place::Embedding, batch.samples)
     }
 }
 
@@ -82,17 +91,20 @@ struct Block {
     norm_1: LayerNorm,
     feed_forward: FeedForward,
     norm_2: LayerNorm,
+    dropout: f64,
 }
 
 impl Block {
     fn new(bert: &Bert, index: u32) -> Self {
-        let hidden = bert.hidden as usize;
+        let (hidden, dropout) = (bert.hidden as usize, Shares::from(bert.dropout));
         let mut slots = Slots::new(format!("bert.encoder.layer.{index}."));
-        let attention = SelfAttention::new(&mut slots, "attention.self", hidden, bert.heads as usize);
+        let attention =
+            SelfAttention::new(&mut slots, "attention.self", hidden, (bert.heads as usize, dropout.attention));
         let norm_1 = slots.layer_norm("attention.output.LayerNorm", hidden, EPSILON);
         let feed_forward = FeedForward::new(&mut slots, hidden, bert.ffn as usize);
         let norm_2 = slots.layer_norm("output.LayerNorm", hidden, EPSILON);
-        Self { parameters: slots.parameters(), attention, norm_1, feed_forward, norm_2 }
+        let dropout = dropout.residual;
+        Self { parameters: slots.parameters(), attention, norm_1, feed_forward, norm_2, dropout }
     }
 }
 
@@ -104,8 +116,10 @@ impl Layer for Block {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let (stream, samples) = (rows::from_before(input), batch.samples);
         let attended = self.attention.forward(pass, weights, stream.clone(), samples);
+        let attended = pass.dropped(attended, self.dropout, Place::Attention, samples);
         let stream = self.norm_1.forward(weights, stream + attended);
         let transformed = self.feed_forward.forward(pass, weights, stream.clone(), samples);
+        let transformed = pass.dropped(transformed, self.dropout, Place::FeedForward, samples);
         self.norm_2.forward(weights, stream + transformed)
     }
 }

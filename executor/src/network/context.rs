@@ -11,7 +11,7 @@ use super::attention::Mask;
 use super::exchange::with_gradients;
 use super::operators::{plain, single};
 use super::peers::{Peers, from_host, to_host};
-use crate::kernels::{AttentionShape, Partial, Sees, partial_attention, partial_gradients};
+use crate::kernels::{AttentionShape, DropoutMask, Every, Partial, Sees, partial_attention, partial_gradients};
 use crate::process_group::{GroupError, ProcessGroup, Tag};
 use burn::tensor::{FloatDType, Tensor};
 use std::borrow::Cow;
@@ -144,7 +144,9 @@ impl Ring {
         let (ranks, rank) = (self.group.size(), self.group.first_token());
         let holder = (rank + ranks - turns) % ranks;
         let sees = seen(self.mask, (rank, holder, ranks))?;
-        Some(AttentionShape { sees, ..self.shape })
+        let columns = Every { first: holder, step: ranks };
+        let dropout = self.shape.dropout.map(|mask| DropoutMask { columns, ..mask });
+        Some(AttentionShape { sees, dropout, ..self.shape })
     }
 
     fn forward(&self, [queries, keys, values]: &[Tensor<2>; 3]) -> Partial {

@@ -4,6 +4,7 @@
 //! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
 
 use super::attention::{HeadShape, Mask, attention};
+use super::dropout::{Place, Shares};
 use super::experts::{self, Expert, ExpertPart};
 use super::operators::{self, Heads, cross_entropy, gelu, layer_norm};
 use super::parameter::{Initial, Parameter, ParameterKey};
@@ -63,8 +64,8 @@ struct Head {
 
 fn norm(name: &str, width: usize) -> [Parameter; 2] {
     [
-        Parameter::new(format!("{name}.weight"), &[width], Initial::Ones),
-        Parameter::new(format!("{name}.bias"), &[width], Initial::Zeros),
+        Parameter::new(format!("{name}.weight"), &[width], Initial::Ones).single(),
+        Parameter::new(format!("{name}.bias"), &[width], Initial::Zeros).single(),
     ]
 }
 
@@ -79,7 +80,8 @@ impl Layer for Embedding {
 
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let rows = rows::embed(pass, weights.get(0), self.0.vocab as usize, batch);
-        rows::add_positions(pass, rows, weights.get(1), batch)
+        let rows = rows::add_positions(pass, rows, weights.get(1), batch);
+        pass.dropped(rows, Shares::from(self.0.dropout).embedding, Place::Embedding, batch.samples)
     }
 }
 
@@ -148,13 +150,17 @@ impl Layer for Block {
         let normal = layer_norm(stream.clone(), weights.get(0), weights.get(1), EPSILON);
         let qkv = weights.linear(group.enter(normal, samples), 2, Some(3));
         let context = self.attention(pass, qkv, samples);
-        let stream = stream + project(group, context, weights, 4, samples);
+        let Shares { residual, .. } = self.gpt.dropout.into();
+        let attended = project(group, context, weights, 4, samples);
+        let stream = stream + pass.dropped(attended, residual, Place::Attention, samples);
         let normal = layer_norm(stream.clone(), weights.get(6), weights.get(7), EPSILON);
-        if let Some(experts) = &self.experts {
-            return stream + experts.forward(pass, weights, normal, samples);
-        }
-        let expanded = gelu(weights.linear(group.enter(normal, samples), FEED_FORWARD, Some(FEED_FORWARD + 1)));
-        stream + project(group, expanded, weights, 10, samples)
+        let transformed = if let Some(experts) = &self.experts {
+            experts.forward(pass, weights, normal, samples)
+        } else {
+            let expanded = gelu(weights.linear(group.enter(normal, samples), FEED_FORWARD, Some(FEED_FORWARD + 1)));
+            project(group, expanded, weights, 10, samples)
+        };
+        stream + pass.dropped(transformed, residual, Place::FeedForward, samples)
     }
 }
 
@@ -162,12 +168,14 @@ impl Block {
     /// (tokens, 3 × width), queries, keys and values side by side → (tokens, width).
     fn attention(&self, pass: &Pass, qkv: Tensor<2>, samples: usize) -> Tensor<2> {
         let heads = self.gpt.heads as usize / pass.tensor.size();
+        let Shares { attention: share, .. } = self.gpt.dropout.into();
         if pass.context.size() == 1 {
-            return pass.core([qkv], move |[qkv]| operators::attention(qkv, Heads { samples, heads }));
+            let heads = Heads { samples, count: heads, dropout: pass.weights_mask(share, heads) };
+            return pass.core([qkv], move |[qkv]| operators::attention(qkv, heads));
         }
         let width = qkv.dims()[1] / 3;
         let parts = [0, 1, 2].map(|part| qkv.clone().narrow(1, part * width, width));
-        let shape = HeadShape { queries: heads, keys: heads, width: width / heads };
+        let shape = HeadShape { queries: heads, keys: heads, width: width / heads, dropout: share };
         attention(pass, parts, samples, shape, Mask::Causal)
     }
 }
@@ -200,7 +208,7 @@ impl Layer for Head {
 #[cfg(test)]
 mod tests {
     use crate::network::Network;
-    use trainyard_models::{AttentionKernel, Gpt, Model};
+    use trainyard_models::{AttentionKernel, Dropout, Gpt, Model};
 
     #[test]
     fn the_parameters_are_those_that_the_description_counts() {
@@ -213,6 +221,7 @@ mod tests {
             vocab: 256,
             seq_len: 16,
             attention: AttentionKernel::Unfused,
+            dropout: Dropout::default(),
         };
         let model = Model::Gpt(gpt);
         let (network, graph) = (Network::new(&model).expect("it is built"), model.graph());

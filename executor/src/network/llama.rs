@@ -7,6 +7,7 @@
 //! `MixtralForCausalLM`, `Qwen2ForCausalLM` and `Qwen3ForCausalLM`.
 
 use super::attention::{HeadShape, Mask, attention};
+use super::dropout::{Place, Shares};
 use super::experts::{self, Expert, ExpertPart};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
@@ -42,13 +43,15 @@ pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
 struct Embedding {
     parameters: Vec<Parameter>,
     vocabulary: usize,
+    dropout: f64,
 }
 
 const TABLE: usize = 0;
 
 impl Embedding {
     fn new(llama: &Llama) -> Self {
-        Self { parameters: vec![table("model.embed_tokens.weight", llama)], vocabulary: llama.vocab as usize }
+        let dropout = Shares::from(llama.dropout).embedding;
+        Self { parameters: vec![table("model.embed_tokens.weight", llama)], vocabulary: llama.vocab as usize, dropout }
     }
 }
 
@@ -63,7 +66,8 @@ impl Layer for Embedding {
     }
 
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        rows::embed(pass, weights.get(TABLE), self.vocabulary, batch)
+        let rows = rows::embed(pass, weights.get(TABLE), self.vocabulary, batch);
+        pass.dropped(rows, self.dropout, Place::Embedding, batch.samples)
     }
 }
 
@@ -82,6 +86,7 @@ struct Block {
     projection: Linear,
     norm_2: RmsNorm,
     feed_forward: FeedForward,
+    dropout: f64,
 }
 
 /// What follows attention.
@@ -126,11 +131,12 @@ impl FeedForward {
 
 impl Block {
     fn new(llama: &Llama, index: u32, rotation: &Arc<Rotation>) -> Self {
-        let hidden = llama.hidden as usize;
+        let (hidden, shares) = (llama.hidden as usize, Shares::from(llama.dropout));
         let heads = HeadShape {
             queries: llama.heads as usize,
             keys: llama.kv_heads as usize,
             width: llama.head_width as usize,
+            dropout: shares.attention,
         };
         let (wide, narrow) = (heads.queries * heads.width, heads.keys * heads.width);
         let mut slots = Slots::new(format!("model.layers.{index}."));
@@ -160,6 +166,7 @@ impl Block {
             projection,
             norm_2,
             feed_forward,
+            dropout: shares.residual,
         }
     }
 
@@ -190,9 +197,11 @@ impl Layer for Block {
         let (stream, samples) = (rows::from_before(input), batch.samples);
         let rows = pass.tensor.enter(self.norm_1.forward(weights, stream.clone()), samples);
         let context = self.attention(pass, weights, rows, samples);
-        let stream = stream + self.projection.summed(pass, weights, context, samples);
+        let attended = self.projection.summed(pass, weights, context, samples);
+        let stream = stream + pass.dropped(attended, self.dropout, Place::Attention, samples);
         let rows = self.norm_2.forward(weights, stream.clone());
-        stream + self.feed_forward.forward(pass, weights, rows, samples)
+        let transformed = self.feed_forward.forward(pass, weights, rows, samples);
+        stream + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)
     }
 }
 

@@ -7,6 +7,7 @@
 mod attention;
 mod bert;
 mod context;
+mod dropout;
 mod encoder;
 mod exchange;
 mod experts;
@@ -32,6 +33,7 @@ use trainyard_models::Model;
 use trainyard_units::Invalid;
 
 pub(crate) use context::ContextGroup;
+pub(crate) use dropout::Drawn;
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use experts::ExpertGroup;
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
@@ -59,13 +61,18 @@ pub(crate) struct Pass {
     pub(crate) experts: ExpertGroup,
     /// The device on which tensors are made; it records gradients where a backward pass follows.
     pub(crate) device: Device,
-    /// `true` in training, `false` in evaluation; batch normalisation depends on it.
-    pub(crate) training: bool,
+    /// What random zeros are drawn for in training; nothing in evaluation.
+    pub(crate) drawn: Option<Drawn>,
     /// `true` if the cores of attention are computed again in backward, and keep their operands alone until then.
     pub(crate) cores_again: bool,
 }
 
 impl Pass {
+    /// Returns `true` in training, `false` in evaluation; batch normalisation depends on it.
+    fn is_training(&self) -> bool {
+        self.drawn.is_some()
+    }
+
     /// Computes the core of attention from queries, keys and values.
     fn core<const N: usize>(
         &self,

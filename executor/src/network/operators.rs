@@ -3,7 +3,7 @@
 //! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
 
 use super::exchange::{TensorGroup, with_gradient, with_gradients};
-use crate::kernels::{self, AttentionShape, Sees};
+use crate::kernels::{self, AttentionShape, DropoutMask, Sees};
 use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
@@ -33,15 +33,18 @@ pub(crate) struct Heads {
     /// Samples whose tokens the rows are.
     pub(crate) samples: usize,
     /// Heads of this rank.
-    pub(crate) heads: usize,
+    pub(crate) count: usize,
+    /// The weights that are dropped out, if any are.
+    pub(crate) dropout: Option<DropoutMask>,
 }
 
 /// Computes causal scaled dot-product attention: (tokens, 3 × width) → (tokens, width).
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
-pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tensor<2> {
+pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, count, dropout }: Heads) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::PAST })
+    let shape = AttentionShape { samples, sequence, heads: count, groups: count, sees: Sees::PAST, dropout };
+    kernels::packed_attention(qkv, &shape)
 }
 
 /// Looks up rows of a table whose entries are split over the ranks of `group`: (ids) → (ids, width), a partial sum of

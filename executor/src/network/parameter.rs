@@ -94,6 +94,8 @@ pub(crate) struct Parameter {
     /// Its values before the first step.
     pub(crate) initial: Initial,
     pub(crate) role: Role,
+    /// `true` if it computes in single precision whatever other weights compute in, and so does its gradient.
+    pub(crate) is_single: bool,
     /// The expert that it belongs to, if it is one's.
     pub(crate) expert: Option<ExpertIndex>,
     /// The parameter of another layer that it always equals, as a head tied to a token table.
@@ -110,6 +112,7 @@ impl Parameter {
             stored: Stored::AsIs,
             initial,
             role: Role::Trained,
+            is_single: false,
             expert: None,
             tied_to: None,
         }
@@ -118,6 +121,12 @@ impl Parameter {
     /// Splits the parameter along a dimension over the ranks of a tensor group.
     pub(crate) fn split(self, dimension: usize, parts: usize) -> Self {
         Self { split: Some(Split { dimension, parts }), ..self }
+    }
+
+    /// Makes the parameter compute in single precision: the scale or shift of a normalisation, whose gradient is a sum over
+    /// all tokens, which half precision does not hold. PyTorch's autocast computes them so, too.
+    pub(crate) fn single(self) -> Self {
+        Self { is_single: true, ..self }
     }
 
     /// Marks the parameter as transposed in files.

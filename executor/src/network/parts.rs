@@ -91,7 +91,7 @@ impl Slots {
     pub(super) fn batch_norm(&mut self, name: &str, channels: usize) -> BatchNorm {
         let mut add = |name_of: &str, initial, role| {
             let parameter = Parameter::new(self.name(&format!("{name}.{name_of}")), &[channels], initial);
-            self.add(Parameter { role, ..parameter })
+            self.add(Parameter { role, ..parameter.single() })
         };
         BatchNorm {
             scale: add("weight", Initial::Ones, Role::Trained),
@@ -103,14 +103,14 @@ impl Slots {
 
     /// Declares the scale and shift of a normalisation by mean and variance.
     pub(super) fn layer_norm(&mut self, name: &str, width: usize, epsilon: f64) -> LayerNorm {
-        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
-        let shift = Parameter::new(self.name(&format!("{name}.bias")), &[width], Initial::Zeros);
+        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones).single();
+        let shift = Parameter::new(self.name(&format!("{name}.bias")), &[width], Initial::Zeros).single();
         LayerNorm { scale: self.add(scale), shift: self.add(shift), epsilon }
     }
 
     /// Declares the scale of a normalisation by the root mean square.
     pub(super) fn rms_norm(&mut self, name: &str, width: usize, epsilon: f64) -> RmsNorm {
-        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
+        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones).single();
         RmsNorm { scale: self.add(scale), width, epsilon }
     }
 
@@ -211,7 +211,7 @@ impl BatchNorm {
     pub(super) fn forward(self, pass: &Pass, weights: &Weights, images: Tensor<4>) -> Tensor<4> {
         let [scale, shift, mean, variance] =
             [self.scale, self.shift, self.mean, self.variance].map(|slot| operators::single(weights.get::<1>(slot)));
-        if !pass.training {
+        if !pass.is_training() {
             let dtype = FloatDType::from(images.dtype());
             let images = operators::single(images);
             return batch_norm(images, scale, shift, mean, variance, CHANNEL_EPSILON).cast(dtype);

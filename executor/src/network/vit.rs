@@ -3,6 +3,7 @@
 //! Source: Dosovitskiy et al., arXiv:2010.11929, section 3.1. Names are those of transformers'
 //! `ViTForImageClassification`.
 
+use super::dropout::{Place, Shares};
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, operators, rows};
@@ -42,6 +43,7 @@ struct Embedding {
     positions: usize,
     projection: usize,
     bias: usize,
+    dropout: f64,
 }
 
 impl Embedding {
@@ -58,7 +60,8 @@ impl Embedding {
         let projection = add("patch_embeddings.projection.weight", &[hidden, channels, patch, patch], NORMAL);
         let bias = add("patch_embeddings.projection.bias", &[hidden], Initial::Zeros);
         let parameters = slots.parameters();
-        Self { parameters, channels, grid, patch, class_token, positions, projection, bias }
+        let dropout = Shares::from(vit.dropout).embedding;
+        Self { parameters, channels, grid, patch, class_token, positions, projection, bias, dropout }
     }
 
     /// (samples, channels × height × width) → (samples × patches, channels × pixels of a patch).
@@ -84,7 +87,8 @@ impl Layer for Embedding {
         let class_token = weights.get::<3>(self.class_token).expand([samples, 1, hidden]);
         let tokens = Tensor::cat(vec![class_token, rows.reshape([samples, count, hidden])], 1);
         let tokens = (tokens + weights.get::<3>(self.positions)).reshape([samples * (count + 1), hidden]);
-        rows::own_tokens(pass, tokens, samples)
+        let tokens = rows::own_tokens(pass, tokens, samples);
+        pass.dropped(tokens, self.dropout, Place::Embedding, samples)
     }
 }
 
@@ -95,17 +99,20 @@ struct Block {
     attention: SelfAttention,
     norm_2: LayerNorm,
     feed_forward: FeedForward,
+    dropout: f64,
 }
 
 impl Block {
     fn new(vit: &Vit, index: u32) -> Self {
-        let hidden = vit.hidden as usize;
+        let (hidden, dropout) = (vit.hidden as usize, Shares::from(vit.dropout));
         let mut slots = Slots::new(format!("vit.encoder.layer.{index}."));
         let norm_1 = slots.layer_norm("layernorm_before", hidden, EPSILON);
-        let attention = SelfAttention::new(&mut slots, "attention.attention", hidden, vit.heads as usize);
+        let attention =
+            SelfAttention::new(&mut slots, "attention.attention", hidden, (vit.heads as usize, dropout.attention));
         let norm_2 = slots.layer_norm("layernorm_after", hidden, EPSILON);
         let feed_forward = FeedForward::new(&mut slots, hidden, vit.ffn as usize);
-        Self { parameters: slots.parameters(), norm_1, attention, norm_2, feed_forward }
+        let dropout = dropout.residual;
+        Self { parameters: slots.parameters(), norm_1, attention, norm_2, feed_forward, dropout }
     }
 }
 
@@ -117,9 +124,11 @@ impl Layer for Block {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let (stream, samples) = (rows::from_before(input), batch.samples);
         let rows = self.norm_1.forward(weights, stream.clone());
-        let stream = stream + self.attention.forward(pass, weights, rows, samples);
+        let attended = self.attention.forward(pass, weights, rows, samples);
+        let stream = stream + pass.dropped(attended, self.dropout, Place::Attention, samples);
         let rows = self.norm_2.forward(weights, stream.clone());
-        stream + self.feed_forward.forward(pass, weights, rows, samples)
+        let transformed = self.feed_forward.forward(pass, weights, rows, samples);
+        stream + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)
     }
 }
 

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use trainyard_checkpoint::{
-    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
+    Checkpoint, CheckpointError, Counter, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
 };
 use trainyard_models::{Model, ModelSpec, to_hugging_face};
 use trainyard_plan::Plan;
@@ -101,7 +101,8 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let pieces = Pieces { trainer, own, means: means.len(), asked: VecDeque::new(), order: order.into() };
     let mut writer = Writer::begin(folder, job.open)?;
     let number = writer.number();
-    write_tensors(job.network, &mut writer, means, pieces)?;
+    let batches = progress.step * job.plan.batch().accumulation;
+    write_tensors(job.network, &mut writer, (means, batches), pieces)?;
     if let Some(configuration) = to_hugging_face(job.plan.model()) {
         writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
     }
@@ -176,16 +177,16 @@ impl Pieces<'_> {
     }
 }
 
-/// Writes all tensors: weights, and what the optimizer remembers.
+/// Writes all tensors: weights, and what the optimizer remembers. A replica has learnt from so many batches.
 fn write_tensors(
     network: &Network,
     writer: &mut Writer<'_>,
-    means: &[&str],
+    (means, batches): (&[&str], u64),
     mut pieces: Pieces<'_>,
 ) -> Result<(), WorkerError> {
     let keys: Vec<ParameterKey> = network.keys().collect();
     let trained = trained_specs(network);
-    let mut files = vec![writer.tensors(MODEL, &specs(network))?];
+    let mut files = vec![writer.tensors_and_counters(MODEL, &specs(network), &counters(network, batches))?];
     for name in means {
         files.push(writer.tensors(name, &trained)?);
     }
@@ -255,6 +256,13 @@ pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
     network.keys().map(|key| spec(network.parameter(key))).collect()
 }
 
+/// Returns the counters of batches that normalisations over batches have in PyTorch: of micro-batches, whose statistics
+/// they take.
+fn counters(network: &Network, batches: u64) -> Vec<Counter> {
+    let names = network.keys().filter_map(|key| network.parameter(key).name.strip_suffix("running_mean"));
+    names.map(|of| Counter { name: format!("{of}num_batches_tracked"), value: batches as i64 }).collect()
+}
+
 /// Returns names and shapes of the tensors in a file of optimizer state.
 fn trained_specs(network: &Network) -> Vec<TensorSpec> {
     let all = network.keys().map(|key| network.parameter(key));
@@ -287,15 +295,15 @@ pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Res
     })
 }
 
-/// Returns the model of a plan document with its defaults filled in, without name and attention kernel: the name says
-/// nothing of the model, and all attention kernels compute the same.
+/// Returns the model of a plan document with its defaults filled in, without what may change from run to run: the name
+/// says nothing of the model, all attention kernels compute the same, and weights do not depend on what is dropped out.
 fn model_of(mut document: Value) -> Map<String, Value> {
     let written = document.pointer_mut("/plan/model").map(Value::take).unwrap_or_default();
     let spec = serde_json::from_value(written.clone()).ok();
     let whole = spec.and_then(|spec: ModelSpec| Model::try_from(spec).ok());
     let whole = whole.and_then(|model| serde_json::to_value(model.spec()).ok());
     let Value::Object(mut model) = whole.unwrap_or(written) else { return Map::new() };
-    for said_elsewhere in ["name", "attention"] {
+    for said_elsewhere in ["name", "attention", "dropout", "attention_dropout", "embedding_dropout"] {
         model.remove(said_elsewhere);
     }
     model

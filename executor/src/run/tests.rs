@@ -3,7 +3,7 @@
 use super::*;
 use std::fs;
 use std::sync::Mutex;
-use trainyard_models::{AttentionKernel, Family, ModelSpec};
+use trainyard_models::{AttentionKernel, DropoutSpec, Family, ModelSpec};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
@@ -393,7 +393,9 @@ fn the_loss_falls_and_the_seed_matters() {
 
 #[test]
 fn a_resumed_run_gives_the_bits_of_one_that_never_stopped() {
-    for cut in [spec(1, 1, 2, ScheduleName::None), spec(2, 2, 1, ScheduleName::GPipe)] {
+    let mut dropping = spec(2, 1, 2, ScheduleName::None);
+    dropping.model.dropout = Some(DropoutSpec::Share(0.2));
+    for cut in [spec(1, 1, 2, ScheduleName::None), spec(2, 2, 1, ScheduleName::GPipe), dropping] {
         let (straight, expected) = train_plan(cut.clone(), 6);
         let (folder, plan) = (text(), plan(cut));
         let go = |options: &RunOptions| run(&plan, options, &|_| {}, &AtomicBool::new(false));

@@ -16,12 +16,49 @@ pub(super) fn in_files(name: &str) -> Vec<String> {
     };
     let old: Vec<String> = names.iter().filter_map(old).collect();
     names.extend(old);
-    names.extend(in_torchvision(name));
+    names.extend(residual_in_torchvision(name).or_else(|| encoder_in_torchvision(name)));
     names
 }
 
+/// Returns the name of the tensor in which torchvision's vision transformers have queries, keys and values one after
+/// another, and which of the three the parameter `name` is.
+pub(super) fn packed(name: &str) -> Option<(String, usize)> {
+    let (block, rest) = name.strip_prefix("vit.encoder.layer.")?.split_once('.')?;
+    let (part, kind) = rest.strip_prefix("attention.attention.")?.split_once('.')?;
+    let number = ["query", "key", "value"].iter().position(|known| *known == part)?;
+    Some((format!("encoder.layers.encoder_layer_{block}.self_attention.in_proj_{kind}"), number))
+}
+
+/// Returns the name that torchvision's vision transformers give the parameter `name`, if it has one of its own.
+fn encoder_in_torchvision(name: &str) -> Option<String> {
+    let renamed = |pairs: &[(&str, &str)], name: &str| {
+        pairs.iter().find_map(|(ours, theirs)| Some(format!("{theirs}{}", name.strip_prefix(ours)?)))
+    };
+    let Some(in_block) = name.strip_prefix("vit.encoder.layer.") else {
+        return renamed(
+            &[
+                ("vit.embeddings.cls_token", "class_token"),
+                ("vit.embeddings.position_embeddings", "encoder.pos_embedding"),
+                ("vit.embeddings.patch_embeddings.projection.", "conv_proj."),
+                ("vit.layernorm.", "encoder.ln."),
+                ("classifier.", "heads.head."),
+            ],
+            name,
+        );
+    };
+    let (block, rest) = in_block.split_once('.')?;
+    let of_block = [
+        ("layernorm_before.", "ln_1."),
+        ("layernorm_after.", "ln_2."),
+        ("attention.output.dense.", "self_attention.out_proj."),
+        ("intermediate.dense.", "mlp.0."),
+        ("output.dense.", "mlp.3."),
+    ];
+    Some(format!("encoder.layers.encoder_layer_{block}.{}", renamed(&of_block, rest)?))
+}
+
 /// Returns the name that torchvision's residual networks give the parameter `name`.
-fn in_torchvision(name: &str) -> Option<String> {
+fn residual_in_torchvision(name: &str) -> Option<String> {
     let part = |name: &str| name.strip_prefix("convolution.").map(|rest| (true, rest.to_owned()));
     let part = |name: &str| part(name).or_else(|| name.strip_prefix("normalization.").map(|rest| (false, rest.into())));
     if let Some(rest) = name.strip_prefix("resnet.embedder.embedder.") {
@@ -91,6 +128,32 @@ mod tests {
         ] {
             assert_eq!(names(name).as_deref(), Some(expected));
         }
+    }
+
+    #[test]
+    fn vision_transformers_have_the_names_of_torchvision_too() {
+        let names = |name: &str| in_files(name).pop();
+        for (name, expected) in [
+            ("vit.embeddings.cls_token", "class_token"),
+            ("vit.embeddings.position_embeddings", "encoder.pos_embedding"),
+            ("vit.embeddings.patch_embeddings.projection.bias", "conv_proj.bias"),
+            ("vit.encoder.layer.11.layernorm_before.weight", "encoder.layers.encoder_layer_11.ln_1.weight"),
+            (
+                "vit.encoder.layer.0.attention.output.dense.weight",
+                "encoder.layers.encoder_layer_0.self_attention.out_proj.weight",
+            ),
+            ("vit.encoder.layer.0.intermediate.dense.bias", "encoder.layers.encoder_layer_0.mlp.0.bias"),
+            ("vit.encoder.layer.0.output.dense.weight", "encoder.layers.encoder_layer_0.mlp.3.weight"),
+            ("vit.layernorm.weight", "encoder.ln.weight"),
+            ("classifier.bias", "heads.head.bias"),
+        ] {
+            assert_eq!(names(name).as_deref(), Some(expected));
+        }
+        let joined = |kind: &str| format!("encoder.layers.encoder_layer_3.self_attention.in_proj_{kind}");
+        assert_eq!(packed("vit.encoder.layer.3.attention.attention.value.weight"), Some((joined("weight"), 2)));
+        assert_eq!(packed("vit.encoder.layer.3.attention.attention.query.bias"), Some((joined("bias"), 0)));
+        assert_eq!(packed("vit.encoder.layer.3.attention.output.dense.bias"), None);
+        assert_eq!(packed("bert.encoder.layer.3.attention.self.query.bias"), None);
     }
 
     #[test]

@@ -228,3 +228,56 @@ fn a_head_of_its_own_is_not_left_out_for_the_token_table() {
         assert_eq!(other_field(&fixture, &serde_json::json!({})), other(tied));
     }
 }
+
+#[test]
+fn queries_keys_and_values_of_torchvision_are_thirds_of_one_tensor() {
+    let fixture = Fixture::of(ModelSpec {
+        layers: Some(1),
+        hidden: Some(8),
+        heads: Some(2),
+        image_size: Some(8),
+        patch_size: Some(4),
+        classes: Some(3),
+        ..ModelSpec::new("tiny", Family::Vit)
+    });
+    let mut all = BTreeMap::new();
+    for (name, tensor) in tensors(&fixture.network, Dtype::F32) {
+        let Some((packed, number)) = names::packed(&name) else {
+            all.insert(names::in_files(&name).pop().expect("torchvision has it"), tensor);
+            continue;
+        };
+        let (mut shape, bytes) = tensor;
+        shape[0] *= 3;
+        let (_, whole) = all.entry(packed).or_insert_with(|| (shape, vec![0; 3 * bytes.len()]));
+        whole[number * bytes.len()..(number + 1) * bytes.len()].copy_from_slice(&bytes);
+    }
+    // Each of the three has numbers of its own.
+    let joined = "encoder.layers.encoder_layer_0.self_attention.in_proj_bias";
+    all.get_mut(joined).expect("it is one").1[2 * 32..].fill(0);
+    fixture.write(SINGLE[0], &all, Dtype::F32);
+    let weights = fixture.find().expect("they fit");
+    let values = |end: &str| {
+        let key = fixture.network.keys().find(|key| fixture.network.parameter(*key).name.ends_with(end));
+        let key = key.expect("it is a parameter");
+        weights.values(key, fixture.network.parameter(key)).expect("they are there")
+    };
+    let numbers: Vec<f32> = (0..8).map(|index| index as f32 / 4.0 - 3.0).collect();
+    assert_eq!(values("attention.key.bias"), numbers);
+    assert_eq!(values("attention.value.bias"), vec![0.0; 8]);
+    assert_eq!(values("attention.value.weight").len(), 64);
+    all.get_mut(joined).expect("it is one").0 = vec![8, 3];
+    fixture.write(SINGLE[0], &all, Dtype::F32);
+    assert!(fixture.message().contains("of another shape"), "{}", fixture.message());
+}
+
+#[test]
+fn the_configuration_beside_weights_says_what_is_dropped_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    assert_eq!(dropout_beside(folder.path()), Dropout::default());
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/gpt2/config.json");
+    let text = std::fs::read_to_string(golden).expect("it is in the repository");
+    let text = text.replace("\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.1");
+    std::fs::write(folder.path().join(CONFIGURATION), text).expect("writable");
+    let expected = Dropout { residual: Some(0.0), attention: Some(0.1), embedding: Some(0.0) };
+    assert_eq!(dropout_beside(folder.path()), expected);
+}

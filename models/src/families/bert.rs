@@ -1,12 +1,12 @@
 //! Encoders as BERT and RoBERTa.
 
 use super::parts::{Heads, Stream, classifier, operator, pooler};
-use crate::families::HeadKind;
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, head_classes,
     kernel, needed, optional, or, positions,
 };
 use crate::families::model::{Architecture, Sample};
+use crate::families::{Dropout, HeadKind};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use trainyard_units::Invalid;
@@ -29,6 +29,8 @@ dimensions! {
         attention: AttentionKernel = kernel(),
         predictions: Option<u64> = optional(seq_len),
         classes: Option<u64> = head_classes(head),
+        /// The shares that are dropped out.
+        @part dropout: Dropout = (),
     }
 }
 
@@ -52,6 +54,10 @@ impl Architecture for Bert {
         Some(self.heads)
     }
 
+    fn dropout(&self) -> Dropout {
+        self.dropout
+    }
+
     fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let heads = Heads::equal(self.heads, self.hidden / self.heads, self.attention, Mask::Full);
@@ -65,7 +71,7 @@ impl Architecture for Bert {
 
 impl Bert {
     fn stream(&self) -> Stream {
-        Stream::gelu(self.seq_len, self.hidden, true)
+        Stream::gelu(self.seq_len, self.hidden, self.dropout.counted(true))
     }
 
     fn embedding(&self) -> Layer {

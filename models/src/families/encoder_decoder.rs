@@ -76,7 +76,7 @@ dimensions! {
 
 impl EncoderDecoder {
     pub(super) fn stream(&self, tokens: u64, feed_forward: FeedForward) -> Stream {
-        Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: true, bias: true }
+        Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: true.into(), bias: true }
     }
 
     /// Returns the tokens of the decoder, looked up in the same table.

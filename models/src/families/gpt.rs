@@ -1,6 +1,7 @@
 //! Decoder-only transformers as GPT-2.
 
 use super::parts::{Heads, Stream};
+use crate::families::Dropout;
 use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
@@ -22,6 +23,8 @@ dimensions! {
         /// Tokens of a sample, and entries of the position table.
         seq_len: u64 = needed(SEQUENCE_MAX),
         attention: AttentionKernel = kernel(),
+        /// The shares that are dropped out.
+        @part dropout: Dropout = (),
     }
 }
 
@@ -34,6 +37,10 @@ impl Architecture for Gpt {
         Some(self.heads)
     }
 
+    fn dropout(&self) -> Dropout {
+        self.dropout
+    }
+
     fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let block = stream.block(self.heads(), stream.feed_forward(self.ffn), 0);
@@ -44,7 +51,7 @@ impl Architecture for Gpt {
 
 impl Gpt {
     pub(super) fn stream(&self) -> Stream {
-        Stream::gelu(self.seq_len, self.hidden, true)
+        Stream::gelu(self.seq_len, self.hidden, self.dropout.counted(true))
     }
 
     pub(super) fn heads(&self) -> Heads {
@@ -77,6 +84,7 @@ mod tests {
             vocab: 50257,
             seq_len: 1024,
             attention: AttentionKernel::Unfused,
+            dropout: Dropout::default(),
         }
     }
 

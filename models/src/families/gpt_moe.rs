@@ -2,6 +2,7 @@
 
 use super::Gpt;
 use super::parts::{Experts, FeedForward, Stream};
+use crate::families::Dropout;
 use crate::families::fields::{choice, dimensions};
 use crate::families::model::{Architecture, Named, Sample};
 use crate::graph::OperatorGraph;
@@ -33,6 +34,10 @@ impl Architecture for GptMoe {
 
     fn tensor_heads(&self) -> Option<u64> {
         self.dense.tensor_heads()
+    }
+
+    fn dropout(&self) -> Dropout {
+        self.dense.dropout
     }
 
     fn graph(&self) -> OperatorGraph {

@@ -1,12 +1,12 @@
 //! Decoders as Llama, dense or with experts.
 
 use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
-use crate::families::QueryKeyNorm;
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, equal_groups,
     kernel, needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
+use crate::families::{Dropout, QueryKeyNorm};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask};
 use trainyard_units::Invalid;
@@ -21,7 +21,7 @@ const ROTARY_BASE_MAX: u64 = 1 << 40;
 
 dimensions! {
     /// A decoder-only transformer as Llama 2 and 3, Mistral, Mixtral and Qwen: root-mean-square pre-normalisation, rotary
-    /// positions, grouped-query attention, gated feed-forward parts, no biases but those that are asked for, no dropout, a
+    /// positions, grouped-query attention, gated feed-forward parts, no biases and no dropout but what is asked for, a
     /// head of its own.
     ///
     /// Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825 (window) and
@@ -48,6 +48,8 @@ dimensions! {
         tied_head: bool = choice(false),
         /// Experts, if feed-forward parts have any.
         @part experts: Option<Experts> = (hidden, ffn, 1),
+        /// The shares that are dropped out.
+        @part dropout: Dropout = (),
     }
 }
 
@@ -69,6 +71,10 @@ impl Architecture for Llama {
 
     fn tensor_heads(&self) -> Option<u64> {
         Some(self.kv_heads)
+    }
+
+    fn dropout(&self) -> Dropout {
+        self.dropout
     }
 
     fn graph(&self) -> OperatorGraph {
@@ -97,7 +103,7 @@ impl Llama {
             hidden: self.hidden,
             norm: Norm::Rms,
             feed_forward: FeedForward::Gated,
-            dropout: false,
+            dropout: self.dropout.counted(false),
             bias: false,
         }
     }

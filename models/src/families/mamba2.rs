@@ -60,7 +60,7 @@ impl Mamba2 {
             hidden: self.hidden,
             norm: Norm::Rms,
             feed_forward: FeedForward::Gated,
-            dropout: false,
+            dropout: false.into(),
             bias: false,
         }
     }

@@ -7,6 +7,7 @@ mod bert;
 mod blocks;
 mod clip;
 mod dlrm;
+mod dropout;
 mod electra;
 mod encoder_decoder;
 mod fields;
@@ -28,6 +29,7 @@ mod transformer_xl;
 mod vit;
 mod whisper;
 
+pub use dropout::{Dropout, DropoutSpec, check_dropout};
 pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};
 pub use parts::{Experts, FeedForward, Norm};

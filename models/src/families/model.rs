@@ -1,8 +1,8 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
 use crate::families::Model;
-use crate::families::ModelSpec;
 use crate::families::fields::Dimensions;
+use crate::families::{Dropout, ModelSpec};
 use crate::graph::OperatorGraph;
 use trainyard_units::Invalid;
 
@@ -46,6 +46,11 @@ pub(crate) trait Architecture: Dimensions<Given = ()> + Named {
         false
     }
 
+    /// As [`Model::dropout`].
+    fn dropout(&self) -> Dropout {
+        Dropout::default()
+    }
+
     fn graph(&self) -> OperatorGraph;
 }
 
@@ -80,9 +85,14 @@ impl Model {
         self.architecture().normalises_over_batches()
     }
 
+    /// Returns the shares that are dropped out in training, as far as the description says any.
+    pub fn dropout(&self) -> Dropout {
+        self.architecture().dropout()
+    }
+
     /// Returns the operators, layer by layer.
     pub fn graph(&self) -> OperatorGraph {
-        self.architecture().graph()
+        self.architecture().graph().dropping_out(self.dropout().is_on())
     }
 
     /// Returns the model as it is written, with every default filled in but a capacity factor, without which no token is dropped.

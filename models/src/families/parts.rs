@@ -3,6 +3,7 @@
 //! Attention and feed-forward part each end in a row-split product, whose sum over ranks tensor parallelism reduces
 //! (Shoeybi et al., arXiv:1909.08053, section 3).
 
+use super::dropout::Dropped;
 use crate::families::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
 use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole};
@@ -63,7 +64,7 @@ pub(super) struct Stream {
     pub(super) hidden: u64,
     pub(super) norm: Norm,
     pub(super) feed_forward: FeedForward,
-    pub(super) dropout: bool,
+    pub(super) dropout: Dropped,
     /// Products have biases.
     pub(super) bias: bool,
 }
@@ -186,7 +187,8 @@ pub(super) fn operator(kind: OperatorKind, split: Split) -> Operator {
 
 impl Stream {
     /// Layer normalisation, GELU and biases, as in most encoders.
-    pub(super) fn gelu(tokens: u64, hidden: u64, dropout: bool) -> Self {
+    pub(super) fn gelu(tokens: u64, hidden: u64, dropout: impl Into<Dropped>) -> Self {
+        let dropout = dropout.into();
         Self { tokens, hidden, norm: Norm::Layer, feed_forward: FeedForward::Smooth, dropout, bias: true }
     }
 
@@ -197,7 +199,7 @@ impl Stream {
     /// Returns the stream's tokens, looked up in a table of `vocab`, with learned positions and segments where there
     /// are any.
     pub(super) fn lookup(self, vocab: u64, positions: u64, segments: u64) -> Operator {
-        let Self { tokens: rows, hidden: width, dropout, .. } = self;
+        let Self { tokens: rows, hidden: width, dropout: Dropped { embedding: dropout, .. }, .. } = self;
         operator(OperatorKind::Embedding { rows, vocab, positions, segments, width, dropout }, Split::Width)
     }
 
@@ -206,7 +208,7 @@ impl Stream {
     }
 
     pub(super) fn residual(self) -> Operator {
-        let kind = OperatorKind::Residual { rows: self.tokens, width: self.hidden, dropout: self.dropout };
+        let kind = OperatorKind::Residual { rows: self.tokens, width: self.hidden, dropout: self.dropout.residual };
         operator(kind, Split::Tokens)
     }
 
@@ -226,7 +228,7 @@ impl Stream {
             value_width: heads.value_width,
             kernel: heads.kernel,
             mask: heads.mask,
-            dropout: self.dropout,
+            dropout: self.dropout.attention,
             biased: heads.biased,
             soft_cap: heads.soft_cap,
             sinks: heads.sinks,

@@ -1,6 +1,6 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
-use crate::families::{Family, FeedForward, Norm};
+use crate::families::{DropoutSpec, Family, FeedForward, Norm};
 use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
@@ -187,10 +187,14 @@ specification! {
     /// Features of the token table where they are not those of the residual stream, to which a product brings them, and from
     /// which another brings them back in front of the vocabulary (blocks).
     embedding_width: u64,
-    /// Whether what is added to the residual stream is dropped out (blocks); `false` if left out.
-    dropout: bool,
-    /// Whether weights of attention are dropped out (blocks); `dropout` if left out.
-    attention_dropout: bool,
+    /// Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, bert, vit, blocks), or for
+    /// blocks whether any is. If left out a training here drops nothing out; costs are those of the published training,
+    /// which is one with dropout for gpt, gpt-moe and bert.
+    dropout: DropoutSpec,
+    /// The same of the weights of attention; `dropout` if left out.
+    attention_dropout: DropoutSpec,
+    /// The same of what the first block is given (not blocks); `dropout` if left out.
+    embedding_dropout: DropoutSpec,
     /// What scores of attention are bounded by (blocks); nothing if left out. The value does not change what a model costs.
     score_cap: f64,
     /// What logits are bounded by (blocks); nothing if left out. The value does not change what a model costs.

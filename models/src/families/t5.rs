@@ -64,7 +64,7 @@ impl Architecture for T5 {
 impl T5 {
     fn stream(&self, tokens: u64) -> Stream {
         let feed_forward = if self.gated { FeedForward::Gated } else { FeedForward::Relu };
-        Stream { tokens, hidden: self.hidden, norm: Norm::Rms, feed_forward, dropout: true, bias: false }
+        Stream { tokens, hidden: self.hidden, norm: Norm::Rms, feed_forward, dropout: true.into(), bias: false }
     }
 
     fn relative_bias(&self, tokens: u64) -> Operator {

@@ -80,7 +80,7 @@ impl TransformerXl {
             hidden: self.hidden,
             norm: Norm::Layer,
             feed_forward: FeedForward::Relu,
-            dropout: true,
+            dropout: true.into(),
             bias: true,
         }
     }

@@ -1,18 +1,19 @@
 //! Vision transformers.
 
-use super::parts::{Heads, Stream, classifier, patches, pooler};
-use crate::families::HeadKind;
+use super::parts::{Heads, Stream, classifier, operator, patches, pooler};
 use crate::families::fields::{
     CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, divisor, head_classes, kernel,
     needed, or,
 };
 use crate::families::model::{Architecture, Sample};
+use crate::families::{Dropout, HeadKind};
 use crate::graph::{Layer, OperatorGraph};
-use crate::operator::{AttentionKernel, Mask};
+use crate::operator::{AttentionKernel, Image, Mask, OperatorKind, Split};
 use trainyard_units::Invalid;
 
 dimensions! {
-    /// An encoder over patches of an image and a class token: learned positions, pre-normalisation, GELU, no dropout.
+    /// An encoder over patches of an image and a class token: learned positions, pre-normalisation, GELU, no dropout but
+    /// what is asked for.
     ///
     /// Source: Dosovitskiy et al., arXiv:2010.11929, section 3.1.
     pub struct Vit {
@@ -28,6 +29,8 @@ dimensions! {
         channels: u64 = or(3, CHANNELS_MAX),
         classes: Option<u64> = head_classes(head),
         attention: AttentionKernel = kernel(),
+        /// The shares that are dropped out.
+        @part dropout: Dropout = (),
     }
 }
 
@@ -58,6 +61,10 @@ impl Architecture for Vit {
         Some(self.heads)
     }
 
+    fn dropout(&self) -> Dropout {
+        self.dropout
+    }
+
     fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let heads = Heads::equal(self.heads, self.hidden / self.heads, self.attention, Mask::Full);
@@ -73,11 +80,15 @@ impl Vit {
     }
 
     fn stream(&self) -> Stream {
-        Stream::gelu(self.tokens(), self.hidden, false)
+        Stream::gelu(self.tokens(), self.hidden, self.dropout.counted(false))
     }
 
     fn embedding(&self) -> Layer {
-        let operators = self.stream().patch_embedding(self.image_size, self.patch_size, self.channels, true);
+        let mut operators = self.stream().patch_embedding(self.image_size, self.patch_size, self.channels, true);
+        if self.stream().dropout.embedding {
+            let dropout = Image::Dropout { samples: 1, elements: self.stream().elements() };
+            operators.push(operator(OperatorKind::Image(dropout), Split::Tokens));
+        }
         Layer { tensor_reductions: 0, ..self.stream().input(operators) }
     }
 

@@ -76,7 +76,7 @@ impl Architecture for Whisper {
 impl Whisper {
     fn stream(&self, tokens: u64) -> Stream {
         let feed_forward = FeedForward::Smooth;
-        Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: false, bias: true }
+        Stream { tokens, hidden: self.hidden, norm: Norm::Layer, feed_forward, dropout: false.into(), bias: true }
     }
 
     /// Two convolutions over frames, each with its activation, and sinusoids.

@@ -1,6 +1,6 @@
 //! The fields of a configuration, and what configurations of all types have in common.
 
-use crate::families::{Family, ModelSpec};
+use crate::families::{DropoutSpec, Family, ModelSpec, check_dropout};
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use trainyard_units::Invalid;
@@ -150,13 +150,15 @@ impl Config<'_> {
         }
     }
 
-    /// Returns `true` if any of these shares of what is dropped out is not zero.
-    pub(super) fn drops(&self, names: &[&'static str]) -> Result<bool, Invalid> {
-        let shares = names.iter().map(|name| self.number(name));
-        shares
-            .map(|share| Ok(share?.is_some_and(|share| share > 0.0)))
-            .collect::<Result<Vec<_>, _>>()
-            .map(|any| any.contains(&true))
+    /// Returns the largest share that is dropped out under any of these names, or what transformers assumes.
+    pub(super) fn dropped(&self, names: &[&'static str], assumed: f64) -> Result<DropoutSpec, Invalid> {
+        let mut largest: Option<f64> = None;
+        for name in names {
+            if let Some(share) = self.number(name)? {
+                largest = Some(check_dropout(name, share)?.max(largest.unwrap_or(0.0)));
+            }
+        }
+        Ok(DropoutSpec::Share(largest.unwrap_or(assumed)))
     }
 
     pub(super) fn architecture(&self) -> &str {

@@ -31,6 +31,9 @@ impl Config<'_> {
             ffn: self.count(&["n_inner", "intermediate_size"])?,
             vocab: self.needed(&["vocab_size"])?,
             seq_len: self.needed(&["n_positions", "max_position_embeddings", "n_ctx"])?,
+            dropout: Some(self.dropped(&["resid_pdrop"], 0.1)?),
+            attention_dropout: Some(self.dropped(&["attn_pdrop"], 0.1)?),
+            embedding_dropout: Some(self.dropped(&["embd_pdrop"], 0.1)?),
             ..self.spec(Family::Gpt)
         })
     }
@@ -57,13 +60,13 @@ impl Config<'_> {
 
     /// Returns the same model as one of the family that is named after Llama, which the executor trains, if it is one.
     fn as_llama(&self, blocks: ModelSpec) -> Result<ModelSpec, Invalid> {
-        if blocks.head.is_some() || blocks.window_blocks.is_some() || blocks.attention_dropout == Some(true) {
+        if blocks.head.is_some() || blocks.window_blocks.is_some() {
             return Ok(blocks);
         }
         Ok(ModelSpec {
             family: Family::Llama,
             dropout: None,
-            attention_dropout: None,
+            attention_dropout: blocks.attention_dropout.filter(|share| share.drops()),
             output_bias: None,
             rotary_base: Some(self.rotary_base()?),
             norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
@@ -362,8 +365,8 @@ impl Config<'_> {
             heads: self.needed(HEADS)?,
             ffn: self.count(FFN)?,
             vocab: self.needed(&["vocab_size"])?,
-            dropout: Some(self.drops(DROPOUTS)?),
-            attention_dropout: Some(self.drops(ATTENTION_DROPOUTS)?),
+            dropout: Some(self.dropped(DROPOUTS, 0.0)?),
+            attention_dropout: Some(self.dropped(ATTENTION_DROPOUTS, 0.0)?),
             ..self.spec(Family::Blocks)
         })
     }

@@ -41,6 +41,8 @@ impl Config<'_> {
             seq_len: positions.map(|positions| positions.saturating_sub(unused)),
             head: Some(head),
             classes: if head == HeadKind::Classifier { self.labels()? } else { None },
+            dropout: Some(self.dropped(&["hidden_dropout_prob"], 0.1)?),
+            attention_dropout: Some(self.dropped(&["attention_probs_dropout_prob"], 0.1)?),
             ..self.spec(Family::Bert)
         })
     }

@@ -34,6 +34,9 @@ impl Config<'_> {
             channels: self.count(&["num_channels"])?,
             head: Some(if is_encoder { HeadKind::Pooler } else { HeadKind::Classifier }),
             classes: if is_encoder { None } else { self.labels()? },
+            dropout: Some(self.dropped(&["hidden_dropout_prob"], 0.0)?).filter(|share| share.drops()),
+            attention_dropout: Some(self.dropped(&["attention_probs_dropout_prob"], 0.0)?)
+                .filter(|share| share.drops()),
             ..self.spec(Family::Vit)
         })
     }

@@ -31,9 +31,9 @@ fn gpt2(gpt: &Gpt) -> Value {
         "vocab_size": gpt.vocab,
         "n_positions": gpt.seq_len,
         "tie_word_embeddings": true,
-        "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0,
-        "resid_pdrop": 0.0,
+        "embd_pdrop": gpt.dropout.embedding.unwrap_or(0.0),
+        "attn_pdrop": gpt.dropout.attention.unwrap_or(0.0),
+        "resid_pdrop": gpt.dropout.residual.unwrap_or(0.0),
         "bos_token_id": null,
         "eos_token_id": null,
     })
@@ -77,6 +77,7 @@ fn llama_or_alike(llama: &Llama) -> Option<Value> {
         "vocab_size": llama.vocab,
         "max_position_embeddings": llama.seq_len,
         "tie_word_embeddings": llama.tied_head,
+        "attention_dropout": llama.dropout.attention.unwrap_or(0.0),
         "bos_token_id": null,
         "eos_token_id": null,
     }) else {
@@ -100,8 +101,8 @@ fn bert(bert: &Bert) -> Value {
         "type_vocab_size": bert.type_vocab,
         "max_position_embeddings": bert.positions,
         "tie_word_embeddings": true,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
+        "hidden_dropout_prob": bert.dropout.residual.unwrap_or(0.0),
+        "attention_probs_dropout_prob": bert.dropout.attention.unwrap_or(0.0),
     })
 }
 
@@ -119,8 +120,8 @@ fn vit(vit: &Vit, classes: u64) -> Value {
         "patch_size": vit.patch_size,
         "num_channels": vit.channels,
         "id2label": labels(classes),
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
+        "hidden_dropout_prob": vit.dropout.residual.unwrap_or(0.0),
+        "attention_probs_dropout_prob": vit.dropout.attention.unwrap_or(0.0),
     })
 }
 
@@ -157,7 +158,7 @@ fn labels(count: u64) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Family, ModelSpec, QueryKeyNorm, from_hugging_face};
+    use crate::{DropoutSpec, Family, ModelSpec, QueryKeyNorm, from_hugging_face};
 
     fn spec(family: Family) -> ModelSpec {
         let transformer = ModelSpec {
@@ -165,6 +166,8 @@ mod tests {
             hidden: Some(32),
             heads: Some(4),
             ffn: Some(48),
+            dropout: Some(DropoutSpec::Share(0.25)),
+            attention_dropout: Some(DropoutSpec::Share(0.125)),
             ..ModelSpec::new("tiny", family)
         };
         let text = ModelSpec { vocab: Some(64), seq_len: Some(16), ..transformer.clone() };
@@ -172,6 +175,7 @@ mod tests {
             Family::Gpt => text,
             Family::Llama => ModelSpec {
                 kv_heads: Some(2),
+                dropout: None,
                 head_width: Some(12),
                 window: Some(5),
                 rotary_base: Some(3000.5),

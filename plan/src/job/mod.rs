@@ -1,11 +1,13 @@
 //! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
 
 mod campaign;
+mod dropout;
 mod hyper_parameters;
 mod learning_rate;
 mod training;
 
 pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
+pub use dropout::DropoutShares;
 pub use hyper_parameters::HyperParameters;
 pub use learning_rate::LearningRate;
 pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};

@@ -1,5 +1,6 @@
 //! How a job is trained, as written.
 
+use super::DropoutShares;
 use crate::fine_tuning::{LoraSpec, Method};
 use crate::name::named;
 use crate::spec::{Optimizer, Precision};
@@ -108,6 +109,10 @@ pub struct TrainingSpec {
     /// What weight decay leaves out; biases and norms if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decay_exempt: Option<DecayExempt>,
+    /// Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`; as the model's
+    /// description says if left out, which for those of the catalog is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<DropoutShares>,
     /// Decay rate of the velocity of sgd-momentum and lars.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,

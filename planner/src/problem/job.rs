@@ -117,7 +117,10 @@ pub(crate) fn problem_on(
     resources: Resources,
     other: impl FnOnce(Place) -> Place,
 ) -> Result<Problem, JobError> {
-    let spec = model_spec(&job.model, resources.model_file.clone())?;
+    let mut spec = model_spec(&job.model, resources.model_file.clone())?;
+    if let Some(dropout) = job.training.dropout {
+        dropout.write(&mut spec)?;
+    }
     let states_attention = spec.attention.is_some();
     let model = valid(spec)?;
     countable(&model)?;

@@ -6,7 +6,7 @@
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
-use super::field::Field;
+use super::field::{DROPOUT, Field};
 use super::program::environment;
 use super::script::{command, exports, script};
 use super::software::Engine;
@@ -256,6 +256,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     parameters.insert("lr".into(), rate);
     parameters.insert("weight_decay".into(), json!(rule.weight_decay));
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
+    draft.note(Field::Dropout, DROPOUT);
     if reader == Reader::Trainer {
         draft.note(
             Field::DecayExempt,

@@ -17,6 +17,7 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
         Field::ClipNorm => training.clip_norm.is_some(),
         Field::WeightDecay => training.weight_decay.is_some(),
         Field::DecayExempt => training.decay_exempt.is_some(),
+        Field::Dropout => training.dropout.is_some(),
         Field::Momentum => training.momentum.is_some(),
         Field::Betas => training.betas.is_some(),
         Field::Epsilon => training.epsilon.is_some(),
@@ -46,6 +47,10 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
         Field::DecayExempt => {
             let (exempt, decays) = (job.hyper_parameters().decay_exempt, job.hyper_parameters().weight_decay > 0.0);
             (decays && exempt == DecayExempt::None).then(|| exempt.to_string())
+        }
+        Field::Dropout => {
+            let shares = plan.model().dropout();
+            shares.is_on().then(|| shares.to_string())
         }
         Field::WeightDecay | Field::Momentum | Field::Betas | Field::Epsilon => of_the_rule(field, job),
         Field::Start | Field::CheckpointInterval | Field::CheckpointStorage | Field::Evaluation => {
@@ -89,6 +94,10 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
         _ => None,
     }
 }
+
+/// What to do about dropout where a script builds the model.
+pub(super) const DROPOUT: &str = "the script builds the model: config.json has the shares, attn_pdrop, resid_pdrop and \
+     embd_pdrop for GPT-2, hidden_dropout_prob and attention_probs_dropout_prob for BERT and ViT, attention_dropout for Llama";
 
 /// Returns what a user must do for a field that launch files leave out, where one word is not enough.
 pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {

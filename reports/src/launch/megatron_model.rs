@@ -59,8 +59,21 @@ fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) 
         }
         AttentionKernel::Unfused | AttentionKernel::Flash => {}
     }
-    words.set("attention-dropout", "0.0").set("hidden-dropout", "0.0");
+    dropout(draft, words);
     draft.tells(&[Field::Attention]);
+}
+
+/// Adds the shares that are dropped out: Megatron-LM's hidden dropout is that of the residual stream and of what the
+/// first block is given.
+fn dropout(draft: &mut Draft<'_>, words: &mut Words) {
+    let shares = draft.job.plan().model().dropout();
+    let [attention, residual, embedding] =
+        [shares.attention, shares.residual, shares.embedding].map(|share| share.unwrap_or(0.0));
+    words.set("attention-dropout", format!("{attention:?}")).set("hidden-dropout", format!("{residual:?}"));
+    draft.tells(&[Field::Dropout]);
+    if (embedding - residual).abs() > 0.0 {
+        draft.note(Field::Dropout, "Megatron-LM drops out as much of embeddings as of the residual stream");
+    }
 }
 
 fn sizes(words: &mut Words, layers: u32, hidden: u64, heads: u64, ffn: u64) {

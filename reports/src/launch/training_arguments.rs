@@ -7,7 +7,7 @@
 use super::Target;
 use super::draft::Draft;
 use super::error::LaunchError;
-use super::field::Field;
+use super::field::{DROPOUT, Field};
 use super::fine_tuning;
 use super::program::{Places, among_neighbours};
 use super::software::Engine;
@@ -214,6 +214,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     list.add("learning_rate", draft.learning_rate_or_blank("peak learning rate"));
     list.add("weight_decay", rule.weight_decay);
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
+    draft.note(Field::Dropout, DROPOUT);
     draft.note(Field::DecayExempt, "the Trainer leaves out biases and norms; override its get_decay_parameter_names");
     // The Trainer has no LAMB, but DeepSpeed does, whose configuration must agree with these arguments.
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {

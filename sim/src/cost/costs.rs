@@ -169,7 +169,15 @@ impl<'a> Costs<'a> {
     pub(super) fn usage(&self) -> Usage<'a> {
         let ranks = self.plan.mesh().ranks();
         let (stack, precision) = (&self.machine.stack, self.plan.precision());
-        Usage { stack, launch: self.machine.launch(), precision, ranks, slowest_of: ranks, work_cv: 0.0 }
+        Usage {
+            stack,
+            launch: self.machine.launch(),
+            precision,
+            ranks,
+            slowest_of: ranks,
+            work_cv: 0.0,
+            drops_out: self.plan.graph().drops_out(),
+        }
     }
 
     fn links(&self) -> &'a dyn LinkCosts {

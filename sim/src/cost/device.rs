@@ -34,6 +34,8 @@ pub(crate) struct Usage<'a> {
     pub(crate) slowest_of: u32,
     /// One standard deviation of a sample's work over its mean.
     pub(crate) work_cv: f64,
+    /// `true` if training drops something out here.
+    pub(crate) drops_out: bool,
 }
 
 /// One operator in one pass.

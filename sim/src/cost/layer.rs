@@ -133,6 +133,7 @@ pub(super) fn layer_costs_on(
         ranks: mesh.ranks(),
         slowest_of,
         work_cv: work_cv(graph),
+        drops_out: graph.drops_out(),
     };
     let costs = device_costs(device);
     let distinct = graph

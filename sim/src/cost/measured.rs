@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{
     OperatorClass, OperatorSample,
 };
 use trainyard_plan::operators::{
-    Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing,
+    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing,
 };
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
@@ -201,11 +201,14 @@ pub(crate) struct MeasuredPricing<'a> {
     pub(crate) machine: &'a MeasuredMachine,
     pub(crate) ranks: u32,
     pub(crate) precision: Precision,
+    /// `true` if training drops something out.
+    pub(crate) drops_out: bool,
 }
 
 impl<'a> MeasuredPricing<'a> {
     fn new(machine: &'a MeasuredMachine, usage: Usage<'_>) -> Self {
-        Self { machine, ranks: usage.ranks, precision: usage.precision }
+        let Usage { ranks, precision, drops_out, .. } = usage;
+        Self { machine, ranks, precision, drops_out }
     }
 
     /// One pass of a layer over `samples` samples on one of the ranks that share it.
@@ -263,7 +266,7 @@ impl<'a> MeasuredPricing<'a> {
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
         let unknown = || unmeasured(self.machine, operator.name().into(), self.ranks);
-        let parts = timed_parts(operator).ok_or_else(unknown)?;
+        let parts = timed_parts(operator, self.drops_out).ok_or_else(unknown)?;
         let one = |(times, part): (u64, OperatorKind)| {
             let (class, shape) = class_and_shape(part).ok_or_else(unknown)?;
             Ok(self.one(class, &shape, pass)? * times as f64)
@@ -437,7 +440,8 @@ pub fn cases_of_layers(
     precision: Precision,
 ) -> BTreeSet<OperatorCase> {
     let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
-    let parts = operators.filter_map(|operator| timed_parts(operator.on_rank(samples, sharing))).flatten();
+    let of = |operator: &Operator| timed_parts(operator.on_rank(samples, sharing), graph.drops_out());
+    let parts = operators.filter_map(of).flatten();
     let cases = parts.filter_map(|(_, part)| class_and_shape(part));
     let cases = cases.filter(|(_, shape)| !shape.contains(&0));
     cases.map(|(operator, shape)| OperatorCase { operator, format: format_of(precision), ranks, shape }).collect()
@@ -545,8 +549,29 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
 }
 
 /// Returns the operators that calibration times of which another consists, with how often it has each; itself, if it is
-/// one of them. Nothing for products with masks for experts, which the executor does not have.
-fn timed_parts(operator: OperatorKind) -> Option<Vec<(u64, OperatorKind)>> {
+/// one of them. Nothing for products with masks for experts, which the executor does not have. Dropout is a part where
+/// training has it: the operators of other models count it only because their published training had it.
+fn timed_parts(operator: OperatorKind, drops_out: bool) -> Option<Vec<(u64, OperatorKind)>> {
+    let mut parts = parts_without_dropout(operator)?;
+    parts.extend(dropout_of(operator).filter(|_| drops_out).map(|dropout| (1, OperatorKind::Image(dropout))));
+    Some(parts)
+}
+
+/// Returns the dropout of an operator that has some; of attention that of the weights that its mask lets through.
+fn dropout_of(operator: OperatorKind) -> Option<Image> {
+    let (samples, elements) = match operator {
+        OperatorKind::Residual { rows, width, dropout: true }
+        | OperatorKind::Embedding { rows, width, dropout: true, .. } => (rows, width),
+        OperatorKind::Attention(attention) if attention.dropout => {
+            let seen = attention.keys as f64 * attention.unmasked_share();
+            (attention.samples * attention.heads * attention.queries, seen.ceil() as u64)
+        }
+        _ => return None,
+    };
+    Some(Image::Dropout { samples, elements })
+}
+
+fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKind)>> {
     match operator {
         OperatorKind::ExpertLinear { experts, rows, inputs, outputs, .. } => {
             let each = OperatorKind::Linear { rows: rows.div_ceil(experts.max(1)), inputs, outputs, bias: false };
@@ -594,6 +619,7 @@ fn class_and_shape_of_image(image: Image) -> Option<(OperatorClass, Vec<u64>)> {
             let shape = vec![convolution.samples, pixels, convolution.inputs, convolution.outputs, height, stride];
             (OperatorClass::Convolution, shape)
         }
+        Image::Dropout { samples, elements } => (OperatorClass::Dropout, vec![samples, elements]),
         Image::Norm { samples, pixels, channels, frozen: false } => {
             (OperatorClass::BatchNorm, vec![samples, pixels, channels])
         }
@@ -659,7 +685,7 @@ mod tests {
             OperatorSample { operator, format, ranks: 1, threads: 1, shape, forward_s, backward_s, spread: 0.0 }
         });
         let machine = machine(measured.collect());
-        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32, drops_out: false };
         let core = |layer| pricing.attention_core(layer, 1, Sharing::WHOLE).expect("measured").0;
         assert!((core(block) - 1.0).abs() < 1e-3 && core(input).abs() < 1e-9);
         let share = |layer| pricing.weights_share(layer, 1, Sharing::WHOLE).expect("measured");
@@ -699,7 +725,7 @@ mod tests {
             spread: 0.0,
         };
         let machine = machine(vec![sample(64, 1e-3), sample(256, 3e-3)]);
-        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32, drops_out: false };
         let time =
             |rows| pricing.operator(OperatorKind::LayerNorm { rows, width: 64 }, Pass::Forward).expect("measured").0;
         assert!((time(64) / 1e-3 - 1.0).abs() < 1e-3 && (time(256) / 3e-3 - 1.0).abs() < 1e-3);
@@ -727,6 +753,27 @@ mod tests {
     }
 
     #[test]
+    fn dropout_is_timed_where_training_has_it() {
+        let cases = |share: Option<f64>, attention: Option<f64>| {
+            let spec = trainyard_models::ModelSpec {
+                dropout: share.map(trainyard_models::DropoutSpec::Share),
+                attention_dropout: attention.map(trainyard_models::DropoutSpec::Share),
+                ..trainyard_models::find("gpt2").expect("in the catalog").model.spec()
+            };
+            let graph = trainyard_models::Model::try_from(spec).expect("valid").graph();
+            let all = cases_of_layers(&graph, 2, Sharing::WHOLE, 1, Precision::Fp32);
+            let dropout = all.into_iter().filter(|case| case.operator == OperatorClass::Dropout);
+            dropout.map(|case| case.shape).collect::<Vec<_>>()
+        };
+        let (residual, attention) = (vec![2 * 1024, 768], vec![2 * 12 * 1024, 512]);
+        assert_eq!(cases(None, None), Vec::<Vec<u64>>::new());
+        assert_eq!(cases(Some(0.0), None), Vec::<Vec<u64>>::new());
+        assert_eq!(cases(Some(0.1), None), [residual.clone(), attention.clone()]);
+        assert_eq!(cases(Some(0.1), Some(0.0)), [residual]);
+        assert_eq!(cases(None, Some(0.1)), [attention]);
+    }
+
+    #[test]
     fn experts_cost_as_many_products_and_routing_what_it_consists_of() {
         let graph = trainyard_models::find("mixtral-8x7b").expect("in the catalog").model.graph();
         let operators =
@@ -748,7 +795,7 @@ mod tests {
             sample(OperatorClass::Embedding, vec![places, 32_768, 1, 4096]),
             sample(OperatorClass::Residual, vec![places, 4096]),
         ]);
-        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32 };
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32, drops_out: false };
         let price = |operator| pricing.operator(operator, Pass::Backward).expect("measured").0;
         let wide = operators().find(|o| matches!(o, OperatorKind::ExpertLinear { inputs: 4096, .. })).expect("one");
         assert!((price(wide) - 8.0 * 2.0).abs() < 1e-3);

@@ -18,6 +18,7 @@ pub fn roofline(plan: &Plan, machine: &Machine) -> Option<Roofline> {
         ranks,
         slowest_of: ranks,
         work_cv: 0.0,
+        drops_out: graph.drops_out(),
     };
     let mut operators = Vec::new();
     for (index, layer) in graph.distinct().iter().enumerate() {

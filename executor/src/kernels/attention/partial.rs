@@ -3,6 +3,7 @@
 //! Softmax over parts of the keys comes together by the parts' sums of exponentials (Dao et al., arXiv:2205.14135,
 //! section 3.1; Liu et al., arXiv:2310.01889, section 3). All tensors record nothing.
 
+use super::super::dropout::drop_weights;
 use super::super::operation::{contiguous, from_numbers, plain};
 use super::{Attention, AttentionShape, Sees, Sources, Target};
 use burn::backend::Flex;
@@ -99,7 +100,8 @@ fn by_burn(operands: [Tensor<2>; 3], shape: &AttentionShape) -> Partial {
     let most = scores.clone().max_dim(3).clamp_min(LEAST);
     let shares = (scores - most.clone()).exp();
     let sum = shares.clone().sum_dim(3);
-    let result = single(shares.cast(split.format).matmul(split.values)) / sum.clone().clamp_min(f32::MIN_POSITIVE);
+    let weighted = dropped(shares, shape).cast(split.format).matmul(split.values);
+    let result = single(weighted) / sum.clone().clamp_min(f32::MIN_POSITIVE);
     let log_sums = (sum.log() + most).reshape([shape.samples * shape.heads, shape.sequence]);
     Partial { result: result.swap_dims(1, 2).reshape(rows), log_sums }
 }
@@ -119,11 +121,11 @@ fn gradients_by_burn(
     let gradient = of_heads(gradient, shape, heads);
     let delta = (of_heads(whole.result.clone(), shape, heads) * gradient.clone()).sum_dim(3);
     let gradient = gradient.cast(format);
-    let of_shares = single(gradient.clone().matmul(split.values.transpose()));
+    let of_shares = dropped(single(gradient.clone().matmul(split.values.transpose())), shape);
     let of_scores = (shares.clone() * (of_shares - delta) * split.scale).cast(format);
     let of_queries = of_scores.clone().matmul(split.keys);
     let of_keys = of_scores.transpose().matmul(split.queries);
-    let of_values = shares.cast(format).transpose().matmul(gradient);
+    let of_values = dropped(shares, shape).cast(format).transpose().matmul(gradient);
     let rows = |tensor: Tensor<4>| {
         let [_, heads, ..] = tensor.dims();
         single(tensor).swap_dims(1, 2).reshape([samples * sequence, heads * width])
@@ -133,6 +135,15 @@ fn gradients_by_burn(
         rows(parts.sum_dim(2).reshape([samples, groups, sequence, width]))
     };
     [rows(of_queries), of_group(of_keys), of_group(of_values)]
+}
+
+/// Drops out weights, or their gradients, of the shape (samples, heads, sequence, sequence).
+fn dropped(weights: Tensor<4>, shape: &AttentionShape) -> Tensor<4> {
+    let whole = weights.dims();
+    match &shape.dropout {
+        Some(mask) => drop_weights(weights, whole, mask),
+        None => weights,
+    }
 }
 
 fn single(tensor: Tensor<4>) -> Tensor<4> {
@@ -194,10 +205,12 @@ fn hidden(sees: Sees, sequence: usize, device: &Device) -> Option<Tensor<4, Bool
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::dropout::{DropoutMask, Every};
     use super::super::super::testing::{numbers, use_kernels};
     use super::*;
 
-    const SHAPE: AttentionShape = AttentionShape { samples: 2, sequence: 130, heads: 4, groups: 2, sees: Sees::All };
+    const SHAPE: AttentionShape =
+        AttentionShape { samples: 2, sequence: 130, heads: 4, groups: 2, sees: Sees::All, dropout: None };
     const WIDTH: usize = 8;
 
     fn tensor(heads: usize, start: usize) -> Tensor<2> {
@@ -220,14 +233,18 @@ mod tests {
     fn the_kernel_equals_burns_operators_whatever_is_seen() {
         use_kernels(true);
         for sees in [Sees::All, Sees::PAST, Sees::Past { behind: 1, reach: usize::MAX }] {
-            let shape = AttentionShape { sees, ..SHAPE };
-            let (ours, theirs) = (partial_attention(operands(1), &shape), by_burn(operands(1), &shape));
-            assert!(close(&ours.result, &theirs.result) && close(&ours.log_sums, &theirs.log_sums), "{sees:?}");
-            // Of more keys, so that every row sees one.
-            let whole = by_burn(operands(3), &SHAPE).joined(ours, &shape);
-            let ours = partial_gradients(operands(1), &whole, tensor(4, 9), &shape);
-            let theirs = gradients_by_burn(operands(1), &whole, tensor(4, 9), &shape);
-            assert!(ours.iter().zip(&theirs).all(|(ours, theirs)| close(ours, theirs)), "{sees:?}");
+            for dropout in
+                [None, Some(DropoutMask { columns: Every { first: 1, step: 2 }, ..DropoutMask::new(0.3, 1, 2) })]
+            {
+                let shape = AttentionShape { sees, dropout, ..SHAPE };
+                let (ours, theirs) = (partial_attention(operands(1), &shape), by_burn(operands(1), &shape));
+                assert!(close(&ours.result, &theirs.result) && close(&ours.log_sums, &theirs.log_sums), "{sees:?}");
+                // Of more keys, so that every row sees one.
+                let whole = by_burn(operands(3), &SHAPE).joined(ours, &shape);
+                let ours = partial_gradients(operands(1), &whole, tensor(4, 9), &shape);
+                let theirs = gradients_by_burn(operands(1), &whole, tensor(4, 9), &shape);
+                assert!(ours.iter().zip(&theirs).all(|(ours, theirs)| close(ours, theirs)), "{sees:?}");
+            }
         }
     }
 

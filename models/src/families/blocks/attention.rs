@@ -12,7 +12,7 @@ impl Blocks {
             None => self.projections(heads),
             Some(kv_rank) => self.latent_projections(kv_rank),
         };
-        let core = Stream { dropout: self.attention_dropout, ..stream }.core(heads, self.seq_len);
+        let core = Stream { dropout: self.attention_dropout.drops().into(), ..stream }.core(heads, self.seq_len);
         operators.push(core);
         let output = Stream { bias: self.output_bias, ..stream };
         operators.push(output.linear(self.heads * self.value_width, self.hidden, Split::Rows));

@@ -5,12 +5,13 @@ mod feed_forward;
 mod head;
 
 use super::parts::{Experts, FeedForward, Norm, Stream, operator};
+use crate::families::dropout::any_dropout;
 use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor,
     equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{HeadKind, PositionKind, QueryKeyNorm};
+use crate::families::{DropoutSpec, HeadKind, PositionKind, QueryKeyNorm};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Operator, OperatorKind, Split};
 use std::collections::BTreeMap;
@@ -57,8 +58,8 @@ dimensions! {
         ffn_bias: bool = choice(false),
         feed_forward: FeedForward = choice(FeedForward::Gated),
         embedding_width: u64 = or(hidden, WIDTH_MAX),
-        dropout: bool = choice(false),
-        attention_dropout: bool = choice(dropout),
+        dropout: DropoutSpec = any_dropout(DropoutSpec::default()),
+        attention_dropout: DropoutSpec = any_dropout(dropout),
         score_cap: Option<f64> = bound(),
         logit_cap: Option<f64> = bound(),
         sinks: bool = choice(false) unless false,
@@ -215,7 +216,7 @@ impl Blocks {
             hidden: self.hidden,
             norm: self.norm,
             feed_forward: self.feed_forward,
-            dropout: self.dropout,
+            dropout: self.dropout.drops().into(),
             bias: self.ffn_bias,
         }
     }
@@ -247,7 +248,7 @@ impl Blocks {
         }
         operators.extend(self.embedding_norm.then(|| stream.norm()));
         if let Some(distances) = self.distances {
-            let table = Stream { tokens: distances, dropout: false, ..stream };
+            let table = Stream { tokens: distances, dropout: false.into(), ..stream };
             operators.extend([table.lookup(distances, 0, 0), table.norm()]);
         }
         stream.input(operators)
