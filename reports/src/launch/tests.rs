@@ -4,8 +4,8 @@ use super::kubernetes::NOT_OF_PODS;
 use super::{LaunchError, LaunchOptions, Target, launch};
 use serde_json::{Value, json};
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::{LaunchDocument, LaunchFile};
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{LaunchDocument, LaunchFile};
 
 /// Returns the document of GPT-2 on two p4d.24xlarge, data parallel.
 pub(super) fn document() -> Value {
