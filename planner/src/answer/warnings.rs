@@ -80,7 +80,7 @@ impl Warnings<'_> {
         let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
         let alike =
             tokens.map(|tokens| format!("samples are counted as {tokens} tokens each, packed or padded to that"));
-        let counted = self.problem.sequences.map(|own| own.told()).or(alike);
+        let counted = self.problem.packing.map(|own| own.told()).or(alike);
         let untested = (method != Method::Full).then(|| {
             format!(
                 "no published step time tests the prediction for {method}, so its interval is wider by 30 %; memory is \

@@ -3,7 +3,7 @@
 use super::campaign_settings::{Settings, above_zero, settings};
 use super::error::{JobError, inside};
 use super::input::{Data, data_set};
-use super::lengths::{Sequences, as_sequences};
+use super::lengths::{Packing, as_sequences};
 use super::machines::{Trained, place};
 use super::model::{countable, model_spec, valid};
 use super::place::{Description, Place};
@@ -28,7 +28,7 @@ pub struct Problem {
     /// Which weights are trained, with every default filled in; `None` if all are.
     pub(crate) fine_tuning: Option<FineTuningSpec>,
     /// What became of samples of different lengths, where a file tells them.
-    pub(crate) sequences: Option<Sequences>,
+    pub(crate) packing: Option<Packing>,
     /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
     /// decide.
     pub(crate) states_attention: bool,
@@ -124,7 +124,7 @@ pub(crate) fn problem_on(
     let states_attention = spec.attention.is_some();
     let model = valid(spec)?;
     countable(&model)?;
-    let (job, sequences) = &as_sequences(job, resources.lengths.as_deref(), &model)?;
+    let (job, packing) = &as_sequences(job, resources.lengths.as_deref(), &model)?;
     let fine_tuning = fine_tuning(&job.training, &model)?;
     let method = fine_tuning.as_ref().map_or(Method::Full, |own| own.method);
     let place = other(place(&job.cluster, resources, Trained { model: &model, method })?);
@@ -152,7 +152,7 @@ pub(crate) fn problem_on(
         objective: job.goal.objective.unwrap_or_default(),
         model,
         fine_tuning,
-        sequences: *sequences,
+        packing: *packing,
         states_attention,
         place,
         deadline,

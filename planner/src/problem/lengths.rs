@@ -10,7 +10,7 @@ const SAMPLES_MAX: usize = 100_000_000;
 
 /// What became of samples of different lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sequences {
+pub(crate) struct Packing {
     samples: u64,
     sequences: u64,
     /// Tokens of a sequence.
@@ -22,7 +22,7 @@ pub(crate) struct Sequences {
     packed: bool,
 }
 
-impl Sequences {
+impl Packing {
     fn of(lengths: &[u64], capacity: u64, packing: bool) -> Self {
         Self {
             samples: lengths.len() as u64,
@@ -58,7 +58,7 @@ pub(crate) fn as_sequences(
     job: &JobSpec,
     lengths: Option<&[u64]>,
     model: &Model,
-) -> Result<(JobSpec, Option<Sequences>), Invalid> {
+) -> Result<(JobSpec, Option<Packing>), Invalid> {
     let data = &job.data;
     let Some(path) = &data.lengths else {
         return match data.packing {
@@ -79,7 +79,7 @@ pub(crate) fn as_sequences(
         return Err(Invalid::inside("data.lengths", format!("`{path}` has {} samples", lengths.len()))
             .with_hint(format!("one line for each sample, at least 1 and at most {SAMPLES_MAX}")));
     }
-    let sequences = Sequences::of(lengths, tokens, data.packing != Some(false));
+    let sequences = Packing::of(lengths, tokens, data.packing != Some(false));
     let data = DataSpec { samples: Some(sequences.sequences), ..data.clone() };
     Ok((JobSpec { data, ..job.clone() }, Some(sequences)))
 }
@@ -91,7 +91,7 @@ pub(crate) fn packed(lengths: &[u64], capacity: u64) -> u64 {
     for length in lengths {
         *of_length.entry((*length).clamp(1, capacity)).or_default() += 1;
     }
-    // Sequences by the room that they have left.
+    // Packing by the room that they have left.
     let mut open: BTreeMap<u64, u64> = BTreeMap::new();
     let mut sequences = 0;
     for (length, mut count) in of_length.into_iter().rev() {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_becomes_of_samples_is_told() {
-        let told = |packing| Sequences::of(&[60, 50, 40, 30, 120], 100, packing).told();
+        let told = |packing| Packing::of(&[60, 50, 40, 30, 120], 100, packing).told();
         assert_eq!(
             told(true),
             "5 samples are packed into 3 sequences of 100 tokens, 93.3 % full; 1 sample longer than that and cut"
