@@ -56,6 +56,11 @@ impl DropoutShares {
             return Err(Invalid::conflict(field, "model", rule)
                 .with_hint("leave it out: gpt, gpt-moe, llama, bert, vit and blocks have them"));
         }
+        if let (Family::Blocks, Self::Each { embedding: Some(_), .. }) = (spec.family, self) {
+            let rule = "a model of family `blocks` drops nothing out before its first block";
+            return Err(Invalid::conflict("training.dropout.embedding", "model", rule)
+                .with_hint("leave it out; attention and residual are its places"));
+        }
         // Places that say nothing of their own have the share of the residual stream.
         let before = [spec.attention_dropout, spec.embedding_dropout].map(|own| own.or(spec.dropout));
         spec.attention_dropout = attention.or(before[0]);
@@ -171,6 +176,8 @@ mod tests {
         }
         let error = written("resnet50", r#"{ "dropout": 0.1 }"#).expect_err("refused").to_string();
         assert!(error.contains("family `resnet`"), "{error}");
+        let error = written("qwen3-30b-a3b", r#"{ "dropout": { "embedding": 0.1 } }"#).expect_err("no such place");
+        assert!(error.to_string().contains("training.dropout.embedding"), "{error}");
         let unknown =
             serde_json::from_str::<TrainingSpec>(r#"{ "dropout": { "hidden": 0.1 } }"#).expect_err("no such place");
         assert!(unknown.to_string().contains("`attention`, `residual`, `embedding`"), "{unknown}");

@@ -82,12 +82,11 @@ impl Warnings<'_> {
             tokens.map(|tokens| format!("samples are counted as {tokens} tokens each, packed or padded to that"));
         let counted = self.problem.packing.map(|own| own.told()).or(alike);
         let untested = (method != Method::Full).then(|| {
-            format!(
-                "no published step time tests the prediction for {method}, so its interval is wider by 30 %; memory is \
-                 counted with whole logits, of which TRL from 1.16 on keeps a part"
-            )
+            format!("no published step time tests the prediction for {method}, so its interval is wider by 30 %")
         });
-        let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
+        let logits = matches!(method, Method::Lora | Method::Qlora)
+            .then(|| "memory is counted with whole logits, of which TRL from 1.16 on keeps a part".to_owned());
+        let own: Vec<String> = [untested, logits, counted].into_iter().flatten().collect();
         (self.job.training.method.is_some() && !own.is_empty()).then(|| own.join("; "))
     }
 
