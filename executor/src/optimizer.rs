@@ -4,7 +4,7 @@
 //! out. The state is kept here rather than in Burn's module optimizer, so that a checkpoint can name each part of it by
 //! its parameter, whatever the plan.
 
-use crate::kernels::{self, AdamWStep};
+use crate::kernels::{self, AdamWStep, MomentumStep};
 use crate::network::ParameterKey;
 use crate::network::operators::to_vec;
 use crate::process_group::GroupError;
@@ -186,6 +186,9 @@ impl RankOptimizer {
                 let change = decayed(gradient, &value, decay) * learning_rate;
                 (value - change, None)
             }
+            Method::Momentum(_) if kernels::is_plain(&value) => {
+                self.momentum((value, decay), gradient, memory, learning_rate)
+            }
             Method::Momentum(rule) => {
                 let (velocity, memory) = accelerate(rule, decayed(gradient, &value, decay), memory);
                 (value - velocity * learning_rate, Some(memory))
@@ -215,6 +218,22 @@ impl RankOptimizer {
         };
         let (value, means) = kernels::adamw(&step, value, gradient, memory.map(|memory| two(memory.means)));
         (value, Some(OptimizerState { time, means: means.to_vec() }))
+    }
+
+    /// The same for momentum.
+    fn momentum(
+        &self,
+        (value, decay): (Tensor<1>, f32),
+        gradient: Tensor<1>,
+        memory: Option<OptimizerState>,
+        learning_rate: f64,
+    ) -> (Tensor<1>, Option<OptimizerState>) {
+        let time = memory.as_ref().map_or(0, |memory| memory.time) + 1;
+        let step =
+            MomentumStep { learning_rate, momentum: self.hyper_parameters.momentum, weight_decay: f64::from(decay) };
+        let velocity = memory.and_then(|mut memory| memory.means.pop());
+        let (value, velocity) = kernels::momentum(&step, value, gradient, velocity);
+        (value, Some(OptimizerState { time, means: vec![velocity] }))
     }
 
     /// Computes LAMB's update: You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1

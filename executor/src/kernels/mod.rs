@@ -11,7 +11,6 @@
 #![allow(clippy::excessive_precision, reason = "constants are those of their sources")]
 
 mod activation;
-mod adamw;
 mod attention;
 mod batch_norm;
 mod convolution;
@@ -25,10 +24,10 @@ mod pooling;
 mod product;
 #[cfg(test)]
 pub(crate) mod testing;
+mod update;
 mod vector;
 
 pub(crate) use activation::{gelu, gelu_tanh, relu, swiglu};
-pub(crate) use adamw::{AdamWStep, adamw, is_plain, square_sum};
 pub(crate) use attention::{
     AttentionShape, Partial, Sees, attention, packed_attention, partial_attention, partial_gradients,
 };
@@ -40,3 +39,4 @@ pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;
 pub(crate) use pooling::max_pool;
+pub(crate) use update::{AdamWStep, MomentumStep, adamw, is_plain, momentum, square_sum};

@@ -43,8 +43,9 @@ pub(super) fn weight_gradient(windows: &Windows, sides: &Sides, images: &[f32], 
         let pixels = gradient.len() / sides.outputs;
         let run = run_of(windows.result[1], panel);
         let group = Group { sides, gradient, first: group * outputs, outputs, maps, pixels, run };
-        // What is turned around in memory, so that it lies across vectors: gradients and the result, or patches.
-        let own = if outputs * (pixels + pairs) <= pairs * pixels {
+        // What is turned around in memory, so that it lies across vectors: gradients and the result, or patches, which are
+        // gathered before and so touched twice.
+        let own = if outputs * (pixels + pairs) <= 2 * pairs * pixels {
             group.outputs_across(pairs, panel)
         } else {
             group.pairs_across(pairs, panel)

@@ -1,4 +1,4 @@
-//! AdamW in one pass.
+//! Updates of optimizers in one pass over memory.
 
 use super::operation::{contiguous, plain};
 use super::vector::{sum_of, vectorized};
@@ -38,6 +38,37 @@ pub(crate) fn adamw(
     let [mut first, mut second] = means.map_or_else(|| [zeros(), zeros()], |means| means.map(host));
     update_all(step, weights.storage_mut(), gradients.storage(), [first.storage_mut(), second.storage_mut()]);
     (device(weights), [device(first), device(second)])
+}
+
+/// One update of stochastic gradient descent with momentum (Goyal et al., arXiv:1706.02677, section 3, equation 9).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MomentumStep {
+    pub(crate) learning_rate: f64,
+    pub(crate) momentum: f64,
+    pub(crate) weight_decay: f64,
+}
+
+/// Returns the new weights and the new velocity, which is zero before the first update. Memory that nobody else holds is
+/// overwritten.
+///
+/// # Panics
+///
+/// If [`is_plain`] is `false` for the weights.
+pub(crate) fn momentum(
+    step: &MomentumStep,
+    weights: Tensor<1>,
+    gradients: Tensor<1>,
+    velocity: Option<Tensor<1>>,
+) -> (Tensor<1>, Tensor<1>) {
+    let [mut weights, gradients] = [weights, gradients].map(host);
+    let zeros = || FlexTensor::zeros(weights.layout().shape().clone(), DType::F32);
+    let mut velocity = velocity.map_or_else(zeros, host);
+    let factors = [step.momentum, step.weight_decay, step.learning_rate].map(|factor| factor as f32);
+    let pieces = weights.storage_mut::<f32>().par_chunks_mut(PIECE).zip(gradients.storage::<f32>().par_chunks(PIECE));
+    pieces
+        .zip(velocity.storage_mut::<f32>().par_chunks_mut(PIECE))
+        .for_each(|((weights, gradients), velocity)| accelerate(factors, weights, gradients, velocity));
+    (device(weights), device(velocity))
 }
 
 /// Returns the sum of the squares of all elements of a tensor that [`is_plain`].
@@ -95,6 +126,14 @@ vectorized! {
         sum_of([numbers], |[number]| number * number)
     }
 
+    fn accelerate(factors: [f32; 3], weights: &'a mut [f32], gradients: &'a [f32], velocity: &'a mut [f32]) {
+        let [momentum, decay, rate] = factors;
+        for ((weight, &gradient), velocity) in weights.iter_mut().zip(gradients).zip(velocity) {
+            *velocity = momentum.mul_add(*velocity, decay.mul_add(*weight, gradient));
+            *weight = rate.mul_add(-*velocity, *weight);
+        }
+    }
+
     fn update(
         factors: Factors,
         weights: &'a mut [f32],
@@ -115,19 +154,46 @@ vectorized! {
 mod tests {
     use super::super::testing::{assert_close, numbers};
     use super::*;
-    use burn::optim::{AdamWConfig, Optimizer};
+    use burn::optim::decay::WeightDecayConfig;
+    use burn::optim::momentum::MomentumConfig;
+    use burn::optim::{AdamWConfig, Optimizer, SgdConfig};
     use burn::tensor::{Device, TensorData};
+
+    const LENGTH: usize = 20_000;
+
+    fn tensor(start: usize) -> Tensor<1> {
+        Tensor::from_data(TensorData::new(numbers(LENGTH, start), [LENGTH]), &Device::flex())
+    }
+
+    fn list(tensor: Tensor<1>) -> Vec<f32> {
+        tensor.into_data().try_into_vec::<f32>().expect("single precision")
+    }
+
+    #[test]
+    fn momentum_is_that_of_burn() {
+        let rule = SgdConfig::new()
+            .with_momentum(Some(MomentumConfig::new().with_momentum(0.9).with_dampening(0.0)))
+            .with_weight_decay(Some(WeightDecayConfig::new(0.1)))
+            .build();
+        let step = MomentumStep { learning_rate: 0.01, momentum: 0.9, weight_decay: 0.1 };
+        let (mut ours, mut velocity) = (tensor(1), None);
+        let (mut theirs, mut state) = (ours.clone(), None);
+        for time in 1..=5 {
+            let gradients = tensor(10 + time);
+            let (weights, after) = momentum(&step, ours, gradients.clone(), velocity);
+            (ours, velocity) = (weights, Some(after));
+            (theirs, state) = rule.step(0.01, theirs, gradients, state);
+        }
+        assert_close(&[list(ours)], &[list(theirs)], 1e-6, "momentum");
+    }
 
     #[test]
     fn it_is_burns_adamw() {
-        let length = 20_000;
-        let tensor = |numbers: Vec<f32>| Tensor::<1>::from_data(TensorData::new(numbers, [length]), &Device::flex());
-        let list = |tensor: Tensor<1>| tensor.into_data().try_into_vec::<f32>().expect("single precision");
         let rule = AdamWConfig::new().with_beta_2(0.95).with_epsilon(1e-8).with_weight_decay(0.1).build();
-        let (mut ours, mut means) = (tensor(numbers(length, 1)), None);
+        let (mut ours, mut means) = (tensor(1), None);
         let (mut theirs, mut state) = (ours.clone(), None);
         for time in 1..=5 {
-            let gradients = tensor(numbers(length, 10 + time as usize));
+            let gradients = tensor(10 + time as usize);
             let step = AdamWStep { learning_rate: 0.01, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: 0.1, time };
             let (weights, after) = adamw(&step, ours, gradients.clone(), means);
             (ours, means) = (weights, Some(after));
