@@ -30,6 +30,7 @@ mod name;
 
 // A plan as written: its parts, then the whole.
 mod fine_tuning;
+mod held_by_kinds;
 mod input;
 mod offload;
 mod placement;

@@ -2,11 +2,12 @@
 
 use crate::check;
 use crate::fine_tuning::{FineTuningSpec, Method};
+use crate::held_by_kinds::HeldByKinds;
 use crate::input::InputSpec;
 use crate::layer_memory::LayerMemory;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
-use crate::parameters::{ParameterCounts, held_of};
+use crate::parameters::ParameterCounts;
 use crate::partition::Stages;
 use crate::schedules::{Pipeline, ScheduleName, StageId};
 use crate::spec::{
@@ -25,13 +26,14 @@ pub struct Architecture {
     fine_tuning: Option<FineTuningSpec>,
     graph: OperatorGraph,
     micro_batch_max: u64,
+    held: HeldByKinds,
 }
 
 impl Architecture {
     /// Builds the operators of a model.
     pub fn new(model: Model) -> Arc<Self> {
         let graph = model.graph();
-        Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, fine_tuning: None, model })
+        Arc::new(Self::of(model, graph, None))
     }
 
     /// Builds the operators of a model of which a part is trained.
@@ -45,7 +47,12 @@ impl Architecture {
         let tuning = spec.as_ref().map(FineTuningSpec::tuning).transpose()?.flatten();
         let Some(tuning) = tuning else { return Ok(Self::new(model)) };
         let graph = trainyard_models::tuned(&model, &tuning)?;
-        Ok(Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, fine_tuning: spec, model }))
+        Ok(Arc::new(Self::of(model, graph, spec)))
+    }
+
+    fn of(model: Model, graph: OperatorGraph, fine_tuning: Option<FineTuningSpec>) -> Self {
+        let micro_batch_max = check::micro_batch_max(&graph);
+        Self { model, fine_tuning, graph, micro_batch_max, held: HeldByKinds::default() }
     }
 
     /// Returns the largest micro-batch of the model, in samples.
@@ -85,10 +92,10 @@ pub struct Plan {
     architecture: Arc<Architecture>,
     mesh: Mesh,
     stages: Stages,
-    /// Parameters that a rank holds of each kind of layer, cached because they are asked for often and never change.
-    held_of_kinds: Vec<ParameterCounts>,
-    /// Memory that a micro-batch needs in each kind of layer, computed on first use.
-    memory_of_kinds: OnceLock<Vec<LayerMemory>>,
+    /// Parameters that a rank holds of each kind of layer.
+    parameters_of_kinds: Arc<[ParameterCounts]>,
+    /// Memory that a micro-batch needs in each kind of layer, looked up on first use.
+    memory_of_kinds: OnceLock<Arc<[LayerMemory]>>,
 }
 
 /// Methods of [`Plan`] that read the field of [`PlanSpec`] of the same name.
@@ -188,7 +195,7 @@ impl Plan {
     /// Returns the parameters that one rank holds of `layers`, a part of one run. The last of several stages has its
     /// own copy of an embedding table that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> ParameterCounts {
-        let own = self.graph().order()[layers.clone()].iter().map(|kind| self.held_of_kinds[*kind]);
+        let own = self.graph().order()[layers.clone()].iter().map(|kind| self.parameters_of_kinds[*kind]);
         let stages = self.stages();
         let copies = stages.at(0).0 != stages.at(stages.chunks() - 1).0 && layers.end == self.graph().len();
         let shared = if copies { self.shared_on_rank() } else { 0 };
@@ -213,8 +220,8 @@ impl Plan {
     /// Returns the distinct layers of some runs, with the memory and the count of each.
     pub(crate) fn kinds_in(&self, chunks: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
         let distinct = self.graph().distinct();
-        let of = |layer| LayerMemory::of(&self.spec, self.sharing(), layer);
-        let memory = self.memory_of_kinds.get_or_init(|| distinct.iter().map(of).collect());
+        let held = || self.architecture.held.memory(&self.spec, self.sharing(), distinct);
+        let memory = self.memory_of_kinds.get_or_init(held).iter();
         let mut counts = vec![0; distinct.len()];
         for kind in chunks.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
             counts[*kind] += 1;
@@ -279,8 +286,7 @@ impl Plan {
         let (pipeline, chunks) = (spec.parallel.pipeline, spec.virtual_stages);
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, chunks, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
-        let held_of_kinds =
-            graph.distinct().iter().map(|layer| held_of(layer, spec.batch.micro, mesh.sharing())).collect();
-        Ok(Self { spec, architecture, mesh, stages, held_of_kinds, memory_of_kinds: OnceLock::new() })
+        let parameters_of_kinds = architecture.held.parameters(spec.batch.micro, mesh.sharing(), graph.distinct());
+        Ok(Self { spec, architecture, mesh, stages, parameters_of_kinds, memory_of_kinds: OnceLock::new() })
     }
 }

@@ -13,10 +13,13 @@ use trainyard_plan::{
     Collective, Content, CopyDirection, Exchange, GradientReduction, ParameterCounts, Plan, Recompute, Segment,
     StageId, StagePass, StateSharding, StepBound, Store, Work,
 };
-use trainyard_units::Seconds;
+use trainyard_units::{Bytes, Seconds};
 
 /// Layers whose weights may be gathered before the stage computes at all: the first and the one that is fetched ahead.
 const GATHERED_AHEAD: f64 = 2.0;
+
+/// Kinds of stages that are remembered: in a plan of few kinds the first ones are all there are.
+const KINDS_MAX: usize = 16;
 
 /// A lower bound on the step time of `plan` on `machine`.
 ///
@@ -97,7 +100,7 @@ pub fn step_time_bound_with(
     let slowdown = machine.overlap_slowdown();
     let lost = slowdown / (1.0 + slowdown);
     let mut least = Least { plan, machine, costs: &costs, lost, known };
-    let stages = plan.stages().ids().map(|stage| least.stage(stage)).collect::<Result<Vec<_>, _>>()?;
+    let stages = least.stages()?;
     Ok(match plan.schedule().bound() {
         StepBound::Busiest => stages.iter().map(|stage| stage.kernels).fold(Seconds::ZERO, Seconds::max),
         StepBound::Staggered => staggered(&stages, plan.batch().accumulation as f64),
@@ -226,7 +229,51 @@ struct Least<'a> {
     known: &'a mut Communications,
 }
 
-impl Least<'_> {
+/// Everything in which stages of a plan may differ.
+#[derive(PartialEq)]
+struct StageKind<'a> {
+    /// Kinds of the layers of each run.
+    runs: Vec<&'a [usize]>,
+    /// Stages that stand on their machines as this one does, and as the one before it.
+    alike: [StageId; 2],
+    /// Whether it is the first stage, and the last.
+    ends: [bool; 2],
+    /// What its first run receives and sends on for a micro-batch.
+    boundaries: [Bytes; 2],
+}
+
+impl<'a> Least<'a> {
+    /// Every stage, those that are alike once.
+    fn stages(&mut self) -> Result<Vec<StageLeast>, MachineError> {
+        let mut known: Vec<(StageKind<'a>, StageLeast)> = Vec::new();
+        let mut all = Vec::new();
+        for stage in self.plan.stages().ids() {
+            let kind = self.kind(stage);
+            if let Some((_, least)) = known.iter().find(|(other, _)| *other == kind) {
+                all.push(*least);
+                continue;
+            }
+            let least = self.stage(stage)?;
+            all.push(least);
+            if known.len() < KINDS_MAX {
+                known.push((kind, least));
+            }
+        }
+        Ok(all)
+    }
+
+    fn kind(&self, stage: StageId) -> StageKind<'a> {
+        let (stages, order) = (self.plan.stages(), self.plan.graph().order());
+        let previous = StageId(stage.0.saturating_sub(1));
+        let behind = |stage| self.plan.boundary_bytes(stages.chunk(stage, 0).end - 1);
+        StageKind {
+            runs: stages.chunks_of(stage).map(|run| &order[run]).collect(),
+            alike: [self.alike(stage), self.alike(previous)],
+            ends: [stage.0 == 0, stage.0 + 1 == stages.count()],
+            boundaries: [behind(previous), behind(stage)],
+        }
+    }
+
     fn stage(&mut self, stage: StageId) -> Result<StageLeast, MachineError> {
         let plan = self.plan;
         let micro_batches = plan.batch().accumulation as f64;

@@ -4,7 +4,7 @@ use super::run_conditions::RunConditions;
 use crate::problem::Problem;
 use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
-use trainyard_plan::{Plan, Pricing, StateSharding, StorageMode};
+use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, open_interval};
 use trainyard_units::{Seconds, Usd, UsdPerHour};
@@ -135,9 +135,4 @@ impl Overheads {
             }),
         }
     }
-}
-
-/// Returns `true` if the replicas of a plan shard their state.
-pub(crate) fn shares_out(plan: &Plan) -> bool {
-    plan.state_sharding() != StateSharding::None
 }

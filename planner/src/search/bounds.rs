@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
-use trainyard_sim::{Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
+use trainyard_sim::{Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs_among};
 
 /// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
 /// less.
@@ -149,10 +149,10 @@ impl Bounds {
             let machine: Machine = machine(key.choice, key.instances);
             let graph = space.graph_of(key.choice);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
-            let near = layer_costs(graph, key.micro, mesh, key.precision, &machine).ok()?;
             let measured = machine.cluster.first().device.measured().is_some();
             let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
-            let far = layer_costs_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let among = [mesh.ranks(), devices];
+            let [near, far] = layer_costs_among(among, graph, key.micro, mesh, key.precision, &machine).ok()?;
             let apart = expected_max_sigma(devices) - expected_max_sigma(mesh.ranks());
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
             Some(Recompute::ALL.iter().map(weights).collect())

@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use trainyard_plan::{Plan, StageId, StageSpec, Stages};
 use trainyard_sim::{
-    Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_chunks, simulate,
+    Communications, Footprint, LayerTable, Machine, Outcome, footprint, longest_chunks, simulate,
     step_time_bound_with, step_time_with,
 };
 use trainyard_units::Bytes;
 
-/// The result of building the variants of a candidate.
+/// The result of looking at the variants of a candidate.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     /// Number of variants that do not fit into memory.
@@ -23,16 +23,53 @@ pub(crate) struct Looked {
     /// The memory that the smallest of these needs, and the memory that there is.
     pub(crate) least_too_large: Option<(Bytes, Bytes)>,
     /// The variants that fit and could matter.
-    pub(crate) fitting: Vec<Built>,
+    pub(crate) fitting: Vec<Fitting>,
 }
 
-/// Builds the variants of a candidate that fit and may matter. `matters` decides this from a plan and a lower bound of
-/// its step time.
+/// A variant whose plan fits.
+#[derive(Clone, Debug)]
+pub(crate) struct Fitting {
+    pub(crate) variant: Variant,
+    pub(crate) cut: Cut,
+    pub(crate) memory_peak: Bytes,
+}
+
+/// Layers cut into stages.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cut {
+    pub(crate) stages: Arc<[StageSpec]>,
+    /// Lower bound of the plan's step time, in seconds; infinite if it cannot be priced.
+    pub(crate) bound: f64,
+}
+
+/// The memory that a variant needs and that there is, where it does not fit.
+type Shortfall = (Bytes, Bytes);
+
+/// A variant of a candidate, as far as any search has looked at it. All that is known follows from the variant alone, so
+/// that no search sees what another has looked at before.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    variant: Variant,
+    /// Its layers cut by their time; nothing where there is no such plan.
+    by_time: Option<Result<Option<Cut>, Shortfall>>,
+    /// Cut so that the stages fit, and the memory of the fullest of them.
+    fitting: Option<Result<(Cut, Bytes), Shortfall>>,
+}
+
+impl Tried {
+    fn new(variant: Variant) -> Self {
+        Self { variant, by_time: None, fitting: None }
+    }
+}
+
+/// Looks at the variants of a candidate for those that fit and may matter, as far as no search has. `matters` decides from
+/// a variant and a lower bound of its step time.
 pub(crate) fn look(
     space: &Space<'_>,
     (bounds, memory): (&Bounds, &MemoryBound),
     candidate: &Candidate,
-    matters: impl Fn(&Plan, f64) -> bool,
+    tried: &mut Vec<Tried>,
+    matters: impl Fn(&Variant, f64) -> bool,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let machine = space.machine(candidate);
@@ -46,8 +83,17 @@ pub(crate) fn look(
         layers: OnceCell::new(),
         communications: RefCell::default(),
     };
+    if tried.is_empty() {
+        tried.extend(space.variants_of(candidate).into_iter().map(Tried::new));
+    }
     let mut looked = Looked::default();
-    looked.fitting = builder.fitting(&mut looked, &|plan: &Plan, bound: f64| bound.is_finite() && matters(plan, bound));
+    let matters = |variant: &Variant, bound: f64| bound.is_finite() && matters(variant, bound);
+    for tried in tried {
+        match builder.look(tried, &matters) {
+            Ok(fitting) => looked.fitting.extend(fitting),
+            Err((needed, available)) => looked.note_too_large(needed, available),
+        }
+    }
     for (key, known) in builder.communications.into_inner() {
         bounds.note_communications(key, known);
     }
@@ -72,15 +118,6 @@ pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidat
     let layers = bounds.layers(candidate, plan, &machine)?;
     let step_time = step_time_with(plan, &machine, &layers).ok()?;
     Some(Simulated { step_time_s: step_time.0, outcome: None })
-}
-
-/// A plan that fits.
-#[derive(Debug)]
-pub(crate) struct Built {
-    pub(crate) plan: Plan,
-    /// Lower bound of its step time, in seconds; infinite if it cannot be priced.
-    pub(crate) bound: f64,
-    pub(crate) memory_peak: Bytes,
 }
 
 /// A builder of plans from a candidate's variants.
@@ -111,33 +148,28 @@ impl Builder<'_> {
         self.layers.get_or_init(|| self.bounds.layers(self.candidate, plan, self.machine)).as_ref()
     }
 
-    /// Builds the variants that fit and matter.
-    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
-        let mut all: Vec<Built> = Vec::new();
-        let parallel = self.candidate.parallel;
-        for variant in self.space.variants_of(self.candidate) {
-            let stages = self.bounds.cut(self.candidate, parallel.pipeline * variant.virtual_stages);
-            let Some(stages) = stages else { continue };
-            let first = self.runs_of_first_stage(&variant, &stages);
-            if let Some((needed, available)) = self.memory.first_stage_shortfall(self.candidate, &variant, &first) {
-                looked.note_too_large(needed, available);
-                continue;
-            }
-            let Some(plan) = self.plan(&variant, stages.to_vec()) else { continue };
-            let bound = self.bound(&plan);
-            if !matters(&plan, bound) {
-                continue;
-            }
-            match self.build(&variant, plan, bound) {
-                Ok(built) if matters(&built.plan, built.bound) => all.push(built),
-                Ok(_) => {}
-                Err(full) => {
-                    let (needed, available) = full.amounts();
-                    looked.note_too_large(needed, available);
-                }
-            }
+    /// Looks at a variant; returns it if it fits and matters.
+    fn look(&self, tried: &mut Tried, matters: &impl Fn(&Variant, f64) -> bool) -> Result<Option<Fitting>, Shortfall> {
+        let variant = tried.variant;
+        let by_time = tried.by_time.get_or_insert_with(|| self.cut_by_time(&variant)).as_ref().map_err(|full| *full)?;
+        let Some(by_time) = by_time.as_ref().filter(|cut| matters(&variant, cut.bound)) else { return Ok(None) };
+        let fitting = tried.fitting.get_or_insert_with(|| self.fit(&variant, by_time)).as_ref();
+        let (cut, memory_peak) = fitting.map_err(|full| *full)?;
+        let fitting = Fitting { variant, cut: cut.clone(), memory_peak: *memory_peak };
+        Ok(matters(&variant, cut.bound).then_some(fitting))
+    }
+
+    /// Cuts the layers into stages of about the same time, unless the first of them is certain not to fit; `None` if there
+    /// is no such plan.
+    fn cut_by_time(&self, variant: &Variant) -> Result<Option<Cut>, Shortfall> {
+        let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
+        let Some(stages) = self.bounds.cut(self.candidate, runs) else { return Ok(None) };
+        let first = self.runs_of_first_stage(variant, &stages);
+        if let Some(shortfall) = self.memory.first_stage_shortfall(self.candidate, variant, &first) {
+            return Err(shortfall);
         }
-        all
+        let plan = self.plan(variant, &stages);
+        Ok(plan.map(|plan| Cut { bound: self.bound(&plan), stages }))
     }
 
     /// Lists the runs of layers on the first stage: in a V schedule the first run and the last, otherwise one in every
@@ -150,18 +182,20 @@ impl Builder<'_> {
         stages.iter().step_by(self.candidate.parallel.pipeline as usize).map(layers).collect()
     }
 
-    fn build(&self, variant: &Variant, plan: Plan, bound: f64) -> Result<Built, OutOfMemory> {
+    /// Cuts the layers so that all stages fit; returns the memory of the fullest with them.
+    fn fit(&self, variant: &Variant, by_time: &Cut) -> Result<(Cut, Bytes), Shortfall> {
+        let plan = self.plan(variant, &by_time.stages).expect("a plan was cut this way before");
         let needed = footprint(&plan, self.machine);
-        let Err(full) = needed.fits() else { return Ok(Built { plan, bound, memory_peak: needed.peak() }) };
-        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full) };
+        let Err(full) = needed.fits() else { return Ok((by_time.clone(), needed.peak())) };
+        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full.amounts()) };
         let needed = footprint(&plan, self.machine);
-        needed.fits().map_err(|_| full)?;
-        Ok(Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() })
+        needed.fits().map_err(|_| full.amounts())?;
+        Ok((Cut { stages: plan.spec().stages.as_slice().into(), bound: self.bound(&plan) }, needed.peak()))
     }
 
     /// Builds the plan; `None` if a count exceeds the limits of plans.
-    fn plan(&self, variant: &Variant, stages: Vec<StageSpec>) -> Option<Plan> {
-        self.space.plan(self.candidate, variant, stages, self.machine)
+    fn plan(&self, variant: &Variant, stages: &[StageSpec]) -> Option<Plan> {
+        self.space.plan(self.candidate, variant, stages.to_vec(), self.machine)
     }
 
     /// Returns the lower bound of a step; infinite if the machine was not measured for the plan.
@@ -191,6 +225,6 @@ impl Builder<'_> {
         let first = longest_chunks(plan, self.machine);
         let fits = |stage: StageId, run: std::ops::Range<usize>| run.start >= first[stage.0 as usize][run.end];
         let cut = Stages::balanced_within(self.weights, stages.count(), fits)?;
-        self.plan(variant, cut.specs())
+        self.plan(variant, &cut.specs())
     }
 }

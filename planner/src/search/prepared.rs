@@ -3,12 +3,12 @@
 use super::aim::Aim;
 use super::bounds::Bounds;
 use super::complexity::{Complexity, Ordinary};
-use super::evaluate::{Built, Simulated, simulated};
+use super::evaluate::{Fitting, Looked, Simulated, Tried, look, simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::memory_bound::MemoryBound;
 use super::overheads::SearchOverheads;
-use super::space::{Candidate, Space};
+use super::space::{Candidate, Space, Variant};
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use rayon::prelude::*;
@@ -35,12 +35,14 @@ pub(crate) struct Prepared<'a> {
     /// By choice.
     pub(super) ordinary: Vec<Ordinary>,
     pub(super) least: OnceLock<Vec<(u32, Totals)>>,
-    /// Plans that were simulated, by their bounds.
-    simulated: Mutex<BTreeMap<u64, Vec<KeptStep>>>,
+    /// What is known of the variants of the candidates that were looked at.
+    tried: Mutex<BTreeMap<u32, Vec<Tried>>>,
+    /// Plans that were simulated, by candidate.
+    simulated: Mutex<BTreeMap<u32, Vec<KeptStep>>>,
 }
 
-/// A choice with a plan, and its step.
-type KeptStep = (usize, Plan, Option<Simulated>);
+/// A variant with its cut, and its step.
+type KeptStep = (Fitting, Option<Simulated>);
 
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
@@ -78,20 +80,39 @@ impl<'a> Prepared<'a> {
             overheads,
             ordinary,
             least: OnceLock::new(),
+            tried: Mutex::default(),
             simulated: Mutex::default(),
         }
     }
 
+    /// Looks at the variants of a candidate, as far as no other search has.
+    pub(super) fn look(&self, number: u32, matters: impl Fn(&Variant, f64) -> bool) -> Looked {
+        let all = || self.tried.lock().expect("nobody panics while what was looked at is kept");
+        // Another search may look at the same one meanwhile, and finds the same.
+        let mut tried = all().remove(&number).unwrap_or_default();
+        let candidate = &self.candidates[number as usize];
+        let looked = look(&self.space, (&self.bounds, &self.memory), candidate, &mut tried, matters);
+        all().insert(number, tried);
+        looked
+    }
+
+    /// Builds the plan of a variant that fits.
+    pub(super) fn plan(&self, candidate: &Candidate, fitting: &Fitting) -> Plan {
+        let machine = self.space.machine(candidate);
+        let plan = self.space.plan(candidate, &fitting.variant, fitting.cut.stages.to_vec(), &machine);
+        plan.expect("what fits was a plan before")
+    }
+
     /// Simulates a step of a plan, unless another search has; `None` if the machine was not measured for it.
-    pub(super) fn simulated(&self, candidate: &Candidate, built: &Built) -> Option<Simulated> {
-        let (key, choice) = (built.bound.to_bits(), candidate.choice);
+    pub(super) fn simulated(&self, number: u32, fitting: &Fitting) -> Option<Simulated> {
         let known = || self.simulated.lock().expect("nobody panics while simulations are kept");
-        let own = |known: &&KeptStep| known.0 == choice && known.1 == built.plan;
-        if let Some((.., simulated)) = known().get(&key).and_then(|alike| alike.iter().find(own)) {
+        let own = |(known, _): &&KeptStep| known.variant == fitting.variant && known.cut == fitting.cut;
+        if let Some((_, simulated)) = known().get(&number).and_then(|alike| alike.iter().find(own)) {
             return simulated.clone();
         }
-        let found = simulated(&self.space, &self.bounds, candidate, &built.plan);
-        known().entry(key).or_default().push((choice, built.plan.clone(), found.clone()));
+        let candidate = &self.candidates[number as usize];
+        let found = simulated(&self.space, &self.bounds, candidate, &self.plan(candidate, fitting));
+        known().entry(number).or_default().push((fitting.clone(), found.clone()));
         found
     }
 

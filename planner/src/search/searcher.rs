@@ -11,19 +11,18 @@
 
 use super::aim::{Aim, amount};
 use super::complexity::Complexity;
-use super::evaluate::{Built, Looked, Simulated, look};
+use super::evaluate::{Fitting, Looked, Simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
 use super::ranked::Ranked;
-use super::space::Candidate;
+use super::space::{Candidate, Variant};
 use super::totals::{Evaluated, Totals};
-use crate::cost::shares_out;
 use crate::problem::{Enough, Place, Problem};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
-use trainyard_plan::{Fixed, Plan};
+use trainyard_plan::Fixed;
 
 /// Number of candidates looked at in parallel, at first and at most, and of plans simulated in parallel. They are few,
 /// so that the result of one spares later ones; and fixed, so that the result does not depend on the thread count.
@@ -79,11 +78,11 @@ impl<T> Ord for Waiting<T> {
     }
 }
 
-/// Candidates to look at and plans to simulate next, in parallel.
+/// Numbers of candidates to look at, and plans to simulate next, in parallel.
 #[derive(Default)]
 struct Turn {
-    looks: Vec<(Candidate, f64)>,
-    simulations: Vec<(Candidate, Box<Built>)>,
+    looks: Vec<(u32, f64)>,
+    simulations: Vec<(u32, Fitting)>,
 }
 
 impl Turn {
@@ -95,7 +94,7 @@ impl Turn {
 /// Work that is left: candidates in order of their coarse bounds, and plans that fit in order of their finer bounds.
 struct Untried {
     coarse: std::iter::Peekable<Ranked>,
-    fitting: BinaryHeap<Waiting<(Candidate, Box<Built>)>>,
+    fitting: BinaryHeap<Waiting<(u32, Fitting)>>,
     numbered: u64,
 }
 
@@ -112,9 +111,9 @@ impl Untried {
         fitting <= self.coarse.peek().map_or(f64::INFINITY, |(bound, _)| *bound) && !self.fitting.is_empty()
     }
 
-    fn push(&mut self, bound: f64, candidate: Candidate, built: Built) {
+    fn push(&mut self, bound: f64, candidate: u32, fitting: Fitting) {
         self.numbered += 1;
-        self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, Box::new(built)) });
+        self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, fitting) });
     }
 
     /// Takes the next work in order of its bound, as long as it can still beat the best plan. With `fits_first`, plans
@@ -124,16 +123,15 @@ impl Untried {
         let limit = searcher.limit();
         while !turn.is_full(looks, simulations) && self.bound().is_some_and(|bound| bound < limit) {
             if self.is_fitting_next() || (fits_first && !self.fitting.is_empty()) {
-                let Some(Waiting { bound, item: (candidate, built), .. }) = self.fitting.pop() else { break };
-                if bound < searcher.limit_of(&candidate) {
-                    turn.simulations.push((candidate, built));
+                let Some(Waiting { bound, item: (number, fitting), .. }) = self.fitting.pop() else { break };
+                if bound < searcher.limit_of(number) {
+                    turn.simulations.push((number, fitting));
                 }
             } else {
                 let Some((bound, number)) = self.coarse.next() else { break };
-                let candidate = searcher.prepared.candidates[number as usize];
-                let limit = searcher.limit_of(&candidate);
+                let limit = searcher.limit_of(number);
                 if bound < limit {
-                    turn.looks.push((candidate, limit));
+                    turn.looks.push((number, limit));
                 }
             }
         }
@@ -184,36 +182,40 @@ impl<'a> Searcher<'a> {
 
     /// Does the next work in parallel. Counts the looks that found a plan that fits.
     fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
-        let Prepared { space, bounds, memory, .. } = self.prepared;
-        let look_at = |(candidate, limit): &(Candidate, f64)| {
-            let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
+        let look_at = |(number, limit): &(u32, f64)| {
+            let candidate = self.candidate(*number);
             let ordinary = self.prepared.ordinary[candidate.choice];
-            let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, ordinary) == class);
-            let matters =
-                |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
-            look(space, (bounds, memory), candidate, matters)
+            let wanted = |variant: &Variant| {
+                self.aim.complexity.is_none_or(|class| Complexity::of_variant(candidate, variant, ordinary) == class)
+            };
+            let worth = |variant: &Variant, seconds| self.assess(candidate, variant.shares_out(), seconds);
+            let matters = |variant: &Variant, seconds| {
+                wanted(variant) && worth(variant, seconds).is_some_and(|value| value < *limit)
+            };
+            self.prepared.look(*number, matters)
         };
-        let simulate = |(candidate, built): &(Candidate, Box<Built>)| self.prepared.simulated(candidate, built);
+        let simulate = |(number, fitting): &(u32, Fitting)| self.prepared.simulated(*number, fitting);
         let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
             || turn.looks.par_iter().map(look_at).collect(),
             || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
         );
         let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
-        for ((candidate, _), looked) in turn.looks.into_iter().zip(looked) {
+        for ((number, _), looked) in turn.looks.into_iter().zip(looked) {
+            let candidate = self.candidate(number);
             if let Some((needed, available)) = looked.least_too_large {
                 let kind = self.problem().place.kind(candidate.choice);
                 found.note_too_large(kind, looked.too_large, needed, available);
             }
-            for built in looked.fitting {
-                if let Some(bound) = self.assess(&candidate, shares_out(&built.plan), built.bound) {
-                    untried.push(bound, candidate, built);
+            for fitting in looked.fitting {
+                if let Some(bound) = self.assess(candidate, fitting.variant.shares_out(), fitting.cut.bound) {
+                    untried.push(bound, number, fitting);
                 }
             }
         }
-        for ((candidate, built), simulated) in turn.simulations.into_iter().zip(simulations) {
+        for ((number, fitting), simulated) in turn.simulations.into_iter().zip(simulations) {
             let Some(simulated) = simulated else { continue };
             found.simulated += 1;
-            self.keep(&candidate, *built, simulated);
+            self.keep(number, &fitting, simulated);
         }
         fitting
     }
@@ -229,6 +231,10 @@ impl<'a> Searcher<'a> {
             place @ Place::Rented(_) => place.offer(choice).is_none_or(|(instance, _)| instance.gpu != unwanted),
             Place::Owned { machine, .. } => machine.cluster.first().device.gpu().is_none_or(|gpu| gpu.name != unwanted),
         }
+    }
+
+    fn candidate(&self, number: u32) -> &Candidate {
+        &self.prepared.candidates[number as usize]
     }
 
     fn problem(&self) -> &Problem {
@@ -280,8 +286,8 @@ impl<'a> Searcher<'a> {
     }
 
     /// Returns the value that a candidate must beat to matter, given also the best plan on its own machines.
-    fn limit_of(&self, candidate: &Candidate) -> f64 {
-        let own = self.best.get(&self.site(candidate));
+    fn limit_of(&self, number: u32) -> f64 {
+        let own = self.best.get(&self.site(self.candidate(number)));
         own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
     }
 
@@ -301,14 +307,16 @@ impl<'a> Searcher<'a> {
         self.value(Totals::found(evaluated))
     }
 
-    fn keep(&mut self, candidate: &Candidate, built: Built, simulated: Simulated) {
-        let (choice, Built { plan, memory_peak, .. }) = (candidate.choice, built);
+    fn keep(&mut self, number: u32, fitting: &Fitting, simulated: Simulated) {
+        let candidate = &self.prepared.candidates[number as usize];
+        let (choice, memory_peak, plan) =
+            (candidate.choice, fitting.memory_peak, self.prepared.plan(candidate, fitting));
         let Simulated { step_time_s, outcome } = simulated;
         let plan = match self.input_stalls().input(candidate) {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let totals = self.prepared.totals(candidate, shares_out(&plan), step_time_s);
+        let totals = self.prepared.totals(candidate, fitting.variant.shares_out(), step_time_s);
         let steps = self.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
@@ -388,7 +396,7 @@ mod tests {
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.value(prepared.totals(candidate, shares_out(&plan), simulated));
+            let value = searcher.value(prepared.totals(candidate, variant.shares_out(), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some(value)

@@ -76,6 +76,11 @@ impl Variant {
         gradient_reduction: GradientReduction::Step,
         offload: Offload::NONE,
     };
+
+    /// Returns `true` if the replicas share their state out.
+    pub(crate) fn shares_out(&self) -> bool {
+        self.state_sharding != StateSharding::None
+    }
 }
 
 /// All plans of a problem that have the held fields.

@@ -45,8 +45,11 @@ impl LayerTable {
 
     fn on_slowest_of(devices: u32, plan: &Plan, machine: &Machine) -> Result<Self, MachineError> {
         let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
-        let on = |device| layer_costs_on(device, devices, plan.graph(), micro, mesh, precision, machine);
-        let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, _>>()?;
+        let on = |device| {
+            let [costs] = layer_costs_on(device, [devices], plan.graph(), micro, mesh, precision, machine)?;
+            Ok(costs)
+        };
+        let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, MachineError>>()?;
         Ok(Self { layers })
     }
 }
@@ -174,7 +177,6 @@ impl<'a> Costs<'a> {
             launch: self.machine.launch(),
             precision,
             ranks,
-            slowest_of: ranks,
             work_cv: 0.0,
             drops_out: self.plan.graph().drops_out(),
         }

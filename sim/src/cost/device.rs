@@ -1,8 +1,8 @@
 //! Costs of a device, whatever its kind. A kind is a file with its [`DeviceCosts`], and a line in [`device_costs`].
 
 use super::costs::{Costs, Placed};
-use super::layer::LayerCost;
 use super::operation::Operation;
+use super::work::LayerWork;
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
@@ -30,8 +30,6 @@ pub(crate) struct Usage<'a> {
     pub(crate) precision: Precision,
     /// Ranks at work at the same time.
     pub(crate) ranks: u32,
-    /// Devices among which ranks wait for the slowest.
-    pub(crate) slowest_of: u32,
     /// One standard deviation of a sample's work over its mean.
     pub(crate) work_cv: f64,
     /// `true` if training drops something out here.
@@ -70,7 +68,7 @@ pub(crate) trait DeviceCosts: Sync {
     ///
     /// When an operator was not measured.
     fn layer(&self, usage: Usage<'_>, layer: &Layer, samples: u64, sharing: Sharing)
-    -> Result<LayerCost, MachineError>;
+    -> Result<LayerWork, MachineError>;
 
     /// The operators of a pass through a layer, one by one; none where layers are known only as a whole.
     fn operator_costs(

@@ -9,26 +9,44 @@
 //! NVIDIA, "Matrix Multiplication Background User's Guide" (DU-09799), sections 2.2 and 2.3: tile sizes, wave and tile
 //! quantisation, alignment. The depth offset and the small-tile exponent are fitted; see docs/physics.md.
 
+use std::sync::LazyLock;
 use trainyard_hardware_profiles::{Gpu, Rate};
 use trainyard_plan::operators::Gemm;
 use trainyard_units::{Bytes, Flops, Seconds};
 
 /// Tiles that the vendor's library chooses from; those of 32 are for the few channels of the first maps of a network
 /// (NVIDIA/cutlass, media/docs/functionality.md and the tile sizes of its profiler).
-const TILES: [(u64, u64); 12] = [
-    (256, 128),
-    (128, 256),
-    (128, 128),
-    (256, 64),
-    (64, 256),
-    (128, 64),
-    (64, 128),
-    (64, 64),
-    (256, 32),
-    (32, 256),
-    (128, 32),
-    (32, 128),
-];
+static TILES: LazyLock<[Tile; 12]> = LazyLock::new(|| {
+    [
+        (256, 128),
+        (128, 256),
+        (128, 128),
+        (256, 64),
+        (64, 256),
+        (128, 64),
+        (64, 128),
+        (64, 64),
+        (256, 32),
+        (32, 256),
+        (128, 32),
+        (32, 128),
+    ]
+    .map(Tile::new)
+});
+
+/// The part of a product that one thread block computes.
+struct Tile {
+    height: u64,
+    width: u64,
+    /// Efficiency relative to a full-size tile.
+    efficiency: f64,
+}
+
+impl Tile {
+    fn new((height, width): (u64, u64)) -> Self {
+        Self { height, width, efficiency: ((height * width) as f64 / FULL_TILE).powf(TILE_EXPONENT) }
+    }
+}
 
 /// Work of a full-size tile, against which smaller ones lose efficiency.
 const FULL_TILE: f64 = 256.0 * 128.0;
@@ -63,7 +81,7 @@ pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_fa
 
 /// The time of the arithmetic of an aligned product, in the tiles that suit it best.
 pub(super) fn arithmetic(gemm: Gemm, gpu: &Gpu, rate: Rate, stack_factor: f64) -> Seconds {
-    let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
+    let fastest = TILES.iter().map(|tile| tiled(gemm, tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
     Seconds(fastest / stack_factor)
 }
 
@@ -72,15 +90,15 @@ pub(super) fn traffic(elements: u64, gpu: &Gpu, element: u64) -> Seconds {
     Seconds(Bytes(elements * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value))
 }
 
-fn tiled(gemm: Gemm, (height, width): (u64, u64), gpu: &Gpu, rate: Rate) -> Seconds {
+fn tiled(gemm: Gemm, tile: &Tile, gpu: &Gpu, rate: Rate) -> Seconds {
+    let Tile { height, width, efficiency } = *tile;
     let multiprocessors = u64::from(gpu.multiprocessors.value);
     let tiles = gemm.m.div_ceil(height) * gemm.n.div_ceil(width) * gemm.batch;
     let splits = (multiprocessors / tiles).clamp(1, gemm.k.div_ceil(PADDED));
     let waves = (tiles * splits).div_ceil(multiprocessors);
     let depth = gemm.k as f64 / splits as f64 + gpu.achieved.gemm_depth.value;
     let work = Flops(waves as f64 * 2.0 * (height * width) as f64 * depth);
-    let small = ((height * width) as f64 / FULL_TILE).powf(TILE_EXPONENT);
-    let per_multiprocessor = gpu.peak(rate) * (gpu.gemm_fraction(rate) * small / multiprocessors as f64);
+    let per_multiprocessor = gpu.peak(rate) * (gpu.gemm_fraction(rate) * efficiency / multiprocessors as f64);
     work / per_multiprocessor
 }
 
@@ -118,8 +136,8 @@ mod tests {
     #[test]
     fn one_tile_more_than_a_wave_costs_a_wave() {
         // 108 multiprocessors, tiles of 256 × 128: 12 × 9 tiles fill a wave exactly (the guide's worked example).
-        let full = tiled(Gemm { batch: 1, m: 3072, n: 1152, k: 4096 }, (256, 128), a100(), Rate::Fp16);
-        let over = tiled(Gemm { batch: 1, m: 3072, n: 1153, k: 4096 }, (256, 128), a100(), Rate::Fp16);
+        let full = tiled(Gemm { batch: 1, m: 3072, n: 1152, k: 4096 }, &Tile::new((256, 128)), a100(), Rate::Fp16);
+        let over = tiled(Gemm { batch: 1, m: 3072, n: 1153, k: 4096 }, &Tile::new((256, 128)), a100(), Rate::Fp16);
         assert!((over.0 / full.0 - 2.0).abs() < 1e-9);
     }
 

@@ -2,18 +2,14 @@
 
 use super::convolution::Library;
 use super::device::{DeviceCosts, LinkCosts, OperatorCost, Peaks, Usage};
-use super::layer::{LayerCost, expected_max_sigma};
 use super::wired::Wired;
+use super::work::{Kernels, LayerWork, soft_maximum};
 use super::{gemm, recurrence, softmax};
 use crate::machine::{Machine, MachineError};
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing, nf4_bytes};
 use trainyard_plan::{OperatorRate, Optimizer, ParameterCounts, Plan, Precision};
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
-
-/// The exponent with which the slower of device and host decides: a soft maximum, because some kernels of a host-bound
-/// layer are still longer than their launch. Fitted; see docs/physics.md.
-const HOST_EXPONENT: f64 = 3.6;
 
 /// Extra speed of traffic that stays inside the second-level cache, relative to memory. Fitted; see docs/physics.md.
 const CACHE_GAIN: f64 = 0.9;
@@ -27,10 +23,6 @@ const SOCKET_DEVICES: u64 = 4;
 /// Time that the host threads of a tensor-parallel group that spans both sockets lose at each reduction, waiting for
 /// the slowest. Groups of two and four show nothing of the kind. Fitted; see docs/physics.md.
 const SOCKET_LAG: Seconds = Seconds(80e-6);
-
-/// One standard deviation of GPUs' times over the mean; the slowest of N sets the pace, which is
-/// √(2 ln N) of them off. Fitted; see docs/physics.md.
-const GPU_SPREAD: f64 = 0.02;
 
 /// Part of the peak that a fused attention kernel reaches forward, on the arithmetic that the mask leaves.
 /// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
@@ -64,15 +56,8 @@ impl DeviceCosts for Gpu {
         layer: &Layer,
         samples: u64,
         sharing: Sharing,
-    ) -> Result<LayerCost, MachineError> {
-        let pricing = GpuPricing { ranks: usage.slowest_of, ..GpuPricing::new(self, usage) };
-        Ok(LayerCost {
-            forward: pricing.layer(layer, Pass::Forward, samples, sharing),
-            backward: pricing.layer(layer, Pass::Backward, samples, sharing),
-            weights_share: pricing.weights_share(layer, samples, sharing),
-            core: pricing.attention_core(layer, samples, sharing),
-            ..LayerCost::default()
-        })
+    ) -> Result<LayerWork, MachineError> {
+        Ok(GpuPricing::new(self, usage).layer(layer, samples, sharing))
     }
 
     fn operator_costs(
@@ -148,81 +133,91 @@ pub(crate) struct GpuPricing<'a> {
     /// Host time to launch a kernel.
     pub(crate) launch: Seconds,
     pub(crate) precision: Precision,
-    /// GPUs of the job.
-    pub(crate) ranks: u32,
     /// One standard deviation of a sample's work over its mean.
     pub(crate) work_cv: f64,
 }
 
 impl<'a> GpuPricing<'a> {
     fn new(gpu: &'a Gpu, usage: Usage<'a>) -> Self {
-        let Usage { stack, launch, precision, ranks, work_cv, .. } = usage;
-        Self { gpu, stack, launch, precision, ranks, work_cv }
+        let Usage { stack, launch, precision, work_cv, .. } = usage;
+        Self { gpu, stack, launch, precision, work_cv }
     }
 
-    /// One pass of a layer over `samples` samples on one of the ranks that share it, without its reductions.
-    pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
-        if layer.frozen && pass == Pass::Backward {
-            return Seconds::ZERO;
-        }
-        let tensor = sharing.tensor;
-        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let fused = self.fused(layer);
-        let device: Seconds = operators().map(|operator| self.operator(operator, pass, fused)).sum();
-        let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
-        let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
-        let kernels = operators().map(|operator| self.kernels(operator, pass)).sum::<u32>() + added;
-        let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
-        let host = self.launch * f64::from(kernels) + lag;
-        let selection = if pass == Pass::Forward { self.selection(operators()) } else { Seconds::ZERO };
-        (soft_maximum(device * self.slowest(), host) + selection) * self.fullest(samples)
-    }
-
-    /// Time of the rank with the most to do, relative to the mean: each waits for it in every step.
-    fn fullest(&self, samples: u64) -> f64 {
+    /// The work of a layer over `samples` samples on one of the ranks that share it, without its reductions.
+    pub(crate) fn layer(&self, layer: &Layer, samples: u64, sharing: Sharing) -> LayerWork {
+        let operators: Vec<OperatorKind> =
+            layer.operators.iter().map(|operator| operator.on_rank(samples, sharing)).collect();
+        let (forward, cores) = self.forward(layer, &operators, sharing);
+        let (backward, weights_share) = self.backward(layer, &operators, sharing);
         let spread = self.work_cv / (samples.max(1) as f64).sqrt();
-        1.0 + spread * expected_max_sigma(self.ranks)
+        LayerWork { forward, backward, cores, weights_share, spread }
+    }
+
+    /// Returns the forward pass, and the cores of attention in it: what selective recomputation does again.
+    fn forward(&self, layer: &Layer, operators: &[OperatorKind], sharing: Sharing) -> (Kernels, Vec<Kernels>) {
+        let fused = self.fused(layer);
+        let (mut device, mut kernels, mut cores) = (Seconds::ZERO, 0, Vec::new());
+        for operator in operators {
+            let own = self.operator(*operator, Pass::Forward, fused);
+            let launches = self.kernels(*operator, Pass::Forward);
+            device += own;
+            kernels += launches;
+            if matches!(operator, OperatorKind::Attention(_)) {
+                let host = self.launch * f64::from(launches);
+                cores.push(Kernels { device: own, host, ..Kernels::default() });
+            }
+        }
+        let apart = self.selection(operators);
+        (Kernels { device, host: self.host(layer, kernels, sharing), apart }, cores)
+    }
+
+    /// Returns the backward pass, and the part of its kernels that is for gradients of weights.
+    fn backward(&self, layer: &Layer, operators: &[OperatorKind], sharing: Sharing) -> (Kernels, f64) {
+        if layer.frozen {
+            return (Kernels::default(), 0.0);
+        }
+        let fused = self.fused(layer);
+        let (mut device, mut kernels, mut weights) = (Seconds::ZERO, 0, Seconds::ZERO);
+        for operator in operators {
+            let products = self.products(*operator, Pass::Backward);
+            // Of the two products that backward has for each weight, the second is its gradient.
+            if operator.multiplies_weights() {
+                weights = products.iter().skip(1).step_by(2).fold(weights, |sum, product| sum + *product);
+            }
+            device += self.with_products(*operator, Pass::Backward, fused, &products);
+            kernels += self.kernels(*operator, Pass::Backward);
+        }
+        let share = if device.0 > 0.0 { weights.0 / device.0 } else { 0.0 };
+        (Kernels { device, host: self.host(layer, kernels, sharing), apart: Seconds::ZERO }, share)
+    }
+
+    /// Returns the host's time to launch the kernels of a pass of a layer, with those of its reductions.
+    fn host(&self, layer: &Layer, kernels: u32, sharing: Sharing) -> Seconds {
+        let reductions = if sharing.tensor > 1 { layer.tensor_reductions } else { 0 };
+        let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
+        let lag = if sharing.tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
+        self.launch * f64::from(kernels + added) + lag
     }
 
     /// Host time to choose the regions that a layer cuts out of maps.
-    fn selection(&self, operators: impl Iterator<Item = OperatorKind>) -> Seconds {
-        let regions = operators.map(|operator| match operator {
-            OperatorKind::Image(Image::RegionAlign { samples, .. }) => samples,
+    fn selection(&self, operators: &[OperatorKind]) -> Seconds {
+        let regions = operators.iter().map(|operator| match operator {
+            OperatorKind::Image(Image::RegionAlign { samples, .. }) => *samples,
             _ => 0,
         });
         self.stack.region_selection.value * regions.sum::<u64>() as f64
-    }
-
-    /// The part of a layer's backward pass that is for gradients of weights.
-    pub(crate) fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> f64 {
-        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let fused = self.fused(layer);
-        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward, fused)).sum();
-        // Of the two products that backward has for each weight, the second is its gradient.
-        let weights: Seconds = operators()
-            .filter(|operator| operator.multiplies_weights())
-            .flat_map(|operator| self.products(operator, Pass::Backward).into_iter().skip(1).step_by(2))
-            .sum();
-        if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
-    }
-
-    /// The core of a layer's attention, forward: what selective recomputation does again.
-    pub(crate) fn attention_core(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Seconds {
-        let cores = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        cores
-            .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
-            .map(|core| {
-                let host = self.launch * f64::from(self.kernels(core, Pass::Forward));
-                soft_maximum(self.operator(core, Pass::Forward, self.fused(layer)) * self.slowest(), host)
-            })
-            .sum()
     }
 
     /// The matrix products of a pass, one by one.
     fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
         match operator {
             OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().products(convolution, pass),
-            _ => operator.gemms(pass).into_iter().map(|product| self.product(product)).collect(),
+            _ => {
+                // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
+                let single = matches!(operator, OperatorKind::Routing(_));
+                let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
+                operator.gemms(pass).into_iter().map(|product| precise.product(product)).collect()
+            }
         }
     }
 
@@ -237,11 +232,6 @@ impl<'a> GpuPricing<'a> {
     fn product(&self, product: Gemm) -> Seconds {
         let element = self.precision.element_bytes();
         gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
-    }
-
-    /// Time of the slowest of the job's GPUs, relative to the mean.
-    fn slowest(&self) -> f64 {
-        1.0 + GPU_SPREAD * expected_max_sigma(self.ranks)
     }
 
     /// Memory traffic of a layer's kernels other than products, relative to what is counted. Models of tables are few
@@ -263,17 +253,20 @@ impl<'a> GpuPricing<'a> {
 
     /// One pass of one operator, on the device alone.
     fn operator(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
-        // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
-        let single = matches!(operator, OperatorKind::Routing(_));
-        let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        let products: Seconds = precise.products(operator, pass).into_iter().sum();
+        self.with_products(operator, pass, fused, &self.products(operator, pass))
+    }
+
+    /// The same, with the times of its matrix products.
+    fn with_products(&self, operator: OperatorKind, pass: Pass, fused: f64, products: &[Seconds]) -> Seconds {
+        let count = products.len() as u32;
+        let products: Seconds = products.iter().copied().sum();
         let transposes = match operator {
             OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().transposes(convolution, pass),
             _ => Seconds::ZERO,
         };
         let attention = self.fused_attention(operator, pass) + self.separate_softmax(operator, pass);
         let others = self.sequential(operator, pass) + attention + self.dequantisation(operator);
-        products + transposes + self.traffic(operator, pass, fused) + others
+        products + transposes + self.traffic(operator, pass, fused, count) + others
     }
 
     /// Bringing weights from NF4 to the compute precision: half a byte and their scales are read, and they are written.
@@ -423,12 +416,11 @@ impl<'a> GpuPricing<'a> {
     }
 
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
-    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
+    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64, products: u32) -> Seconds {
         let bytes = self.streamed(operator, pass, fused);
         if bytes == 0.0 {
             return Seconds::ZERO;
         }
-        let products = operator.gemms(pass).len() as u32;
         let kernels = f64::from(operator.kernels(pass).saturating_sub(products).max(1));
         let per_kernel = bytes / kernels / self.gpu.cache.value.as_f64();
         let speed_up = 1.0 + CACHE_GAIN / (1.0 + per_kernel * per_kernel);
@@ -485,15 +477,6 @@ pub(crate) fn rate(precision: Precision) -> Rate {
     }
 }
 
-fn soft_maximum(device: Seconds, host: Seconds) -> Seconds {
-    let longer = device.max(host).0;
-    if longer == 0.0 {
-        return Seconds::ZERO;
-    }
-    let sum = (device.0 / longer).powf(HOST_EXPONENT) + (host.0 / longer).powf(HOST_EXPONENT);
-    Seconds(longer * sum.powf(1.0 / HOST_EXPONENT))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -511,7 +494,6 @@ mod tests {
             stack: catalog().stack("megatron").expect("in the catalog"),
             launch: catalog().stack("megatron").expect("in the catalog").launch.value,
             precision,
-            ranks: 1,
             work_cv: 0.0,
         }
     }
@@ -523,7 +505,7 @@ mod tests {
             let spec = trainyard_models::find("gpt2-medium").expect("in the catalog").model.spec();
             let spec = trainyard_models::ModelSpec { attention: Some(kernel), seq_len: Some(4096), ..spec };
             let graph = trainyard_models::Model::try_from(spec).expect("a valid model").graph();
-            pricing(Precision::Fp16Mixed).attention_core(&graph.distinct()[1], 4, Sharing::tensor(1)).0
+            pricing(Precision::Fp16Mixed).layer(&graph.distinct()[1], 4, Sharing::WHOLE).among(1).core.0
         };
         let [flash, efficient, unfused] = [Flash, MemoryEfficient, Unfused].map(core);
         assert!(flash < efficient && efficient < unfused, "{flash} {efficient} {unfused}");
@@ -534,20 +516,10 @@ mod tests {
     fn little_work_is_launch_bound() {
         // 64 kernels of a block at 35 us are 2.24 ms, whatever the device does in less.
         let pricing = pricing(Precision::Fp16Mixed);
-        let both = pricing.layer(&block(), Pass::Forward, 1, Sharing::tensor(8))
-            + pricing.layer(&block(), Pass::Backward, 1, Sharing::tensor(8));
+        let cost = pricing.layer(&block(), 1, Sharing::tensor(8)).among(1);
+        let both = cost.forward + cost.backward;
         let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS) + 4.0 * SOCKET_LAG.0;
         assert!((1.0..1.25).contains(&(both.0 / host)), "{} against {host}", both.0);
-    }
-
-    #[test]
-    fn the_rank_with_the_most_to_do_is_waited_for() {
-        let on = |ranks, samples| GpuPricing { ranks, work_cv: 0.25, ..pricing(Precision::Fp16Mixed) }.fullest(samples);
-        let alike = GpuPricing { ranks: 64, ..pricing(Precision::Fp16Mixed) };
-        assert!((on(1, 4) - 1.0).abs() < 1e-12 && (alike.fullest(4) - 1.0).abs() < 1e-12);
-        // 64 ranks: 2.88 standard deviations, half of which four samples leave.
-        assert!((on(64, 4) - (1.0 + 0.125 * 2.884)).abs() < 1e-3, "{}", on(64, 4));
-        assert!(on(64, 1) > on(64, 4) && on(512, 4) > on(64, 4));
     }
 
     #[test]
@@ -564,14 +536,14 @@ mod tests {
     #[test]
     fn much_work_takes_as_long_as_its_arithmetic() {
         let pricing = pricing(Precision::Fp16Mixed);
-        let once = pricing.layer(&block(), Pass::Forward, 32, Sharing::WHOLE).0;
-        let twice = pricing.layer(&block(), Pass::Forward, 64, Sharing::WHOLE).0;
+        let once = pricing.layer(&block(), 32, Sharing::WHOLE).among(1).forward.0;
+        let twice = pricing.layer(&block(), 64, Sharing::WHOLE).among(1).forward.0;
         assert!((1.85..2.15).contains(&(twice / once)), "{once} {twice}");
     }
 
     #[test]
     fn single_precision_is_slower_than_half() {
-        let time = |precision| pricing(precision).layer(&block(), Pass::Forward, 32, Sharing::WHOLE).0;
+        let time = |precision| pricing(precision).layer(&block(), 32, Sharing::WHOLE).among(1).forward.0;
         assert!(time(Precision::Fp32) > 3.0 * time(Precision::Fp16Mixed));
     }
 }

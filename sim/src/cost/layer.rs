@@ -87,24 +87,25 @@ pub fn layer_costs(
     precision: Precision,
     machine: &Machine,
 ) -> Result<LayerCosts, MachineError> {
-    layer_costs_among(mesh.ranks(), graph, micro, mesh, precision, machine)
+    let [costs] = layer_costs_among([mesh.ranks()], graph, micro, mesh, precision, machine)?;
+    Ok(costs)
 }
 
-/// The same if the ranks of `mesh` were among so many `devices`, the slowest of which they wait for. A layer's price is
-/// convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do not, and each
-/// kernel takes the longer of the two.
+/// The same for each number of `devices` among which the ranks of `mesh` might be, the slowest of which they wait for. A
+/// layer's price is convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do
+/// not, and each kernel takes the longer of the two.
 ///
 /// # Errors
 ///
 /// As [`layer_costs`].
-pub fn layer_costs_among(
-    devices: u32,
+pub fn layer_costs_among<const N: usize>(
+    devices: [u32; N],
     graph: &OperatorGraph,
     micro: u64,
     mesh: Mesh,
     precision: Precision,
     machine: &Machine,
-) -> Result<LayerCosts, MachineError> {
+) -> Result<[LayerCosts; N], MachineError> {
     layer_costs_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
 }
 
@@ -114,16 +115,16 @@ pub fn expected_max_sigma(devices: u32) -> f64 {
     (2.0 * f64::from(devices).ln()).sqrt()
 }
 
-/// The same on one kind of machine of a mixed cluster, on the slowest of so many devices.
-pub(super) fn layer_costs_on(
+/// The same on one kind of machine of a mixed cluster.
+pub(super) fn layer_costs_on<const N: usize>(
     device: &Device,
-    slowest_of: u32,
+    slowest_of: [u32; N],
     graph: &OperatorGraph,
     micro: u64,
     mesh: Mesh,
     precision: Precision,
     machine: &Machine,
-) -> Result<LayerCosts, MachineError> {
+) -> Result<[LayerCosts; N], MachineError> {
     enough_devices(&machine.cluster, mesh)?;
     let inside = Inside::new(micro, mesh, precision, machine);
     let usage = Usage {
@@ -131,17 +132,19 @@ pub(super) fn layer_costs_on(
         launch: machine.launch(),
         precision,
         ranks: mesh.ranks(),
-        slowest_of,
         work_cv: work_cv(graph),
         drops_out: graph.drops_out(),
     };
     let costs = device_costs(device);
-    let distinct = graph
-        .distinct()
-        .iter()
-        .map(|layer| inside.add_to(costs.layer(usage, layer, micro, mesh.sharing())?, layer))
-        .collect::<Result<_, MachineError>>()?;
-    Ok(LayerCosts { distinct, order: graph.order().to_vec() })
+    let mut distinct = [const { Vec::new() }; N];
+    for layer in graph.distinct() {
+        let work = costs.layer(usage, layer, micro, mesh.sharing())?;
+        let waits = inside.waits(layer)?;
+        for (priced, devices) in distinct.iter_mut().zip(slowest_of) {
+            priced.push(inside.add_to(work.among(devices), layer, waits));
+        }
+    }
+    Ok(distinct.map(|distinct| LayerCosts { distinct, order: graph.order().to_vec() }))
 }
 
 /// One standard deviation of the work of a model's sample over its mean.
@@ -182,6 +185,17 @@ pub(crate) struct InsideMessage {
     pub(crate) backward: Seconds,
 }
 
+/// Seconds of the collectives inside a layer, each by itself and over all that it sends.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    /// One sum over tensor-parallel ranks: its scattering and its gathering, or nothing and all of it.
+    reduction: [Seconds; 2],
+    /// All exchanges with experts, in each direction.
+    experts: Seconds,
+    /// Keys and values passed round once.
+    passing: Seconds,
+}
+
 /// The communication inside layers. Ranks of a group wait for it: it is not spread over shared links by the engine, but
 /// priced as if all groups of a stage did it at the same time and nothing else used their links.
 pub(crate) struct Inside<'a> {
@@ -212,26 +226,37 @@ impl<'a> Inside<'a> {
         }
     }
 
-    fn add_to(&self, kernels: LayerCost, layer: &Layer) -> Result<LayerCost, MachineError> {
+    /// Adds the time in which ranks wait for one another inside a layer to the time of its kernels.
+    fn add_to(&self, kernels: LayerCost, layer: &Layer, waits: Waits) -> LayerCost {
         // What is frozen has no backward pass that would want it again.
         let recomputed = layer.role == LayerRole::Block && !layer.frozen;
-        let Some(wiring) = &self.wiring else { return Ok(LayerCost { recomputed, ..kernels }) };
-        let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
-        let experts = self.exchanges(wiring, layer)?;
-        let passing = self.passing(wiring, layer)?;
-        let [passed, passed_back] = exposed_passing(passing, self.beside_passing(&kernels));
-        Ok(LayerCost {
-            inside_forward: reductions + experts + passed,
-            inside_backward: reduced_back + experts + passed_back,
+        let [reductions, reduced_back] = self.reductions(layer, &kernels, waits.reduction);
+        let [passed, passed_back] = exposed_passing(waits.passing, self.beside_passing(&kernels));
+        LayerCost {
+            inside_forward: reductions + waits.experts + passed,
+            inside_backward: reduced_back + waits.experts + passed_back,
             recomputed,
             ..kernels
+        }
+    }
+
+    /// Returns the time that each kind of collective inside a layer takes by itself.
+    fn waits(&self, layer: &Layer) -> Result<Waits, MachineError> {
+        let Some(wiring) = &self.wiring else { return Ok(Waits::default()) };
+        Ok(Waits {
+            reduction: self.reduction(wiring, layer)?,
+            experts: self.exchanges(wiring, layer)?,
+            passing: self.passing(wiring, layer)?,
         })
     }
 
     /// Messages inside a layer, kind by kind, with the time in which ranks wait for it: together that of
     /// [`LayerCost::inside_forward`] and [`LayerCost::inside_backward`].
     pub(crate) fn messages(&self, layer: &Layer, kernels: &LayerCost) -> Result<Vec<InsideMessage>, MachineError> {
-        let Some(wiring) = &self.wiring else { return Ok(Vec::new()) };
+        if self.wiring.is_none() {
+            return Ok(Vec::new());
+        }
+        let waits = self.waits(layer)?;
         let mut messages = Vec::new();
         let mut add = |kind, group, elements: u64, count, [forward, backward]: [Seconds; 2]| {
             if forward + backward > Seconds::ZERO {
@@ -240,7 +265,7 @@ impl<'a> Inside<'a> {
             }
         };
         let stream = layer.stream_elements.div_ceil(self.sharing.context) * self.micro;
-        let reductions = self.reductions(wiring, layer, kernels)?;
+        let reductions = self.reductions(layer, kernels, waits.reduction);
         if self.sharing.sequence {
             let halves = reductions.map(|time| time * 0.5);
             add(Collective::AllGather, Group::Tensor, stream, layer.tensor_reductions, halves);
@@ -248,11 +273,9 @@ impl<'a> Inside<'a> {
         } else {
             add(Collective::AllReduce, Group::Tensor, stream, layer.tensor_reductions, reductions);
         }
-        let experts = self.exchanges(wiring, layer)?;
-        add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), [experts; 2]);
-        let passing = self.passing(wiring, layer)?;
+        add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), [waits.experts; 2]);
         let passed = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
-        let exposed = exposed_passing(passing, self.beside_passing(kernels));
+        let exposed = exposed_passing(waits.passing, self.beside_passing(kernels));
         add(Collective::AllGather, Group::Context, passed, 1, exposed);
         Ok(messages)
     }
@@ -262,30 +285,33 @@ impl<'a> Inside<'a> {
     /// arXiv:2205.05198, section 4.2.2). Backward then gathers the input of a product once more beside the gradient of
     /// that input, and scatters the gradient beside that of the weight (NVIDIA/Megatron-LM,
     /// `LinearWithGradAccumulationAndAsyncCommunication`), so that one of three is waited for.
-    fn reductions(
-        &self,
-        wiring: &Wiring<'_>,
-        layer: &Layer,
-        kernels: &LayerCost,
-    ) -> Result<[Seconds; 2], MachineError> {
+    fn reductions(&self, layer: &Layer, kernels: &LayerCost, [scattered, gathered]: [Seconds; 2]) -> [Seconds; 2] {
+        if layer.tensor_reductions == 0 {
+            return [Seconds::ZERO; 2];
+        }
+        let count = f64::from(layer.tensor_reductions);
+        if !self.sharing.sequence || !self.links.overlaps_inside_layers() {
+            return [(scattered + gathered) * count; 2];
+        }
+        // Half of a block's weights are behind a gathering, the other half before a scattering.
+        let product = kernels.backward * (kernels.weights_share / 2.0 / count);
+        let beside = |collective| exposed_beside(collective, product, self.slowdown);
+        [(scattered + gathered) * count, (gathered + beside(gathered) + beside(scattered)) * count]
+    }
+
+    /// One of these sums: its scattering and its gathering, or all of it as one.
+    fn reduction(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<[Seconds; 2], MachineError> {
         if self.sharing.tensor == 1 || layer.tensor_reductions == 0 {
             return Ok([Seconds::ZERO; 2]);
         }
         let elements = layer.stream_elements.div_ceil(self.sharing.context) * self.micro;
         let bytes = Bytes(elements * self.element);
         let of = |collective| self.slowest(wiring, Group::Tensor, collective, bytes);
-        let count = f64::from(layer.tensor_reductions);
-        if !self.sharing.sequence {
-            return Ok([of(Collective::AllReduce)? * count; 2]);
+        if self.sharing.sequence {
+            Ok([of(Collective::ReduceScatter)?, of(Collective::AllGather)?])
+        } else {
+            Ok([Seconds::ZERO, of(Collective::AllReduce)?])
         }
-        let [scattered, gathered] = [of(Collective::ReduceScatter)?, of(Collective::AllGather)?];
-        if !self.links.overlaps_inside_layers() {
-            return Ok([(scattered + gathered) * count; 2]);
-        }
-        // Half of a block's weights are behind a gathering, the other half before a scattering.
-        let product = kernels.backward * (kernels.weights_share / 2.0 / count);
-        let beside = |collective| exposed_beside(collective, product, self.slowdown);
-        Ok([(scattered + gathered) * count, (gathered + beside(gathered) + beside(scattered)) * count])
     }
 
     /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows

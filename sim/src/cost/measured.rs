@@ -2,8 +2,8 @@
 
 use super::costs::{Costs, Placed};
 use super::device::{DeviceCosts, LinkCosts, Peaks, Usage};
-use super::layer::LayerCost;
 use super::operation::Operation;
+use super::work::{Kernels, LayerWork};
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
 use std::collections::BTreeSet;
@@ -27,14 +27,14 @@ impl DeviceCosts for MeasuredMachine {
         layer: &Layer,
         samples: u64,
         sharing: Sharing,
-    ) -> Result<LayerCost, MachineError> {
+    ) -> Result<LayerWork, MachineError> {
         let pricing = MeasuredPricing::new(self, usage);
-        Ok(LayerCost {
-            forward: pricing.layer(layer, Pass::Forward, samples, sharing)?,
-            backward: pricing.layer(layer, Pass::Backward, samples, sharing)?,
+        Ok(LayerWork {
+            forward: Kernels::fixed(pricing.layer(layer, Pass::Forward, samples, sharing)?),
+            backward: Kernels::fixed(pricing.layer(layer, Pass::Backward, samples, sharing)?),
+            cores: vec![Kernels::fixed(pricing.attention_core(layer, samples, sharing)?)],
             weights_share: pricing.weights_share(layer, samples, sharing)?,
-            core: pricing.attention_core(layer, samples, sharing)?,
-            ..LayerCost::default()
+            spread: 0.0,
         })
     }
 

@@ -17,6 +17,7 @@ mod roofline;
 mod route;
 mod softmax;
 mod wired;
+mod work;
 
 pub(crate) use collective::operation;
 pub use collective::{all_reduce_time, collective_time, collective_time_by, transfer_time};

@@ -10,13 +10,11 @@ pub fn roofline(plan: &Plan, machine: &Machine) -> Option<Roofline> {
     let device = &machine.cluster.first().device;
     let (costs, graph, mesh) = (device_costs(device), plan.graph(), plan.mesh());
     let peaks = costs.peaks(plan.precision())?;
-    let ranks = mesh.ranks();
     let usage = Usage {
         stack: &machine.stack,
         launch: machine.launch(),
         precision: plan.precision(),
-        ranks,
-        slowest_of: ranks,
+        ranks: mesh.ranks(),
         work_cv: 0.0,
         drops_out: graph.drops_out(),
     };
