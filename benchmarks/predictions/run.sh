@@ -1,49 +1,73 @@
 #!/usr/bin/env bash
-# Predicts six plans of three models on this machine, runs them, and prints how far off each prediction was.
+# Predicts three fixed plans of each of six models on this machine, runs them, and prints how far off each prediction was,
+# and how much slower than the fastest of them the recommended plan is.
 #
 #     benchmarks/predictions/run.sh FOLDER [STEPS]
 #
 # FOLDER must be new: it gets the profile, which is measured first, and a folder for each run. The machine should have
-# nothing else to do; TRAINYARD names the binary.
+# two processors and nothing else to do; TRAINYARD names the binary.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 trainyard=${TRAINYARD:-trainyard}
 folder=${1:?a new folder}
 steps=${2:-40}
 mkdir -p "$folder"
-export TRAINYARD_PROFILE=$folder/profile.toml
+export TRAINYARD_PROFILE=$folder/profile.toml TRAINYARD_HISTORY=off
 [ -e "$TRAINYARD_PROFILE" ] || "$trainyard" calibrate -q > "$folder/profile.txt"
 
 # Any text will do: its length is what counts. These are this project's own pages.
 cat "$here"/../../docs/*.md > "$folder/text.txt"
 
+# run JOB PLAN FIELD=VALUE...: one run, in a folder of its own.
 run() {
-    local name=$1 job=$2
+    local job=$1 plan=$2 data=$folder/text.txt
     shift 2
-    [ -e "$folder/$name" ] ||
-        "$trainyard" train "$here/$job.toml" --on "$TRAINYARD_PROFILE" --data "$folder/text.txt" --steps "$steps" \
-            --out "$folder/$name" --format json -q "$@" > /dev/null
+    case $job in vit | resnet) data=synthetic ;; esac
+    local fix=()
+    for field in "$@"; do fix+=(--fix "$field"); done
+    [ -e "$folder/$job-$plan/comparison.json" ] ||
+        "$trainyard" train "$here/$job.toml" --on "$TRAINYARD_PROFILE" --data "$data" --steps "$steps" \
+            --out "$folder/$job-$plan" --format json -q "${fix[@]}" > /dev/null
 }
 
-run gpt-data-2 gpt --fix parallel.data=2
-run gpt-pipeline-2 gpt --fix parallel.pipeline=2 --fix batch.micro=4 --fix schedule=1f1b
-run llama-tensor-2 llama --fix parallel.tensor=2 --fix batch.micro=8
-run llama-zero-2 llama --fix parallel.data=2 --fix state_sharding=gradients --fix batch.micro=4
-run bert-data-2 bert --fix parallel.data=2 --fix batch.micro=8
-run bert-recompute bert --fix parallel.data=1 --fix parallel.pipeline=1 --fix parallel.tensor=1 --fix recompute=full
+alone=(parallel.data=1 parallel.tensor=1 parallel.pipeline=1)
+run gpt data parallel.data=2
+run gpt pipeline parallel.pipeline=2 batch.micro=4 schedule=1f1b
+run gpt alone "${alone[@]}" batch.micro=4
+run llama tensor parallel.tensor=2 batch.micro=8
+run llama zero parallel.data=2 state_sharding=gradients batch.micro=4
+run llama alone "${alone[@]}" batch.micro=16
+run bert data parallel.data=2 batch.micro=8
+run bert recompute "${alone[@]}" recompute=full
+run bert tensor parallel.tensor=2
+run vit data parallel.data=2 batch.micro=2
+run vit tensor parallel.tensor=2 batch.micro=8
+run vit alone "${alone[@]}" batch.micro=16
+run resnet data parallel.data=2
+run resnet pipeline parallel.pipeline=2 batch.micro=4
+run resnet alone "${alone[@]}" batch.micro=16
+run experts data parallel.data=2 parallel.expert=1
+run experts expert parallel.data=2 parallel.expert=2
+run experts alone "${alone[@]}" batch.micro=8
+for job in gpt llama bert vit resnet experts; do run "$job" recommended; done
 
-python3 - "$folder"/*/comparison.json <<'PYTHON'
-import json, os, statistics, sys
-errors, memory = [], []
-print(f"{'plan':18} {'predicted ms':>12} {'measured ms':>12} {'error':>8} {'memory':>8}")
-for path in sys.argv[1:]:
+python3 - "$folder" <<'PYTHON'
+import json, pathlib, statistics, sys
+errors, memory, steps = [], [], {}
+print(f"{'plan':20} {'predicted ms':>12} {'measured ms':>12} {'error':>8} {'memory':>8}")
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*/comparison.json")):
     d = json.load(open(path))
     p, m, e = d["predicted"], d["measured"], d["error"]
-    errors.append(abs(e["step_time"]))
-    if e.get("memory") is not None:
-        memory.append(abs(e["memory"]))
-    name = os.path.basename(os.path.dirname(path))
+    job, plan = path.parent.name.split("-", 1)
+    steps.setdefault(job, {})[plan] = m["step_time_s"]
+    if plan != "recommended":
+        errors.append(abs(e["step_time"]))
+        if e.get("memory") is not None:
+            memory.append(abs(e["memory"]))
     held = f"{e['memory']:+8.1%}" if e.get("memory") is not None else ""
-    print(f"{name:18} {p['step_time_s']*1e3:12.1f} {m['step_time_s']*1e3:12.1f} {e['step_time']:+8.1%} {held}")
-print(f"median error of step time {statistics.median(errors):.1%}, of memory {statistics.median(memory):.1%}")
+    print(f"{path.parent.name:20} {p['step_time_s']*1e3:12.1f} {m['step_time_s']*1e3:12.1f} {e['step_time']:+8.1%} {held}")
+print(f"step time: median error {statistics.median(errors):.1%}, largest {max(errors):.1%}; memory: {statistics.median(memory):.1%}")
+for job, plans in steps.items():
+    best = min(plans, key=plans.get)
+    print(f"{job}: the recommended plan takes {plans['recommended'] / plans[best] - 1:+.1%} of the fastest, {best}")
 PYTHON

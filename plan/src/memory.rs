@@ -232,13 +232,13 @@ fn recomputed_at_once(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let kinds = plan.kinds_in(chunks).into_iter();
-    let whole = kinds.filter(|(layer, ..)| layer.role == LayerRole::Block).map(|(_, kept, _)| kept.stored);
+    let blocks = plan.layers_in(chunks).filter(|(layer, _)| layer.role == LayerRole::Block);
+    let whole = blocks.map(|(_, memory)| memory.stored);
     Bytes(whole.max().unwrap_or(0))
 }
 
 fn workspace(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
-    let largest = plan.kinds_in(chunks).into_iter().map(|(_, memory, _)| memory.workspace).max();
+    let largest = plan.layers_in(chunks).map(|(_, memory)| memory.workspace).max();
     Bytes(largest.unwrap_or(0))
 }
 

@@ -217,23 +217,21 @@ impl Plan {
         self.graph().shared_parameters().div_ceil(u64::from(self.mesh().tensor()))
     }
 
-    /// Returns the distinct layers of some runs, with the memory and the count of each.
-    pub(crate) fn kinds_in(&self, chunks: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
+    /// Iterates over the layers of some runs, with the memory of each.
+    pub(crate) fn layers_in<'p>(
+        &'p self,
+        chunks: &'p [Range<usize>],
+    ) -> impl Iterator<Item = (&'p Layer, LayerMemory)> {
         let distinct = self.graph().distinct();
         let held = || self.architecture.held.memory(&self.spec, self.sharing(), distinct);
-        let memory = self.memory_of_kinds.get_or_init(held).iter();
-        let mut counts = vec![0; distinct.len()];
-        for kind in chunks.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
-            counts[*kind] += 1;
-        }
-        let all = distinct.iter().zip(memory).zip(counts);
-        all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
+        let memory = self.memory_of_kinds.get_or_init(held);
+        let kinds = chunks.iter().flat_map(|layers| &self.graph().order()[layers.clone()]);
+        kinds.map(move |kind| (&distinct[*kind], memory[*kind]))
     }
 
     /// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
     pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
-        let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
-        kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()
+        self.layers_in(std::slice::from_ref(layers)).map(|(_, memory)| Bytes(memory.kept)).sum()
     }
 
     /// Returns the bytes that one rank sends for one micro-batch across the stage boundary after a layer.

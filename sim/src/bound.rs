@@ -41,18 +41,6 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
 #[derive(Clone, Debug, Default)]
 pub struct Communications(BTreeMap<Work, Passing>);
 
-impl Communications {
-    /// The number of communications that are known.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// The least time from the first rank that begins a communication, or several that follow each other, to the last that
 /// ends it (`all`), and of any rank by itself (`any`).
 #[derive(Clone, Copy, Debug, Default)]

@@ -134,7 +134,8 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let counted = as_computed(plan, machine);
     let on_device = |stage| costs(machine).resident(plan, stage, resident(&counted, stage, store));
     let resident: Vec<Resident> = plan.stages().ids().map(on_device).collect();
-    let software = resident.iter().map(|held| software(plan, machine, held)).collect();
+    let beside = Software::of(plan, machine);
+    let software = resident.iter().map(|held| beside.memory(held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
         .into_iter()
@@ -193,18 +194,35 @@ fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
     GradientStore { element, bucketed: machine.lowering().bucket.is_some(), let_go_at_once }
 }
 
-/// Memory of the software beside `held`: its own libraries, what its separate kernels keep besides the counts where
-/// layers are over tokens, and what its allocator holds without use.
-fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
-    let stack = &machine.stack;
-    let tokens = || plan.graph().distinct().iter().any(|layer| layer.context_elements > 0);
-    let frozen = stack.frozen_activations.as_ref().filter(|_| plan.method() != Method::Full);
-    let besides = match frozen.or(stack.token_activations.as_ref()) {
-        Some(kept) if tokens() => (held.activations + held.workspace).as_f64() * (kept.value - 1.0),
-        _ => 0.0,
-    };
-    let unused = (held.total().as_f64() + besides) * (stack.fragmentation.value + other_shapes(plan));
-    stack.resident.value + Bytes((besides + unused) as u64)
+/// Memory of the software beside what a plan holds.
+#[derive(Clone, Copy)]
+struct Software {
+    /// Its own libraries.
+    resident: Bytes,
+    /// What its separate kernels keep besides the counts where layers are over tokens, relative to activations.
+    besides: f64,
+    /// What its allocator holds without use, relative to all.
+    unused: f64,
+}
+
+impl Software {
+    fn of(plan: &Plan, machine: &Machine) -> Self {
+        let stack = &machine.stack;
+        let tokens = plan.graph().distinct().iter().any(|layer| layer.context_elements > 0);
+        let frozen = stack.frozen_activations.as_ref().filter(|_| plan.method() != Method::Full);
+        let kept = frozen.or(stack.token_activations.as_ref()).filter(|_| tokens);
+        Self {
+            resident: stack.resident.value,
+            besides: kept.map_or(0.0, |kept| kept.value - 1.0),
+            unused: stack.fragmentation.value + other_shapes(plan),
+        }
+    }
+
+    fn memory(&self, held: &Resident) -> Bytes {
+        let besides = (held.activations + held.workspace).as_f64() * self.besides;
+        let unused = (held.total().as_f64() + besides) * self.unused;
+        self.resident + Bytes((besides + unused) as u64)
+    }
 }
 
 /// Memory in blocks of an allocator that fit no image of a step but one of a step before, relative to tensors, where shapes
@@ -235,10 +253,10 @@ fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
 /// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
 /// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
 pub fn longest_chunks(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
-    let (layers, store) = (plan.graph().len(), gradient_store(plan, machine));
+    let (layers, store, software) = (plan.graph().len(), gradient_store(plan, machine), Software::of(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
         let held = resident_with(plan, stage, std::slice::from_ref(&run), store);
-        held.total() + software(plan, machine, &held) <= limit
+        held.total() + software.memory(&held) <= limit
     };
     let of_stage = |stage: StageId, limit: Bytes| -> Vec<usize> {
         let mut first = 0;

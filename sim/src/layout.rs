@@ -95,9 +95,8 @@ impl Layout<'_> {
     /// Those of [`Self::pairs`] whose first rank stands on the machine of the stage's first rank.
     pub(crate) fn pairs_of_first_machine(&self, from: u32, to: u32) -> Vec<Vec<Rank>> {
         let machine = self.position(self.mesh.first_of_stage(from)).instance;
-        let mut pairs = self.pairs(from, to);
-        pairs.retain(|pair| self.position(pair[0]).instance == machine);
-        pairs
+        let pairs = self.mesh.stage_ranks(from).zip(self.mesh.stage_ranks(to));
+        pairs.filter(|(rank, _)| self.position(*rank).instance == machine).map(|(a, b)| vec![a, b]).collect()
     }
 
     /// The ranks of two stages that work on the same part of the same samples, in pairs.

@@ -62,7 +62,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> =
         advised.chain(warnings.all()).chain(price_dates(problem, limits, (found, &chosen))).collect();
-    let rejections = Rejections { problem, fixed: &limits.fixed, found, chosen: &chosen, top: limits.top.max(1) };
+    let (fixed, least, top) = (&limits.fixed, &prepared.least_by_kind(), limits.top.max(1));
+    let rejections = Rejections { problem, fixed, found, least, chosen: &chosen, top };
     let rejected = rejections.all(job);
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);

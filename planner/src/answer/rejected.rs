@@ -4,6 +4,7 @@ use super::remedies::Remedies;
 use crate::amount::usd;
 use crate::problem::{Place, Problem};
 use crate::search::{Evaluated, Found, Ranking, Space, Totals};
+use std::collections::BTreeMap;
 use trainyard_plan::document::{Rejected, RejectedBy};
 use trainyard_plan::{Fixed, JobSpec, Objective};
 use trainyard_units::{Seconds, human_bytes, human_duration};
@@ -13,6 +14,8 @@ pub(crate) struct Rejections<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) fixed: &'a Fixed,
     pub(crate) found: &'a Found,
+    /// Lower bounds of the plans that may fit, by type of machine.
+    pub(crate) least: &'a BTreeMap<usize, Totals>,
     pub(crate) chosen: &'a Evaluated,
     /// Number of clusters that were to be ranked.
     pub(crate) top: usize,
@@ -89,7 +92,7 @@ impl Rejections<'_> {
 
     /// Rejects a type of machine if a lower bound of its plans that may fit exceeds the deadline or the budget.
     fn late_or_dear(&self, kind: usize, name: &str) -> Option<Rejected> {
-        let least = *self.found.least.get(&kind)?;
+        let least = *self.least.get(&kind)?;
         let (time, cost) = (least.elapsed_s, least.cost_usd);
         if let Some(deadline) = self.problem.deadline.filter(|deadline| time > deadline.0) {
             let times = time / deadline.0;
@@ -110,7 +113,7 @@ impl Rejections<'_> {
             return None;
         }
         let ranking = Ranking::of(self.problem, self.chosen);
-        let least = *self.found.least.get(&kind)?;
+        let least = *self.least.get(&kind)?;
         let bound = ranking.worth(least);
         let full = self.found.best.len() >= self.top;
         let ranked = self.found.best.last().filter(|_| full).map(|last| ranking.worth(Totals::found(last)));

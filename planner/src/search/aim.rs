@@ -99,6 +99,14 @@ impl Ceilings {
         Self { time_s: self.time_s.min(other.time_s), cost_usd: self.cost_usd.min(other.cost_usd) }
     }
 
+    /// Returns the limit of an objective's value.
+    pub(crate) fn of(self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Time => self.time_s,
+            Objective::Cost => self.cost_usd,
+        }
+    }
+
     pub(crate) fn admit(self, totals: Totals) -> bool {
         totals.time_s <= self.time_s && totals.cost_usd.is_none_or(|cost| cost <= self.cost_usd)
     }

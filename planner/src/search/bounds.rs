@@ -3,7 +3,7 @@
 use super::space::{Candidate, Space};
 use crate::problem::Problem;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
@@ -114,7 +114,7 @@ pub(crate) struct Bounds {
     /// Prices of layers on all devices of a plan.
     tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
     /// Communication of plans, as far as it is known.
-    communications: Mutex<BTreeMap<CommunicationKey, Communications>>,
+    communications: Mutex<BTreeMap<CommunicationKey, Arc<Mutex<Communications>>>>,
     /// Layers cut into stages, by number of stages.
     cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
 }
@@ -142,9 +142,15 @@ impl Bounds {
             communications: Mutex::default(),
             cuts: Mutex::default(),
         };
-        let mut keys: Vec<PriceKey> = candidates.par_iter().map(|candidate| bounds.key(candidate)).collect();
-        keys.par_sort_unstable();
-        keys.dedup();
+        let note = |mut keys: BTreeSet<PriceKey>, candidate: &Candidate| {
+            keys.insert(bounds.key(candidate));
+            keys
+        };
+        let merge = |mut keys: BTreeSet<PriceKey>, mut others: BTreeSet<PriceKey>| {
+            keys.append(&mut others);
+            keys
+        };
+        let keys = candidates.par_iter().fold(BTreeSet::new, note).reduce(BTreeSet::new, merge);
         let price = |key: &PriceKey| {
             let machine: Machine = machine(key.choice, key.instances);
             let graph = space.graph_of(key.choice);
@@ -157,8 +163,8 @@ impl Bounds {
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
             Some(Recompute::ALL.iter().map(weights).collect())
         };
-        let priced: Vec<Option<Vec<Weights>>> = keys.par_iter().map(price).collect();
-        bounds.prices = keys.into_iter().zip(priced).collect();
+        let prices = keys.into_par_iter().map(|key| (key, price(&key))).collect();
+        bounds.prices = prices;
         bounds
     }
 
@@ -229,18 +235,9 @@ impl Bounds {
     }
 
     /// Returns what is known of the communication of plans with a key.
-    pub(crate) fn communications(&self, key: &CommunicationKey) -> Communications {
-        let known = self.communications.lock().expect("nobody panics while communication is looked up");
-        known.get(key).cloned().unwrap_or_default()
-    }
-
-    /// Notes what is known of the communication of plans with a key, if that is more than before.
-    pub(crate) fn note_communications(&self, key: CommunicationKey, now: Communications) {
-        let mut known = self.communications.lock().expect("nobody panics while communication is noted");
-        let before = known.entry(key).or_default();
-        if now.len() > before.len() {
-            *before = now;
-        }
+    pub(crate) fn communications(&self, key: CommunicationKey) -> Arc<Mutex<Communications>> {
+        let mut known = self.communications.lock().expect("nobody panics while communication is looked up");
+        known.entry(key).or_default().clone()
     }
 
     /// Returns a lower bound of a candidate's step in seconds: the fullest stage computes its layers for all

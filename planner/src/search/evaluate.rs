@@ -1,17 +1,15 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
-use super::bounds::{Bounds, CommunicationKey};
+use super::bounds::Bounds;
 use super::found::nearer;
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
-use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 use trainyard_plan::{Plan, StageId, StageSpec, Stages};
 use trainyard_sim::{
-    Communications, Footprint, LayerTable, Machine, Outcome, footprint, longest_chunks, simulate,
-    step_time_bound_with, step_time_with,
+    Footprint, LayerTable, Machine, Outcome, footprint, longest_chunks, simulate, step_time_bound_with, step_time_with,
 };
 use trainyard_units::Bytes;
 
@@ -73,16 +71,7 @@ pub(crate) fn look(
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let machine = space.machine(candidate);
-    let builder = Builder {
-        space,
-        bounds,
-        memory,
-        candidate,
-        weights,
-        machine: &machine,
-        layers: OnceCell::new(),
-        communications: RefCell::default(),
-    };
+    let builder = Builder { space, bounds, memory, candidate, weights, machine: &machine, layers: OnceCell::new() };
     if tried.is_empty() {
         tried.extend(space.variants_of(candidate).into_iter().map(Tried::new));
     }
@@ -93,9 +82,6 @@ pub(crate) fn look(
             Ok(fitting) => looked.fitting.extend(fitting),
             Err((needed, available)) => looked.note_too_large(needed, available),
         }
-    }
-    for (key, known) in builder.communications.into_inner() {
-        bounds.note_communications(key, known);
     }
     looked
 }
@@ -131,8 +117,6 @@ struct Builder<'a> {
     machine: &'a Machine,
     /// Prices of layers, which all variants share; `None` if the machine was not measured for them.
     layers: OnceCell<Option<LayerTable>>,
-    /// Communication of the plans.
-    communications: RefCell<BTreeMap<CommunicationKey, Communications>>,
 }
 
 impl Looked {
@@ -200,11 +184,10 @@ impl Builder<'_> {
 
     /// Returns the lower bound of a step; infinite if the machine was not measured for the plan.
     fn bound(&self, plan: &Plan) -> f64 {
-        let mut known = self.communications.borrow_mut();
-        let key = self.bounds.communication_key(self.candidate, plan);
-        let known = known.entry(key).or_insert_with(|| self.bounds.communications(&key));
-        let bound = self.layers(plan).and_then(|layers| step_time_bound_with(plan, self.machine, layers, known).ok());
-        bound.map_or(f64::INFINITY, |bound| bound.0)
+        let Some(layers) = self.layers(plan) else { return f64::INFINITY };
+        let known = self.bounds.communications(self.bounds.communication_key(self.candidate, plan));
+        let mut known = known.lock().expect("nobody panics while a bound is computed");
+        step_time_bound_with(plan, self.machine, layers, &mut known).map_or(f64::INFINITY, |bound| bound.0)
     }
 
     /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more

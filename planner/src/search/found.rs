@@ -1,6 +1,6 @@
 //! The result of a search.
 
-use super::totals::{Evaluated, Totals};
+use super::totals::Evaluated;
 use std::collections::BTreeMap;
 use trainyard_units::Bytes;
 
@@ -22,8 +22,6 @@ pub(crate) struct Found {
     pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
-    /// Lower bounds of the plans that may fit, by type of machine.
-    pub(crate) least: BTreeMap<usize, Totals>,
     /// The plan with the lowest objective, if another that cannot be told from it is recommended.
     pub(crate) optimum: Option<Box<Evaluated>>,
 }
@@ -55,9 +53,5 @@ impl Found {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
         let (needed, available) = nearer((entry.1, entry.2), (needed, available));
         *entry = (entry.0 + plans, needed, available);
-    }
-
-    pub(super) fn note_least(&mut self, choice: usize, totals: Totals) {
-        self.least.entry(choice).and_modify(|least| *least = least.least(totals)).or_insert(totals);
     }
 }

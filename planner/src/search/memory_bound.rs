@@ -89,16 +89,19 @@ impl MemoryBound {
         let choices = place.choices().len();
         let devices = (0..choices).map(|choice| device(place, choice)).collect();
         let offloads: Vec<Vec<Offload>> = (0..choices).map(|choice| space.offloads(choice)).collect();
-        let keys = |candidate: &Candidate| {
-            let candidate = *candidate;
-            offloads[candidate.choice]
-                .iter()
-                .map(move |offload| (key(&candidate, *offload), candidate))
-                .collect::<Vec<_>>()
+        let note = |mut first: BTreeMap<Key, Candidate>, candidate: &Candidate| {
+            for offload in &offloads[candidate.choice] {
+                first.entry(key(candidate, *offload)).or_insert(*candidate);
+            }
+            first
         };
-        let mut first: Vec<(Key, Candidate)> = candidates.par_iter().flat_map_iter(keys).collect();
-        first.par_sort_by_key(|(key, _)| *key);
-        first.dedup_by_key(|(key, _)| *key);
+        let merge = |mut first: BTreeMap<Key, Candidate>, later: BTreeMap<Key, Candidate>| {
+            later.into_iter().for_each(|(key, candidate)| {
+                first.entry(key).or_insert(candidate);
+            });
+            first
+        };
+        let first = candidates.par_iter().fold(BTreeMap::new, note).reduce(BTreeMap::new, merge);
         let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, &candidate, key))).collect();
         Self { devices, held, offloads }
     }

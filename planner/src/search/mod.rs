@@ -14,7 +14,6 @@ mod input_stalls;
 mod memory_bound;
 mod overheads;
 mod prepared;
-mod ranked;
 mod robust;
 mod searcher;
 mod space;

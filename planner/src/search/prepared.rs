@@ -1,6 +1,6 @@
 //! The data that all searches of one space share.
 
-use super::aim::Aim;
+use super::aim::{Aim, amount};
 use super::bounds::Bounds;
 use super::complexity::{Complexity, Ordinary};
 use super::evaluate::{Fitting, Looked, Simulated, Tried, look, simulated};
@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock};
-use trainyard_plan::{Fixed, ParallelSpec, Plan, Precision};
+use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, Seconds};
 
@@ -34,7 +34,11 @@ pub(crate) struct Prepared<'a> {
     pub(super) overheads: SearchOverheads,
     /// By choice.
     pub(super) ordinary: Vec<Ordinary>,
-    pub(super) least: OnceLock<Vec<(u32, Totals)>>,
+    /// Lower bounds of the plans of each candidate that is fed and priced; `None` of others.
+    least: OnceLock<Vec<Option<Totals>>>,
+    /// Values of each objective at those bounds with the numbers of the candidates, ascending.
+    by_time: OnceLock<Vec<(f64, u32)>>,
+    by_cost: OnceLock<Vec<(f64, u32)>>,
     /// What is known of the variants of the candidates that were looked at.
     tried: Mutex<BTreeMap<u32, Vec<Tried>>>,
     /// Plans that were simulated, by candidate.
@@ -80,6 +84,8 @@ impl<'a> Prepared<'a> {
             overheads,
             ordinary,
             least: OnceLock::new(),
+            by_time: OnceLock::new(),
+            by_cost: OnceLock::new(),
             tried: Mutex::default(),
             simulated: Mutex::default(),
         }
@@ -116,19 +122,46 @@ impl<'a> Prepared<'a> {
         found
     }
 
-    /// Returns lower bounds of the plans of each candidate that is fed and priced, by its number: the same for every
-    /// aim.
-    pub(super) fn least(&self) -> &[(u32, Totals)] {
+    /// Returns lower bounds of the plans of each candidate, by its number: the same for every aim.
+    pub(super) fn least(&self) -> &[Option<Totals>] {
         self.least.get_or_init(|| {
-            let least = |(number, candidate): (usize, &Candidate)| {
+            let least = |candidate: &Candidate| {
                 let step_time_s = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
                 // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
                 // in each figure.
                 let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
-                Some((number as u32, whole.least(shared)))
+                Some(whole.least(shared))
             };
-            self.candidates.par_iter().enumerate().filter_map(least).collect()
+            self.candidates.par_iter().map(least).collect()
         })
+    }
+
+    /// Returns candidates with the values of an objective that they reach at best, the least first; of equal values the
+    /// first candidate. A training that never ends, on machines that somebody described so, is no candidate.
+    pub(super) fn ranked(&self, objective: Objective) -> &[(f64, u32)] {
+        let ranked = match objective {
+            Objective::Time => &self.by_time,
+            Objective::Cost => &self.by_cost,
+        };
+        ranked.get_or_init(|| {
+            let value = |(number, totals): (usize, &Option<Totals>)| {
+                Some((amount(objective, (*totals)?), number as u32)).filter(|(value, _)| value.is_finite())
+            };
+            let mut ranked: Vec<(f64, u32)> = self.least().par_iter().enumerate().filter_map(value).collect();
+            ranked.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            ranked
+        })
+    }
+
+    /// Returns lower bounds of the plans that may fit, by type of machine.
+    pub(crate) fn least_by_kind(&self) -> BTreeMap<usize, Totals> {
+        let mut by_kind: BTreeMap<usize, Totals> = BTreeMap::new();
+        for (candidate, totals) in self.candidates.iter().zip(self.least()) {
+            let Some(totals) = totals else { continue };
+            let kind = by_kind.entry(self.problem.place.kind(candidate.choice));
+            kind.and_modify(|least| *least = least.least(*totals)).or_insert(*totals);
+        }
+        by_kind
     }
 
     /// Returns the complexity of a plan.
@@ -139,14 +172,15 @@ impl<'a> Prepared<'a> {
     /// Lists the complexities of plans on an aim's stacks that may stay below its ceilings, the simplest first.
     pub(crate) fn complexities(&self, aim: Aim) -> BTreeSet<Complexity> {
         let stacks = self.problem.place.stacks().len();
-        let of_stack = |number: u32| {
-            let choice = self.candidates[number as usize].choice;
-            aim.stack.is_none_or(|wanted| choice % stacks == wanted)
-        };
-        let below = self.least().iter().filter(|(number, totals)| aim.ceilings.admit(*totals) && of_stack(*number));
+        let of_stack = |candidate: &Candidate| aim.stack.is_none_or(|wanted| candidate.choice % stacks == wanted);
+        let below = |number: usize| self.least()[number].is_some_and(|totals| aim.ceilings.admit(totals));
+        let limit = aim.ceilings.of(aim.objective);
+        let ranked = self.ranked(aim.objective).iter().take_while(|(value, _)| *value <= limit);
+        let numbers = ranked.map(|(_, number)| *number as usize).filter(|number| below(*number));
+        let candidates = numbers.map(|number| &self.candidates[number]).filter(|candidate| of_stack(candidate));
         let mut seen: BTreeSet<(usize, ParallelSpec, Precision, [bool; 2])> = BTreeSet::new();
         let mut all = BTreeSet::new();
-        for candidate in below.map(|(number, _)| &self.candidates[*number as usize]) {
+        for candidate in candidates {
             let Candidate { choice, parallel, precision, batch, .. } = *candidate;
             // Of the batch only this decides which variants there are.
             let micro_batches = [batch.accumulation == 1, batch.accumulation.is_multiple_of(parallel.pipeline.into())];

@@ -15,7 +15,6 @@ use super::evaluate::{Fitting, Looked, Simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
-use super::ranked::Ranked;
 use super::space::{Candidate, Variant};
 use super::totals::{Evaluated, Totals};
 use crate::problem::{Enough, Place, Problem};
@@ -35,7 +34,7 @@ impl Prepared<'_> {
     pub(crate) fn search(&self, aim: Aim) -> Found {
         let searcher = Searcher::new(self, aim);
         let stacks = self.problem.place.stacks().len();
-        let wanted = |kind: usize| searcher.uses_wanted_gpu(kind * stacks);
+        let wanted = |kind: usize| searcher.sought.uses_wanted_gpu(kind * stacks);
         let plans: BTreeMap<usize, u64> =
             self.plans.iter().map(|(kind, plans)| (*kind, *plans)).filter(|(kind, _)| wanted(*kind)).collect();
         let mut found = Found { candidates: plans.values().sum(), plans, ..Found::default() };
@@ -92,13 +91,13 @@ impl Turn {
 }
 
 /// Work that is left: candidates in order of their coarse bounds, and plans that fit in order of their finer bounds.
-struct Untried {
-    coarse: std::iter::Peekable<Ranked>,
+struct Untried<'a> {
+    coarse: std::iter::Peekable<Box<dyn Iterator<Item = (f64, u32)> + 'a>>,
     fitting: BinaryHeap<Waiting<(u32, Fitting)>>,
     numbered: u64,
 }
 
-impl Untried {
+impl Untried<'_> {
     /// Returns the lowest bound of all that is left.
     fn bound(&mut self) -> Option<f64> {
         let coarse = self.coarse.peek().map(|(bound, _)| *bound);
@@ -139,85 +138,25 @@ impl Untried {
     }
 }
 
-struct Searcher<'a> {
+/// What a search looks for, and where.
+#[derive(Clone, Copy)]
+struct Sought<'a> {
     prepared: &'a Prepared<'a>,
     aim: Aim,
-    /// The best of each (type, number) of machines.
-    best: BTreeMap<(usize, u32), Evaluated>,
-    fastest: BTreeMap<(usize, u32), Evaluated>,
 }
 
-impl<'a> Searcher<'a> {
-    fn new(prepared: &'a Prepared<'a>, aim: Aim) -> Self {
-        Self { prepared, aim, best: BTreeMap::new(), fastest: BTreeMap::new() }
-    }
-
-    /// Searches until nothing that is left could beat the best plan.
-    fn run(mut self, found: &mut Found) -> Self {
-        let mut untried = Untried { coarse: self.bounded(found).peekable(), fitting: BinaryHeap::new(), numbered: 0 };
-        let (mut looks, mut looked) = (*LOOKS.start(), 0);
-        let simulations =
-            self.problem().enough.map_or(SIMULATIONS, |enough| SIMULATIONS.min(enough.simulations as usize));
-        while let Some(bound) = untried.bound() {
-            let left =
-                self.aim.max_simulations.map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
-            let done = bound >= self.limit() || self.is_enough(looked, found.simulated);
-            if left == 0 || done || self.problem().is_cancelled() {
-                found.gap = self.gap(bound);
-                break;
-            }
-            let fits_first = self.problem().enough.is_some_and(|enough| looked >= enough.looks);
-            let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
-            looks = (2 * looks).min(*LOOKS.end());
-            looked += self.take(turn, &mut untried, found);
-        }
-        self
-    }
-
-    /// Returns `true` if a plan was found and the search may stop without a proof that none is better.
-    fn is_enough(&self, looked: u64, simulated: u64) -> bool {
-        let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
-        !self.best.is_empty() && self.problem().enough.is_some_and(reached)
-    }
-
-    /// Does the next work in parallel. Counts the looks that found a plan that fits.
-    fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
-        let look_at = |(number, limit): &(u32, f64)| {
-            let candidate = self.candidate(*number);
-            let ordinary = self.prepared.ordinary[candidate.choice];
-            let wanted = |variant: &Variant| {
-                self.aim.complexity.is_none_or(|class| Complexity::of_variant(candidate, variant, ordinary) == class)
-            };
-            let worth = |variant: &Variant, seconds| self.assess(candidate, variant.shares_out(), seconds);
-            let matters = |variant: &Variant, seconds| {
-                wanted(variant) && worth(variant, seconds).is_some_and(|value| value < *limit)
-            };
-            self.prepared.look(*number, matters)
-        };
-        let simulate = |(number, fitting): &(u32, Fitting)| self.prepared.simulated(*number, fitting);
-        let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
-            || turn.looks.par_iter().map(look_at).collect(),
-            || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
-        );
-        let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
-        for ((number, _), looked) in turn.looks.into_iter().zip(looked) {
-            let candidate = self.candidate(number);
-            if let Some((needed, available)) = looked.least_too_large {
-                let kind = self.problem().place.kind(candidate.choice);
-                found.note_too_large(kind, looked.too_large, needed, available);
-            }
-            for fitting in looked.fitting {
-                if let Some(bound) = self.assess(candidate, fitting.variant.shares_out(), fitting.cut.bound) {
-                    untried.push(bound, number, fitting);
-                }
-            }
-        }
-        for ((number, fitting), simulated) in turn.simulations.into_iter().zip(simulations) {
-            let Some(simulated) = simulated else { continue };
-            found.simulated += 1;
-            self.keep(number, &fitting, simulated);
-        }
-        fitting
+impl<'a> Sought<'a> {
+    /// Iterates over the candidates that could meet the goal, each with its bound, best first.
+    fn bounded(self) -> impl Iterator<Item = (f64, u32)> + use<'a> {
+        let Self { prepared, aim } = self;
+        let limit = aim.ceilings.of(aim.objective);
+        let ranked = prepared.ranked(aim.objective).iter().copied().take_while(move |(value, _)| *value <= limit);
+        ranked.filter(move |(_, number)| {
+            let (candidate, least) = (self.candidate(*number), prepared.least()[*number as usize]);
+            self.is_wanted(candidate.choice)
+                && least.is_some_and(|totals| self.within_goal(totals))
+                && aim.complexity.is_none_or(|class| prepared.may_be(candidate, class))
+        })
     }
 
     fn is_wanted(&self, choice: usize) -> bool {
@@ -233,37 +172,12 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    fn candidate(&self, number: u32) -> &Candidate {
+    fn candidate(&self, number: u32) -> &'a Candidate {
         &self.prepared.candidates[number as usize]
     }
 
-    fn problem(&self) -> &Problem {
+    fn problem(&self) -> &'a Problem {
         self.prepared.problem
-    }
-
-    fn input_stalls(&self) -> &InputStalls {
-        &self.prepared.input_stalls
-    }
-
-    /// Lists the candidates that could meet the goal, each with its bound, best first. Notes the lower bounds of each
-    /// type of machine.
-    fn bounded(&self, found: &mut Found) -> Ranked {
-        let candidates = &self.prepared.candidates;
-        let choice = |number: u32| candidates[number as usize].choice;
-        let mut values = Vec::new();
-        for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.is_wanted(choice(*number))) {
-            found.note_least(self.problem().place.kind(choice(*number)), *totals);
-            let candidate = &candidates[*number as usize];
-            let value = self.value(*totals);
-            // A training that never ends, on machines that somebody described so, is no candidate.
-            if !self.within_goal(*totals) || !value.is_finite() {
-                continue;
-            }
-            if self.aim.complexity.is_none_or(|class| self.prepared.may_be(candidate, class)) {
-                values.push((value, *number));
-            }
-        }
-        Ranked::new(values)
     }
 
     /// Returns the objective of a candidate whose step takes this long; `None` if it cannot meet the goal. `shared_out`
@@ -284,40 +198,132 @@ impl<'a> Searcher<'a> {
             && deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
             && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
     }
+}
+
+struct Searcher<'a> {
+    sought: Sought<'a>,
+    /// The best of each (type, number) of machines.
+    best: BTreeMap<(usize, u32), Evaluated>,
+    fastest: BTreeMap<(usize, u32), Evaluated>,
+}
+
+impl<'a> Searcher<'a> {
+    fn new(prepared: &'a Prepared<'a>, aim: Aim) -> Self {
+        Self { sought: Sought { prepared, aim }, best: BTreeMap::new(), fastest: BTreeMap::new() }
+    }
+
+    /// Searches until nothing that is left could beat the best plan.
+    fn run(mut self, found: &mut Found) -> Self {
+        let coarse: Box<dyn Iterator<Item = (f64, u32)> + 'a> = Box::new(self.sought.bounded());
+        let mut untried = Untried { coarse: coarse.peekable(), fitting: BinaryHeap::new(), numbered: 0 };
+        let (mut looks, mut looked) = (*LOOKS.start(), 0);
+        let simulations =
+            self.sought.problem().enough.map_or(SIMULATIONS, |enough| SIMULATIONS.min(enough.simulations as usize));
+        while let Some(bound) = untried.bound() {
+            let left = self
+                .sought
+                .aim
+                .max_simulations
+                .map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
+            let done = bound >= self.limit() || self.is_enough(looked, found.simulated);
+            if left == 0 || done || self.sought.problem().is_cancelled() {
+                found.gap = self.gap(bound);
+                break;
+            }
+            let fits_first = self.sought.problem().enough.is_some_and(|enough| looked >= enough.looks);
+            let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
+            looks = (2 * looks).min(*LOOKS.end());
+            looked += self.take(turn, &mut untried, found);
+        }
+        self
+    }
+
+    /// Returns `true` if a plan was found and the search may stop without a proof that none is better.
+    fn is_enough(&self, looked: u64, simulated: u64) -> bool {
+        let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
+        !self.best.is_empty() && self.sought.problem().enough.is_some_and(reached)
+    }
+
+    /// Does the next work in parallel. Counts the looks that found a plan that fits.
+    fn take(&mut self, turn: Turn, untried: &mut Untried<'_>, found: &mut Found) -> u64 {
+        let look_at = |(number, limit): &(u32, f64)| {
+            let candidate = self.sought.candidate(*number);
+            let ordinary = self.sought.prepared.ordinary[candidate.choice];
+            let wanted = |variant: &Variant| {
+                self.sought
+                    .aim
+                    .complexity
+                    .is_none_or(|class| Complexity::of_variant(candidate, variant, ordinary) == class)
+            };
+            let worth = |variant: &Variant, seconds| self.sought.assess(candidate, variant.shares_out(), seconds);
+            let matters = |variant: &Variant, seconds| {
+                wanted(variant) && worth(variant, seconds).is_some_and(|value| value < *limit)
+            };
+            self.sought.prepared.look(*number, matters)
+        };
+        let simulate = |(number, fitting): &(u32, Fitting)| self.sought.prepared.simulated(*number, fitting);
+        let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
+            || turn.looks.par_iter().map(look_at).collect(),
+            || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
+        );
+        let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
+        for ((number, _), looked) in turn.looks.into_iter().zip(looked) {
+            let candidate = self.sought.candidate(number);
+            if let Some((needed, available)) = looked.least_too_large {
+                let kind = self.sought.problem().place.kind(candidate.choice);
+                found.note_too_large(kind, looked.too_large, needed, available);
+            }
+            for fitting in looked.fitting {
+                if let Some(bound) = self.sought.assess(candidate, fitting.variant.shares_out(), fitting.cut.bound) {
+                    untried.push(bound, number, fitting);
+                }
+            }
+        }
+        for ((number, fitting), simulated) in turn.simulations.into_iter().zip(simulations) {
+            let Some(simulated) = simulated else { continue };
+            found.simulated += 1;
+            self.keep(number, &fitting, simulated);
+        }
+        fitting
+    }
+
+    fn input_stalls(&self) -> &InputStalls {
+        &self.sought.prepared.input_stalls
+    }
 
     /// Returns the value that a candidate must beat to matter, given also the best plan on its own machines.
     fn limit_of(&self, number: u32) -> f64 {
-        let own = self.best.get(&self.site(self.candidate(number)));
+        let own = self.best.get(&self.site(self.sought.candidate(number)));
         own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
     }
 
     /// Returns the type and number of a candidate's machines, on which all stacks compete.
     fn site(&self, candidate: &Candidate) -> (usize, u32) {
-        (self.problem().place.kind(candidate.choice), candidate.instances)
+        (self.sought.problem().place.kind(candidate.choice), candidate.instances)
     }
 
     /// Returns the value that every candidate must beat to matter.
     fn limit(&self) -> f64 {
         let mut values: Vec<f64> = self.best.values().map(|kept| self.worth(kept)).collect();
         values.sort_by(f64::total_cmp);
-        values.get(self.aim.top.max(1) - 1).copied().unwrap_or(f64::INFINITY)
+        values.get(self.sought.aim.top.max(1) - 1).copied().unwrap_or(f64::INFINITY)
     }
 
     fn worth(&self, evaluated: &Evaluated) -> f64 {
-        self.value(Totals::found(evaluated))
+        self.sought.value(Totals::found(evaluated))
     }
 
     fn keep(&mut self, number: u32, fitting: &Fitting, simulated: Simulated) {
-        let candidate = &self.prepared.candidates[number as usize];
+        let candidate = &self.sought.prepared.candidates[number as usize];
         let (choice, memory_peak, plan) =
-            (candidate.choice, fitting.memory_peak, self.prepared.plan(candidate, fitting));
+            (candidate.choice, fitting.memory_peak, self.sought.prepared.plan(candidate, fitting));
         let Simulated { step_time_s, outcome } = simulated;
         let plan = match self.input_stalls().input(candidate) {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let totals = self.prepared.totals(candidate, fitting.variant.shares_out(), step_time_s);
-        let steps = self.problem().training.steps(candidate.batch.global);
+        let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), step_time_s);
+        let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
@@ -327,7 +333,7 @@ impl<'a> Searcher<'a> {
         if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
             self.fastest.insert(key, evaluated.clone());
         }
-        if !self.within_goal(totals) {
+        if !self.sought.within_goal(totals) {
             return;
         }
         let worth = self.worth(&evaluated);
@@ -345,7 +351,7 @@ impl<'a> Searcher<'a> {
     fn finish(mut self, mut found: Found) -> Found {
         let mut best: Vec<Evaluated> = std::mem::take(&mut self.best).into_values().collect();
         best.sort_by(|a, b| self.worth(a).total_cmp(&self.worth(b)));
-        best.truncate(self.aim.top.max(1));
+        best.truncate(self.sought.aim.top.max(1));
         found.best = best;
         found.fastest = std::mem::take(&mut self.fastest).into_values().collect();
         found
@@ -396,13 +402,14 @@ mod tests {
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.value(prepared.totals(candidate, variant.shares_out(), simulated));
+            let value = searcher.sought.value(prepared.totals(candidate, variant.shares_out(), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some(value)
         };
         searcher
-            .bounded(&mut Found::default())
+            .sought
+            .bounded()
             .collect::<Vec<_>>()
             .into_par_iter()
             .flat_map_iter(|(coarse, number)| {

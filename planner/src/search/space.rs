@@ -430,9 +430,10 @@ impl<'a> Space<'a> {
     /// Lists the variants with these degrees and batch, whatever is recomputed.
     fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
+        let states = self.states(choice, parallel, batch.accumulation);
         for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
-            for states in self.states(choice, parallel, batch.accumulation) {
-                let variant = Variant { schedule, virtual_stages, ..states };
+            for states in &states {
+                let variant = Variant { schedule, virtual_stages, ..*states };
                 if variant.has(&self.fixed) && self.is_simulable(&variant, parallel, batch) {
                     all.push(variant);
                 }
