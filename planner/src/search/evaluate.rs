@@ -149,7 +149,7 @@ impl Builder<'_> {
         let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
         let Some(stages) = self.bounds.cut(self.candidate, runs) else { return Ok(None) };
         let first = self.runs_of_first_stage(variant, &stages);
-        if let Some(shortfall) = self.memory.first_stage_shortfall(self.candidate, variant, &first) {
+        if let Some(shortfall) = self.memory.first_stage_shortfall(self.space, self.candidate, variant, &first) {
             return Err(shortfall);
         }
         let plan = self.plan(variant, &stages);

@@ -2,9 +2,9 @@
 
 use super::space::{Candidate, Space, Variant};
 use crate::problem::Place;
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, RwLock};
 use trainyard_plan::{
     BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
 };
@@ -18,6 +18,9 @@ pub(crate) const NEAR: f64 = 1.1;
 /// Everything that decides how much memory layers hold together, except the number of ranks that share it: the
 /// attention kernel follows from the choice, the offload from the variant.
 type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
+
+/// What the layers before each layer hold together, from none to all of them.
+type HeldBefore = Option<Arc<[ParameterCounts]>>;
 
 /// The memory of a device, by type of machine.
 #[derive(Clone, Copy, Debug)]
@@ -79,42 +82,39 @@ impl ParameterCounts {
 pub(crate) struct MemoryBound {
     /// Per type of machine; `None` where ranks share the memory of a measured machine.
     devices: Vec<Option<DeviceMemory>>,
-    held: BTreeMap<Key, Option<Vec<ParameterCounts>>>,
+    /// What layers hold, as far as it was asked for; `None` where there is no plan to count it on.
+    held: RwLock<BTreeMap<Key, HeldBefore>>,
     /// The possible offloads of each choice.
     offloads: Vec<Vec<Offload>>,
 }
 
 impl MemoryBound {
-    pub(crate) fn new(space: &Space<'_>, place: &Place, candidates: &[Candidate]) -> Self {
+    pub(crate) fn new(space: &Space<'_>, place: &Place) -> Self {
         let choices = place.choices().len();
         let devices = (0..choices).map(|choice| device(place, choice)).collect();
-        let offloads: Vec<Vec<Offload>> = (0..choices).map(|choice| space.offloads(choice)).collect();
-        let note = |mut first: BTreeMap<Key, Candidate>, candidate: &Candidate| {
-            for offload in &offloads[candidate.choice] {
-                first.entry(key(candidate, *offload)).or_insert(*candidate);
-            }
-            first
-        };
-        let merge = |mut first: BTreeMap<Key, Candidate>, later: BTreeMap<Key, Candidate>| {
-            later.into_iter().for_each(|(key, candidate)| {
-                first.entry(key).or_insert(candidate);
-            });
-            first
-        };
-        let first = candidates.par_iter().fold(BTreeMap::new, note).reduce(BTreeMap::new, merge);
-        let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, &candidate, key))).collect();
-        Self { devices, held, offloads }
+        Self { devices, held: RwLock::default(), offloads: (0..choices).map(|choice| space.offloads(choice)).collect() }
+    }
+
+    /// Returns what the layers before each layer hold together on a candidate's ranks.
+    fn held(&self, space: &Space<'_>, candidate: &Candidate, offload: Offload) -> HeldBefore {
+        let key = key(candidate, offload);
+        if let Some(known) = self.held.read().expect("nobody panics while what layers hold is looked up").get(&key) {
+            return known.clone();
+        }
+        let held = held(space, candidate, key);
+        self.held.write().expect("nobody panics while what layers hold is noted").insert(key, held.clone());
+        held
     }
 
     /// Returns the least memory that some stage of every variant needs and the memory that there is, if it is certain
     /// that the candidate does not fit. For this bound, each stage has its part of the model, with everything sharded
     /// and offloaded that can be, and one micro-batch in flight. `None` where it may fit, or no such bound is known.
-    pub(crate) fn shortfall(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
+    pub(crate) fn shortfall(&self, space: &Space<'_>, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
         let device = self.devices[candidate.choice]?;
         let parallel = candidate.parallel;
         let mut least = Bytes(u64::MAX);
         for offload in &self.offloads[candidate.choice] {
-            let held = *self.held[&key(candidate, *offload)].as_ref()?.last()?;
+            let held = *self.held(space, candidate, *offload)?.last()?;
             // Experts are divided among fewer, which would need more.
             let state = held.state() / f64::from(parallel.data * parallel.context);
             let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
@@ -128,13 +128,14 @@ impl MemoryBound {
     /// its own layers.
     pub(crate) fn first_stage_shortfall(
         &self,
+        space: &Space<'_>,
         candidate: &Candidate,
         variant: &Variant,
         runs: &[Range<usize>],
     ) -> Option<(Bytes, Bytes)> {
         // Of activations that leave the devices few are there at once.
         let device = self.devices[candidate.choice].filter(|_| variant.offload.activations.is_none())?;
-        let before = self.held[&key(candidate, variant.offload)].as_ref()?;
+        let before = self.held(space, candidate, variant.offload)?;
         let of_runs: Vec<ParameterCounts> = runs.iter().map(|run| before[run.end].less(before[run.start])).collect();
         let parallel = candidate.parallel;
         let copies = variant.sharding_ranks.unwrap_or(parallel.data * parallel.context);
@@ -185,7 +186,7 @@ fn key(candidate: &Candidate, offload: Offload) -> Key {
 }
 
 /// Computes what the first layers hold, from none to all, on the ranks of one stage for one micro-batch.
-fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> Option<Vec<ParameterCounts>> {
+fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> HeldBefore {
     let (_, parallel, .., micro, offload) = key;
     let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };
     let alone = Candidate { parallel, batch, ..*candidate };

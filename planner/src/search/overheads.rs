@@ -3,9 +3,9 @@
 use super::space::Candidate;
 use crate::cost::{Overheads, RunConditions, Saved, ranks_of_state};
 use crate::problem::{Place, Problem};
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_plan::{Precision, checkpoint_bytes_of};
-use trainyard_sim::Machine;
 use trainyard_units::Bytes;
 
 /// Overheads by the ranks that hold a state and the number format: with the state whole on each replica, and sharded.
@@ -25,21 +25,13 @@ impl SearchOverheads {
         let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
         let bytes: BTreeMap<Precision, Bytes> =
             problem.precisions.iter().map(|precision| (*precision, bytes_of(*precision))).collect();
-        let mut machines: BTreeMap<(usize, u32), Machine> = BTreeMap::new();
-        let mut all = Self::default();
-        for candidate in candidates {
-            let Candidate { choice, instances, precision, .. } = *candidate;
-            let site = all.site(choice, instances);
-            let ranks = ranks_of_state(candidate.parallel);
-            if site.contains_key(&(ranks, precision)) {
-                continue;
-            }
-            let machine =
-                machines.entry((choice, instances)).or_insert_with(|| problem.place.machine(choice, instances, None));
-            let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
-            let overheads = |shared_out| {
+        let site = |candidates: &[Candidate]| {
+            let Candidate { choice, instances, .. } = candidates[0];
+            let machine = problem.place.machine(choice, instances, None);
+            let overheads = |precision: Precision, ranks, shared_out| {
+                let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
                 Overheads::new(&RunConditions {
-                    machine,
+                    machine: &machine,
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },
                     pricing: rental.pricing,
@@ -47,7 +39,20 @@ impl SearchOverheads {
                     input: None,
                 })
             };
-            site.insert((ranks, precision), [false, true].map(overheads));
+            let mut site = Site::new();
+            for Candidate { parallel, precision, .. } in candidates {
+                let ranks = ranks_of_state(*parallel);
+                let both = || [false, true].map(|shared_out| overheads(*precision, ranks, shared_out));
+                site.entry((ranks, *precision)).or_insert_with(both);
+            }
+            (choice, instances, site)
+        };
+        let sites: Vec<&[Candidate]> =
+            candidates.chunk_by(|a, b| (a.choice, a.instances) == (b.choice, b.instances)).collect();
+        let sites: Vec<(usize, u32, Site)> = sites.into_par_iter().map(site).collect();
+        let mut all = Self::default();
+        for (choice, instances, site) in sites {
+            all.site(choice, instances).extend(site);
         }
         all
     }

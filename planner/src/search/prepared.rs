@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock};
 use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::Seconds;
 
 /// The data that all searches of one space share.
 pub(crate) struct Prepared<'a> {
@@ -51,22 +51,30 @@ type KeptStep = (Fitting, Option<Simulated>);
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
         let space = Space::new(problem, fixed);
-        let mut candidates = space.candidates();
-        let mut plans: BTreeMap<usize, u64> = BTreeMap::new();
-        for candidate in &candidates {
-            *plans.entry(problem.place.kind(candidate.choice)).or_default() += u64::from(candidate.plans);
+        let memory = MemoryBound::new(&space, &problem.place);
+        let with_room = |site: (usize, u32)| {
+            let (mut candidates, mut dropped) = (space.candidates_on(site), Found::default());
+            let kind = problem.place.kind(site.0);
+            let plans = candidates.iter().map(|candidate| u64::from(candidate.plans)).sum();
+            candidates.retain(|candidate| {
+                let shortfall = memory.shortfall(&space, candidate);
+                if let Some((needed, available)) = shortfall {
+                    dropped.note_too_large(kind, u64::from(candidate.plans), needed, available);
+                }
+                shortfall.is_none()
+            });
+            candidates.shrink_to_fit();
+            (kind, plans, candidates, dropped)
+        };
+        let of_sites: Vec<(usize, u64, Vec<Candidate>, Found)> = space.sites().into_par_iter().map(with_room).collect();
+        let (mut plans, mut candidates, mut dropped) = (BTreeMap::new(), Vec::new(), Found::default());
+        for (kind, own, with_room, without_room) in of_sites.into_iter().filter(|(_, plans, ..)| *plans > 0) {
+            *plans.entry(kind).or_default() += own;
+            candidates.extend(with_room);
+            for (kind, (plans, needed, available)) in without_room.too_large {
+                dropped.note_too_large(kind, plans, needed, available);
+            }
         }
-        let memory = MemoryBound::new(&space, &problem.place, &candidates);
-        let mut dropped = Found::default();
-        let shortfalls: Vec<Option<(Bytes, Bytes)>> =
-            candidates.par_iter().map(|candidate| memory.shortfall(candidate)).collect();
-        for (candidate, (needed, available)) in
-            candidates.iter().zip(&shortfalls).filter_map(|(candidate, shortfalls)| Some((candidate, (*shortfalls)?)))
-        {
-            dropped.note_too_large(problem.place.kind(candidate.choice), u64::from(candidate.plans), needed, available);
-        }
-        let mut shortfalls = shortfalls.iter();
-        candidates.retain(|_| shortfalls.next().is_some_and(Option::is_none));
         let bounds = Bounds::new(problem, fixed, &space, &candidates);
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &candidates);

@@ -394,7 +394,7 @@ mod tests {
             let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
             let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
-            let shortfalls = prepared.memory.first_stage_shortfall(candidate, variant, &runs);
+            let shortfalls = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);
             assert!(
                 shortfalls.is_none_or(|(shortfalls, _)| shortfalls <= needed.total(StageId(0))),
                 "{candidate:?} {variant:?}"

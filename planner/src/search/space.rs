@@ -93,8 +93,8 @@ pub(crate) struct Space<'a> {
     architectures: Vec<Arc<Architecture>>,
     /// The plans that the stack of each choice can run.
     software: Vec<Executable>,
-    /// Devices of one machine of each choice.
-    devices: Vec<u32>,
+    /// One machine of each choice, or all of a mixed cluster.
+    alone: Vec<Machine>,
     /// The largest micro-batch that is considered.
     largest_micro_batch: u64,
     /// Machines by type and number, which many candidates share.
@@ -105,16 +105,16 @@ impl<'a> Space<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
         let architectures = architectures(problem);
         let largest_micro_batch = largest_micro_batch(&architectures[0]);
-        let machines = || (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
-        let software = machines().map(|machine| software_of(problem.method(), &machine));
-        let devices = machines().map(|machine| machine.cluster.first().devices_per_instance);
+        let choices = 0..problem.place.choices().len();
+        let alone: Vec<Machine> = choices.map(|choice| problem.place.machine(choice, 1, None)).collect();
+        let software = alone.iter().map(|machine| software_of(problem.method(), machine));
         Self {
             problem,
             fixed: fixed.clone(),
             held: fixed.clone().without_input(),
             architectures,
             software: software.collect(),
-            devices: devices.collect(),
+            alone,
             largest_micro_batch,
             machines: Mutex::default(),
         }
@@ -122,8 +122,12 @@ impl<'a> Space<'a> {
 
     /// All candidates, each with at least one variant.
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
-        let sites: Vec<(usize, u32)> = self
-            .problem
+        self.sites().into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
+    }
+
+    /// Lists the choices with the numbers of their machines that are considered.
+    pub(crate) fn sites(&self) -> Vec<(usize, u32)> {
+        self.problem
             .place
             .choices()
             .into_iter()
@@ -138,18 +142,17 @@ impl<'a> Space<'a> {
                 }
                 counts.into_iter().map(move |instances| (choice, instances))
             })
-            .collect();
-        sites.into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
+            .collect()
     }
 
     /// Lists the candidates on this many machines of a type.
-    fn candidates_on(&self, (choice, instances): (usize, u32)) -> Vec<Candidate> {
-        let machine = self.machine_of(choice, instances);
-        let precisions = self.precisions(choice, &machine);
-        let devices = devices_of_each(&machine.cluster);
+    pub(super) fn candidates_on(&self, (choice, instances): (usize, u32)) -> Vec<Candidate> {
+        let alone = &self.alone[choice];
+        let precisions = self.precisions(choice, alone);
+        let devices = devices_of_each(&alone.cluster);
         let software = self.software(choice);
         let mut all = Vec::new();
-        for ranks in rank_counts(&machine.cluster) {
+        for ranks in rank_counts(&alone.cluster, instances) {
             for parallel in self.degrees(software, ranks, devices) {
                 self.push(&mut all, (choice, instances), parallel, &precisions);
             }
@@ -536,11 +539,12 @@ impl<'a> Space<'a> {
         };
         if let Some(held) = self.fixed.sharding_ranks {
             let software = self.software(choice);
-            let of_machine = software.hybrid_sharding && held == self.devices[choice];
+            let of_machine =
+                software.hybrid_sharding && held == self.alone[choice].cluster.first().devices_per_instance;
             let grouped = self.measured() || software.any_sharding_groups || of_machine;
             return if grouped && divides(held) { vec![Some(held)] } else { Vec::new() };
         }
-        let neighbours = Some(self.devices[choice]).filter(|devices| {
+        let neighbours = Some(self.alone[choice].cluster.first().devices_per_instance).filter(|devices| {
             let ordinary = self.software(choice).hybrid_sharding && !self.measured() && *devices > 1;
             let alone = parallel.tensor == 1 && parallel.pipeline == 1 && parallel.context == 1;
             ordinary && alone && copies > *devices && divides(*devices)
@@ -623,9 +627,9 @@ fn devices_of_each(cluster: &Cluster) -> u32 {
 }
 
 /// Machines are used whole; one that was measured may stay partly idle, each rank then having more threads.
-fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
-    let fewest = if cluster.first().device.measured().is_some() { 1 } else { cluster.devices() };
-    fewest..=cluster.devices()
+fn rank_counts(alone: &Cluster, instances: u32) -> std::ops::RangeInclusive<u32> {
+    let devices = alone.devices() * if alone.is_mixed() { 1 } else { instances };
+    if alone.first().device.measured().is_some() { 1..=devices } else { devices..=devices }
 }
 
 /// The divisors of a degree.
