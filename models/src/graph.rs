@@ -209,6 +209,11 @@ impl OperatorGraph {
         self.drops_out
     }
 
+    /// Says how many parameters of the first layer the last one uses too.
+    pub(crate) fn tied(self, shared_parameters: u64) -> Self {
+        Self { shared_parameters, ..self }
+    }
+
     /// Says whether training drops something out here.
     pub(crate) fn dropping_out(self, drops_out: bool) -> Self {
         Self { drops_out, ..self }

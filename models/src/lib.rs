@@ -21,9 +21,10 @@
 mod graph;
 mod operator;
 
-// Models: the language of written layers, and the families.
+// Models: the languages of written and of traced layers, and the families.
 mod families;
 pub mod layers;
+pub mod traced;
 
 // Models of which a part is trained.
 mod tuning;
@@ -41,8 +42,8 @@ pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use operator::{
-    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, FrozenWeights, Gemm, Image,
-    Mask, Operator, OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Scan,
-    Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
+    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, FrozenWeights, Gemm, Generic,
+    Image, Mask, Operator, OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing,
+    Scan, Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
 };
 pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, tuned};

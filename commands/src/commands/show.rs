@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::path::Path;
 use trainyard_hardware_profiles::{Catalog, matches};
-use trainyard_models::{CatalogEntry, Model, data_sets, find, find_data_set};
+use trainyard_models::{CatalogEntry, Model, Pass, data_sets, find, find_data_set};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 use trainyard_units::CatalogError;
@@ -140,18 +140,25 @@ fn model_of_file(path: &Path, output: &Output) -> Result<(), Failure> {
         let whole = Failure::input(format!("`{}` holds no valid model", path.display()));
         whole.because(error.to_string()).maybe_hint(error.hint())
     })?;
-    let (source, parameters) = (path.display().to_string(), model.graph().parameters());
-    let document = json!({ "source": source, "parameters": parameters, "model": model.spec() });
+    let (source, graph) = (path.display().to_string(), model.graph());
+    let document = json!({
+        "source": source,
+        "parameters": graph.parameters(),
+        "forward_flops": graph.flops(Pass::Forward).0,
+        "model": model.spec(),
+    });
     output.result(&document, || reports::model(&model, None, &source));
     Ok(())
 }
 
-/// Returns a model in the form of its catalog file, with its parameters.
+/// Returns a model in the form of its catalog file, with its parameters and the arithmetic of a sample.
 fn model(entry: &CatalogEntry) -> serde_json::Value {
+    let graph = entry.model.graph();
     json!({
         "source": entry.source,
         "dataset": entry.dataset,
-        "parameters": entry.model.graph().parameters(),
+        "parameters": graph.parameters(),
+        "forward_flops": graph.flops(Pass::Forward).0,
         "model": entry.model.spec(),
     })
 }

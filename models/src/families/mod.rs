@@ -24,6 +24,7 @@ mod resnet;
 mod rnn_t;
 mod spec;
 mod t5;
+mod traced;
 mod transformer;
 mod transformer_xl;
 mod vit;
@@ -133,4 +134,6 @@ families! {
     mlp::Mlp = "mlp",
     /// Layers of operators that are written out.
     layers::Layers = "layers",
+    /// Operators with their sizes, read from the graph of another program.
+    traced::Traced = "traced",
 }

@@ -3,6 +3,7 @@
 use crate::families::{DropoutSpec, Family, FeedForward, Norm};
 use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
+use crate::traced::TracedLayer;
 use serde::{Deserialize, Serialize};
 use trainyard_units::Invalid;
 
@@ -262,10 +263,12 @@ specification! {
     groups: u64,
     /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
     squeeze_excite: u64,
-    /// What one sample is (layers).
+    /// What one sample is (layers, traced).
     input: InputSpec,
     /// Layers of operators, in order (layers).
     layer: Vec<LayerSpec>,
+    /// Layers of operators with their sizes, in order (traced).
+    traced: Vec<TracedLayer>,
     /// Input features (mlp, rnn-t, whisper), or dense features (dlrm).
     inputs: u64,
     /// Output features (mlp).

@@ -11,6 +11,7 @@
 //! arXiv:2205.05198, equation 1. FLOPs: Narayanan et al., arXiv:2104.04473, appendix.
 
 mod attention;
+mod generic;
 mod image;
 mod recommendation;
 mod recurrent;
@@ -21,6 +22,7 @@ mod state_space;
 mod tuned;
 
 pub use attention::{Attention, AttentionKernel, Mask};
+pub use generic::Generic;
 pub use image::{Convolution, Extent, Image, Pool};
 pub(crate) use image::{pixels, replicated, squeeze_excite};
 pub use recommendation::Recommendation;
@@ -220,6 +222,8 @@ pub enum OperatorKind {
     StateSpace(StateSpace),
     /// An operator of fine-tuning.
     Tuned(Tuned),
+    /// An operator of which only sizes are known.
+    Generic(Generic),
     /// Softmax cross-entropy of (rows, vocab) logits, in single precision.
     CrossEntropy {
         /// Tokens.
@@ -365,6 +369,7 @@ impl OperatorKind {
             Self::RelativePositions(relative) => *relative = relative.for_samples(samples),
             Self::Recommendation(recommendation) => *recommendation = recommendation.for_samples(samples),
             Self::StateSpace(state_space) => *state_space = state_space.for_samples(samples),
+            Self::Generic(generic) => *generic = generic.for_samples(samples),
             Self::Tuned(tuned) => *tuned.rows_mut() *= samples,
             Self::RelativeBias { .. } => {}
             tokenwise => *tokenwise.rows_mut() *= samples,
@@ -382,7 +387,8 @@ impl OperatorKind {
             | Self::Recurrent(_)
             | Self::AdditiveAttention(_)
             | Self::Recommendation(_)
-            | Self::StateSpace(_) => {}
+            | Self::StateSpace(_)
+            | Self::Generic(_) => {}
             Self::Routing(routing) => *routing.places_mut() = routing.places_mut().share_tokens(parts),
             Self::RelativePositions(relative) => *relative = relative.share_tokens(parts),
             Self::RelativeBias { queries, .. } => *queries = queries.div_ceil(parts),
@@ -419,7 +425,8 @@ impl OperatorKind {
             | Self::RelativePositions(_)
             | Self::Recommendation(_)
             | Self::StateSpace(_)
-            | Self::Tuned(_) => unreachable!("operators without rows are handled before"),
+            | Self::Tuned(_)
+            | Self::Generic(_) => unreachable!("operators without rows are handled before"),
         }
     }
 
@@ -469,7 +476,8 @@ impl OperatorKind {
             | Self::Recurrent(_)
             | Self::AdditiveAttention(_)
             | Self::Recommendation(_)
-            | Self::StateSpace(_) => unreachable!("these are the same on every rank of a tensor group"),
+            | Self::StateSpace(_)
+            | Self::Generic(_) => unreachable!("these are the same on every rank of a tensor group"),
         }
         part
     }
@@ -502,6 +510,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => recommendation.name(),
             Self::StateSpace(state_space) => state_space.name(),
             Self::Tuned(tuned) => tuned.name(),
+            Self::Generic(generic) => generic.name(),
         }
     }
 
@@ -565,6 +574,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => recommendation.parameters(),
             Self::StateSpace(state_space) => state_space.parameters(),
             Self::Tuned(tuned) => tuned.parameters(),
+            Self::Generic(generic) => generic.parameters(),
             Self::Attention(attention) => attention.parameters(),
             Self::CentredNorm { scale: false, .. }
             | Self::Activation { .. }
@@ -581,7 +591,7 @@ impl OperatorKind {
     pub fn multiplies_weights(self) -> bool {
         match self {
             Self::TiedHead { .. } => true,
-            Self::Attention(_) | Self::AdditiveAttention(_) | Self::StateSpace(_) => false,
+            Self::Attention(_) | Self::AdditiveAttention(_) | Self::StateSpace(_) | Self::Generic(_) => false,
             _ => self.parameters() > 0,
         }
     }
@@ -601,6 +611,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => recommendation.parameter_tensors(),
             Self::StateSpace(state_space) => state_space.parameter_tensors(),
             Self::Tuned(tuned) => tuned.parameter_tensors(),
+            Self::Generic(generic) => generic.parameter_tensors(),
             Self::Attention(attention) => u32::from(attention.sinks),
             Self::Routing(routing) => routing.parameter_tensors(),
             Self::RmsNorm { .. } | Self::CentredNorm { scale: true, .. } | Self::RelativeBias { .. } => 1,
@@ -625,6 +636,7 @@ impl OperatorKind {
             Self::AdditiveAttention(attention) => attention.gemms(),
             Self::RelativePositions(relative) => relative.gemms(),
             Self::StateSpace(state_space) => state_space.gemms(),
+            Self::Generic(generic) => generic.gemms(),
             _ => Vec::new(),
         };
         match pass {
@@ -698,6 +710,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => recommendation.traffic(pass),
             Self::StateSpace(state_space) => state_space.traffic(pass),
             Self::Tuned(tuned) => tuned.traffic(pass),
+            Self::Generic(generic) => generic.traffic(pass),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
                 Storage { elements: rows * vocab, single: rows * vocab * 4, masks: 0 }
@@ -736,6 +749,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => return recommendation.kernels(pass),
             Self::StateSpace(state_space) => return state_space.kernels(pass),
             Self::Tuned(tuned) => return tuned.kernels(pass),
+            Self::Generic(generic) => return generic.kernels(pass),
         };
         if pass == Pass::Forward { forward } else { backward }
     }
@@ -770,6 +784,7 @@ impl OperatorKind {
             Self::Recommendation(recommendation) => recommendation.stored(),
             Self::StateSpace(state_space) => state_space.stored(),
             Self::Tuned(tuned) => tuned.stored(),
+            Self::Generic(generic) => generic.stored(),
             Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }

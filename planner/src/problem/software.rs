@@ -31,7 +31,7 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
 /// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
 /// (Hugging Face transformers, `_supports_sdpa` of each model).
-const FUSED: [Family; 9] = [
+const FUSED: [Family; 10] = [
     Family::Gpt,
     Family::GptMoe,
     Family::Bert,
@@ -41,6 +41,7 @@ const FUSED: [Family; 9] = [
     Family::Bart,
     Family::Whisper,
     Family::Clip,
+    Family::Traced,
 ];
 
 /// Returns `true` for a model of those families, and for one of chosen parts that leaves scores as they are.

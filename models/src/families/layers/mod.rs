@@ -61,15 +61,7 @@ impl Dimensions for Layers {
 
 impl Architecture for Layers {
     fn sample(&self) -> Sample {
-        let InputSpec { channels, depth, height, width, tokens, .. } = self.input;
-        match (channels, depth, height.zip(width), tokens) {
-            (Some(channels), None, Some((height, width)), _) => Sample::Image(channels * height * width),
-            (Some(channels), Some(depth), Some((height, width)), _) => {
-                Sample::Volume(channels * depth * height * width)
-            }
-            (.., Some(tokens)) => Sample::Tokens(tokens),
-            _ => Sample::Record,
-        }
+        sample(self.input)
     }
 
     /// Looks for a batch normalisation in the layers that are trained.
@@ -81,6 +73,22 @@ impl Architecture for Layers {
     fn graph(&self) -> OperatorGraph {
         self.graph.clone()
     }
+}
+
+/// Returns what a sample of this input is.
+pub(super) fn sample(input: InputSpec) -> Sample {
+    let InputSpec { channels, depth, height, width, tokens, .. } = input;
+    match (channels, depth, height.zip(width), tokens) {
+        (Some(channels), None, Some((height, width)), _) => Sample::Image(channels * height * width),
+        (Some(channels), Some(depth), Some((height, width)), _) => Sample::Volume(channels * depth * height * width),
+        (.., Some(tokens)) => Sample::Tokens(tokens),
+        _ => Sample::Record,
+    }
+}
+
+/// Refuses an input that describes no sample.
+pub(super) fn check_input(input: InputSpec) -> Result<(), ModelError> {
+    input.valid().map(drop).map_err(|invalid| ModelError::new("the input", invalid))
 }
 
 /// Returns the input with the sides of its image, or its tokens, replaced by those of a job.
