@@ -116,10 +116,16 @@ fn refused<'py>(py: Python<'py>, refusal: &Refusal) -> PyResult<Bound<'py, PyDic
 
 /// Returns a text as the file of its name would hold it: dictionaries come as JSON, but jobs are written in TOML.
 fn in_place(name: String, text: String) -> (String, String) {
-    let is_toml = name.ends_with(".toml");
-    let table = || toml::to_string(&set(serde_json::from_str(&text).ok()?)).ok();
-    let text = is_toml.then(table).flatten().unwrap_or(text);
+    let table = name.ends_with(".toml").then(|| toml_of(&text).ok()).flatten();
+    let text = table.unwrap_or(text);
     (name, text)
+}
+
+/// Returns a JSON object as TOML, without its nulls.
+#[pyfunction]
+fn toml_of(text: &str) -> PyResult<String> {
+    let read = serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    toml::to_string(&set(read)).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Returns a value without its nulls: a field that is none is left out.
@@ -139,5 +145,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(call, module)?)?;
+    module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add_function(wrap_pyfunction!(shown, module)?)
 }

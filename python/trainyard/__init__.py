@@ -31,12 +31,14 @@ if TYPE_CHECKING:
         validate,
         what_if,
     )
+    from trainyard._model import ModelDescription, from_lightning, from_torch, from_transformers
     from trainyard.errors import Interrupted, InvalidInput, MissedGoal, NoPlan, TrainyardError, TrainyardWarning
 
 __all__ = [
     "Interrupted",
     "InvalidInput",
     "MissedGoal",
+    "ModelDescription",
     "NoPlan",
     "TrainyardError",
     "TrainyardWarning",
@@ -46,6 +48,9 @@ __all__ = [
     "errors",
     "explain",
     "export",
+    "from_lightning",
+    "from_torch",
+    "from_transformers",
     "plan",
     "plan_fleet",
     "replay",
@@ -57,6 +62,8 @@ __all__ = [
     "what_if",
 ]
 
+_HOMES = dict.fromkeys(("ModelDescription", "from_lightning", "from_torch", "from_transformers"), "_model")
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
@@ -67,7 +74,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module 'trainyard' has no attribute {name!r}")
         if name in ("documents", "errors"):
             return importlib.import_module(f"trainyard.{name}")
-        home = importlib.import_module("trainyard.errors" if name[0].isupper() else "trainyard._commands")
+        home = importlib.import_module(f"trainyard.{_HOMES.get(name) or ('errors' if name[0].isupper() else '_commands')}")
         value = globals()[name] = getattr(home, name)
         return value
 

@@ -33,7 +33,7 @@ class Given:
         if isinstance(source, Document):
             text = source.to_json()
         elif isinstance(source, Mapping):
-            text = json.dumps(plain(source))
+            text = json.dumps(plain(self.job(source)))
         else:
             return os.fspath(source)
         name = f"<{name.replace('.', '>.', 1)}"
@@ -41,6 +41,19 @@ class Given:
             name = f"<other {name[1:]}"
         self.texts[name] = text
         return name
+
+    def model(self, model: Mapping[str, Any]) -> str:
+        """Returns the name of a model's file: with a family it is one of Trainyard, without one a config.json."""
+        return self.file(model, "model.toml" if "family" in model else "config.json")
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a job whose model, if it was read from a module, stands in a file."""
+        from trainyard._model import ModelDescription
+
+        model = job.get("model")
+        if not isinstance(model, ModelDescription):
+            return dict(job)
+        return {**job, "model": {"file" if "family" in model else "config": self.model(model)}}
 
     def positional(self, source: Path | Mapping[str, Any] | Document | None, name: str) -> Given:
         """Adds a file without a flag."""
@@ -63,7 +76,7 @@ class Given:
 def words_of(value: Value) -> list[str]:
     """Returns the words for a flag, once for each time it is repeated."""
     if isinstance(value, Mapping):
-        return [f"{key}={joined(own)}" for key, own in value.items()]
+        return [f"{key}={joined(own)}" for key, own in cast("Mapping[object, object]", value).items()]
     if isinstance(value, (list, tuple)):
         return [word(own) for own in cast("list[object]", value)]
     return [word(value)]
@@ -71,9 +84,13 @@ def words_of(value: Value) -> list[str]:
 
 def joined(value: object) -> str:
     """Returns the values of a key: one, or all of them with commas."""
-    if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
+    if is_several(value):
         return ",".join(word(own) for own in cast("Iterable[object]", value))
     return word(value)
+
+
+def is_several(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
 
 
 def word(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, cast, overload
 
 from trainyard._call import Given, Path, Value, document, expected, printed
 from trainyard._document import Document
@@ -94,7 +94,7 @@ def _flags(given: Given, flags: Mapping[str, Any]) -> Given:
     """Adds keyword arguments that are those of the command line."""
     model = flags.get("model")
     if isinstance(model, Mapping):
-        flags = {**flags, "model": given.file(model, "config.json")}
+        flags = {**flags, "model": given.model(cast("Mapping[str, Any]", model))}
     instances = flags.get("instances")
     if instances is not None and not isinstance(instances, (str, int)):
         flags = {**flags, "instances": ",".join(instances)}

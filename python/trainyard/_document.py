@@ -8,6 +8,7 @@ import keyword
 import os
 import types
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -46,8 +47,8 @@ class Document:
     @classmethod
     def from_json(cls: type[Own], text: str) -> Own:
         """Reads a document from its text; raises ValueError if it is another."""
-        found = json.loads(text)
-        schema = found.get("schema") if isinstance(found, dict) else None
+        found: Any = json.loads(text)
+        schema: object = typing.cast("dict[str, Any]", found).get("schema") if isinstance(found, dict) else None
         if schema != cls.SCHEMA:
             raise ValueError(f"`schema` is {schema!r}, but {cls.__name__} reads {cls.SCHEMA!r}")
         return cls(text)
@@ -129,20 +130,23 @@ def absent(kind: Any) -> Any:
 def decoded(kind: Any, value: Any) -> Any:
     """Returns a value of a document in the types that it is declared with."""
     if isinstance(value, dict):
+        fields = typing.cast("dict[str, Any]", value)
         for part in parts(kind):
             if dataclasses.is_dataclass(part) and isinstance(part, type):
                 kinds = hints(part)
-                named = {f"{name}_" if keyword.iskeyword(name) else name: own for name, own in value.items()}
+                named = {f"{name}_" if keyword.iskeyword(name) else name: own for name, own in fields.items()}
                 return part(**{name: decoded(kinds[name], own) for name, own in named.items()})
             if typing.get_origin(part) is dict:
                 inner = typing.get_args(part)[1]
-                return {name: decoded(inner, own) for name, own in value.items()}
-        return value
+                return {name: decoded(inner, own) for name, own in fields.items()}
+        return fields
     if isinstance(value, list):
+        values = typing.cast("Sequence[Any]", value)
         for part in parts(kind):
             inner = typing.get_args(part)
             if len(inner) == 1:
-                return [decoded(inner[0], own) for own in value]
+                return [decoded(inner[0], own) for own in values]
+        return values
     return value
 
 

@@ -34,6 +34,7 @@ Family = Literal[
     "resnet",
     "mlp",
     "layers",
+    "traced",
 ]
 
 # How the attention core is computed.
@@ -175,6 +176,9 @@ OperatorSpec = Union[
     "Side",
     "CrossEntropy",
 ]
+
+# An operator with its sizes.
+TracedOperator = dict[str, Any]
 
 # The order in which a stage works on its micro-batches.
 ScheduleName = Literal["none", "gpipe", "1f1b", "interleaved-1f1b", "2bw", "zb-h1", "zb-v"]
@@ -937,6 +941,232 @@ class LayerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinearSizes:
+    """A product of rows with weights, and perhaps a bias."""
+
+    rows: int
+    """Rows: tokens or pixels."""
+    inputs: int
+    """Features of a row."""
+    outputs: int
+    """Features of a row of the result."""
+    bias: bool = False
+    """Whether a bias is added."""
+    shared: bool = False
+    """Whether its weights are those of an operator before it."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionSizes:
+    """A convolution, or its transpose, of up to three dimensions: depth, height and width."""
+
+    maps: int
+    """Maps of a sample."""
+    input: list[int]
+    """Extent of the input; 1 in dimensions that it has not."""
+    output: list[int]
+    """Extent of the output."""
+    inputs: int
+    """Channels of the input."""
+    outputs: int
+    """Channels of the output."""
+    kernel: list[int]
+    """Extent of the kernel."""
+    groups: int
+    """Groups of channels that are convolved apart."""
+    bias: bool = False
+    """Whether a bias is added."""
+    transposed: bool = False
+    """Whether it is the transpose of a convolution."""
+    shared: bool = False
+    """Whether its weights are those of an operator before it."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSizes:
+    """Scaled dot-product attention between queries, keys and values that were projected before."""
+
+    sequences: int
+    """Sequences of a sample."""
+    heads: int
+    """Heads of queries."""
+    kv_heads: int
+    """Heads of keys and values."""
+    queries: int
+    """Tokens that attend."""
+    keys: int
+    """Tokens that are attended to."""
+    head_width: int
+    """Features of a head of queries and keys."""
+    value_width: int
+    """Features of a head of values."""
+    causal: bool = False
+    """Whether tokens attend to earlier ones only."""
+    dropout: bool = False
+    """Whether weights are dropped out."""
+    biased: bool = False
+    """Whether a bias for each pair is added to the scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSizes:
+    """A look-up of rows in a table."""
+
+    rows: int
+    """Rows that are looked up."""
+    entries: int
+    """Entries of the table."""
+    width: int
+    """Features of an entry."""
+    shared: bool = False
+    """Whether the table is that of an operator before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormSizes:
+    """A normalisation over the features of each row."""
+
+    rows: int
+    """Rows: tokens or pixels."""
+    width: int
+    """Features of a row."""
+    shared: bool = False
+    """Whether its weights are those of an operator before it."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapSizes:
+    """A normalisation of channels over pixels, with scale and shift."""
+
+    pixels: int
+    """Pixels of the sample."""
+    channels: int
+    """Channels of a pixel."""
+    shared: bool = False
+    """Whether its weights are those of an operator before it."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSizes:
+    """A value for each window of pixels."""
+
+    pixels: int
+    """Pixels of the input."""
+    windows: int
+    """Pixels of the output."""
+    channels: int
+    """Channels of a pixel."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSizes:
+    """A function of each element."""
+
+    rows: int
+    """Rows: tokens or pixels."""
+    width: int
+    """Features of a row."""
+    input_kept: bool = False
+    """Whether another operator keeps its input for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentSizes:
+    """A layer of recurrent cells over the steps of a sequence, with two biases for each gate."""
+
+    sequences: int
+    """Sequences of a sample."""
+    steps: int
+    """Steps of a sequence."""
+    inputs: int
+    """Features of a step."""
+    hidden: int
+    """Features of a state."""
+    bidirectional: bool = False
+    """Whether another set of weights reads from the end."""
+    shared: bool = False
+    """Whether its weights are those of an operator before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductSizes:
+    """Independent products of two activations, (m, k) · (k, n) each."""
+
+    batch: int
+    """Products."""
+    m: int
+    """Rows of a result."""
+    n: int
+    """Columns of a result."""
+    k: int
+    """Length of the sums."""
+    kept: int | None = None
+    """Elements of the operands that nothing else keeps for backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSizes:
+    """Any other kernel, which is bound by memory."""
+
+    read: int
+    """Elements read."""
+    written: int
+    """Elements written."""
+    kept: int | None = None
+    """Elements that backward needs and that nothing else keeps."""
+    masks: int | None = None
+    """Bytes of masks and indices that backward needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSizes:
+    """Trained values that kernels read beside what flows: positions, scales, biases of scores."""
+
+    values: int
+    """Trained values."""
+    tensors: int
+    """Tensors that they are in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropySizes:
+    """Softmax cross-entropy."""
+
+    rows: int
+    """Values that are predicted."""
+    classes: int
+    """Classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedLayer:
+    """A layer: the unit that is assigned to pipeline stages, and of which recomputation keeps only the input."""
+
+    name: str
+    """What it is called in messages and reports: the path of the module that it was."""
+    repeat: int | None = None
+    """How many of it follow one another; 1 if left out."""
+    output: int
+    """Elements of a sample that go on to the next layer, what only goes past this one among them."""
+    made: int
+    """Those of them that this layer made."""
+    tied: int | None = None
+    """Trained values of the first layer that it uses too, which only the last layer may: a tied head."""
+    operators: list[TracedOperator]
+    """What it computes, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """A model as a person writes it. Which fields are needed depends on the family; [`crate::Model`] checks them."""
 
@@ -1120,9 +1350,11 @@ class ModelSpec:
     squeeze_excite: int | None = None
     """Channels of a block over those of its squeeze and excitation (resnet); none if left out."""
     input: InputSpec | None = None
-    """What one sample is (layers)."""
+    """What one sample is (layers, traced)."""
     layer: Sequence[LayerSpec] | None = ()
     """Layers of operators, in order (layers)."""
+    traced: Sequence[TracedLayer] | None = ()
+    """Layers of operators with their sizes, in order (traced)."""
     inputs: int | None = None
     """Input features (mlp, rnn-t, whisper), or dense features (dlrm)."""
     outputs: int | None = None

@@ -188,7 +188,8 @@ class Measurement:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = not self.path.exists() or self.path.stat().st_size == 0
         with self.path.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            names: list[str] = list(COLUMNS)
+            writer = csv.DictWriter(file, names, lineterminator="\n")
             if new:
                 writer.writeheader()
             writer.writerow(row)
@@ -272,7 +273,7 @@ def _machine(world: int) -> dict[str, object]:
     product = _PRODUCT.read_text("utf-8").strip() if _PRODUCT.exists() else ""
     if any(entry["name"] == product for entry in show("instances")):
         row["system"] = product
-    if here:
+    if torch is not None and here:
         row["gpu"] = gpu_named(str(torch.cuda.get_device_name()), [entry["name"] for entry in show("gpus")])
     return row
 

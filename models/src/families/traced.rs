@@ -7,11 +7,12 @@ use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::layers::InputSpec;
 use crate::operator::{
-    Attention, AttentionKernel, Convolution, Generic, Image, Mask, Operator, OperatorKind, Pool, Sharing, replicated,
+    Attention, AttentionKernel, Cell, Convolution, Generic, Image, Mask, Operator, OperatorKind, Pool, Recurrent,
+    Sharing, replicated,
 };
 use crate::traced::{
-    AttentionSizes, ConvolutionSizes, KernelSizes, LinearSizes, MapSizes, PoolSizes, ProductSizes, TracedLayer,
-    TracedOperator,
+    AttentionSizes, ConvolutionSizes, CrossEntropySizes, EmbeddingSizes, KernelSizes, LinearSizes, MapSizes, NormSizes,
+    PoolSizes, ProductSizes, RecurrentSizes, RowSizes, TracedLayer, TracedOperator,
 };
 use trainyard_units::Invalid;
 
@@ -172,73 +173,81 @@ fn divides(part: (&'static str, u64), whole: (&'static str, u64)) -> Result<(), 
 }
 
 fn operator(written: &TracedOperator, attention: AttentionKernel) -> Result<Operator, Invalid> {
-    let (mut shares_weights, mut kept_elsewhere) = (false, false);
-    let mut flags = |shared: bool, input_kept: bool| (shares_weights, kept_elsewhere) = (shared, input_kept);
     let kind = match *written {
-        TracedOperator::Linear(sizes) => {
-            flags(sizes.shared, sizes.input_kept);
-            linear(sizes)?
-        }
-        TracedOperator::Convolution(sizes) => {
-            flags(sizes.shared, sizes.input_kept);
-            OperatorKind::Image(Image::Convolution(convolution(sizes)?))
-        }
         TracedOperator::Attention(sizes) => OperatorKind::Attention(core(sizes, attention)?),
-        TracedOperator::Embedding(table) => {
-            flags(table.shared, false);
-            sizes([("rows", table.rows), ("width", table.width)])?;
-            sizes([("entries", table.entries), ("width", table.width)])?;
-            let (rows, vocab, width) = (table.rows, table.entries, table.width);
-            OperatorKind::Embedding { rows, vocab, positions: 0, segments: 0, width, dropout: false }
-        }
-        TracedOperator::LayerNorm(norm) => {
-            flags(norm.shared, norm.input_kept);
-            let (rows, width) = rows_of(norm.rows, norm.width)?;
-            OperatorKind::LayerNorm { rows, width }
-        }
-        TracedOperator::RmsNorm(norm) => {
-            flags(norm.shared, norm.input_kept);
-            let (rows, width) = rows_of(norm.rows, norm.width)?;
-            OperatorKind::RmsNorm { rows, width }
-        }
-        TracedOperator::BatchNorm(map) | TracedOperator::GroupNorm(map) => {
-            flags(map.shared, map.input_kept);
-            let MapSizes { pixels, channels, .. } = map;
-            sizes([("pixels", pixels), ("channels", channels)])?;
-            OperatorKind::Image(Image::Norm { samples: 1, pixels, channels, frozen: false })
-        }
-        TracedOperator::MaxPool(pool) => {
-            flags(false, pool.input_kept);
-            pooled(pool, Pool::Max)?
-        }
-        TracedOperator::MeanPool(pool) => pooled(pool, Pool::Mean)?,
-        TracedOperator::Relu(map) => {
-            let (rows, width) = rows_of(map.rows, map.width)?;
-            OperatorKind::Relu { rows, width }
-        }
-        TracedOperator::Gelu(map) => {
-            flags(false, map.input_kept);
-            let (rows, width) = rows_of(map.rows, map.width)?;
-            OperatorKind::Activation { rows, width }
-        }
-        TracedOperator::Add(map) => {
-            let (rows, width) = rows_of(map.rows, map.width)?;
-            OperatorKind::Residual { rows, width, dropout: false }
-        }
         TracedOperator::Product(_) | TracedOperator::Kernel(_) | TracedOperator::Weights(_) => {
             OperatorKind::Generic(generic(written)?)
         }
-        TracedOperator::CrossEntropy(loss) => {
-            sizes([("rows", loss.rows), ("classes", loss.classes)])?;
-            OperatorKind::CrossEntropy { rows: loss.rows, vocab: loss.classes }
-        }
+        _ => known(written)?,
     };
+    let (shares_weights, kept_elsewhere) = flags(written);
     Ok(Operator { kept_elsewhere, shares_weights, ..replicated(kind) })
 }
 
-fn rows_of(rows: u64, width: u64) -> Result<(u64, u64), Invalid> {
-    sizes([("rows", rows), ("width", width)])?;
-    Ok((rows, width))
+/// Returns whether an operator shares its weights, and whether its input is kept elsewhere.
+fn flags(written: &TracedOperator) -> (bool, bool) {
+    match *written {
+        TracedOperator::Linear(LinearSizes { shared, input_kept, .. })
+        | TracedOperator::Convolution(ConvolutionSizes { shared, input_kept, .. })
+        | TracedOperator::LayerNorm(NormSizes { shared, input_kept, .. })
+        | TracedOperator::RmsNorm(NormSizes { shared, input_kept, .. })
+        | TracedOperator::BatchNorm(MapSizes { shared, input_kept, .. })
+        | TracedOperator::GroupNorm(MapSizes { shared, input_kept, .. }) => (shared, input_kept),
+        TracedOperator::Embedding(EmbeddingSizes { shared, .. })
+        | TracedOperator::Lstm(RecurrentSizes { shared, .. })
+        | TracedOperator::Gru(RecurrentSizes { shared, .. }) => (shared, false),
+        TracedOperator::MaxPool(PoolSizes { input_kept, .. }) | TracedOperator::Gelu(RowSizes { input_kept, .. }) => {
+            (false, input_kept)
+        }
+        _ => (false, false),
+    }
+}
+
+/// Returns an operator that written layers have too.
+fn known(written: &TracedOperator) -> Result<OperatorKind, Invalid> {
+    Ok(match *written {
+        TracedOperator::Linear(sizes) => linear(sizes)?,
+        TracedOperator::Convolution(sizes) => OperatorKind::Image(Image::Convolution(convolution(sizes)?)),
+        TracedOperator::Embedding(EmbeddingSizes { rows, entries: vocab, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            sizes([("entries", vocab), ("width", width)])?;
+            OperatorKind::Embedding { rows, vocab, positions: 0, segments: 0, width, dropout: false }
+        }
+        TracedOperator::LayerNorm(NormSizes { rows, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            OperatorKind::LayerNorm { rows, width }
+        }
+        TracedOperator::RmsNorm(NormSizes { rows, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            OperatorKind::RmsNorm { rows, width }
+        }
+        TracedOperator::BatchNorm(MapSizes { pixels, channels, .. })
+        | TracedOperator::GroupNorm(MapSizes { pixels, channels, .. }) => {
+            sizes([("pixels", pixels), ("channels", channels)])?;
+            OperatorKind::Image(Image::Norm { samples: 1, pixels, channels, frozen: false })
+        }
+        TracedOperator::MaxPool(sizes) => pooled(sizes, Pool::Max)?,
+        TracedOperator::MeanPool(sizes) => pooled(sizes, Pool::Mean)?,
+        TracedOperator::Relu(RowSizes { rows, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            OperatorKind::Relu { rows, width }
+        }
+        TracedOperator::Gelu(RowSizes { rows, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            OperatorKind::Activation { rows, width }
+        }
+        TracedOperator::Add(RowSizes { rows, width, .. }) => {
+            sizes([("rows", rows), ("width", width)])?;
+            OperatorKind::Residual { rows, width, dropout: false }
+        }
+        TracedOperator::Lstm(sizes) => recurrent(Cell::Lstm, sizes)?,
+        TracedOperator::Gru(sizes) => recurrent(Cell::Gru, sizes)?,
+        TracedOperator::CrossEntropy(CrossEntropySizes { rows, classes: vocab }) => {
+            sizes([("rows", rows), ("classes", vocab)])?;
+            OperatorKind::CrossEntropy { rows, vocab }
+        }
+        ref other => unreachable!("{other:?} is no operator of written layers"),
+    })
 }
 
 fn linear(LinearSizes { rows, inputs, outputs, bias, .. }: LinearSizes) -> Result<OperatorKind, Invalid> {
@@ -286,6 +295,16 @@ fn core(written: AttentionSizes, kernel: AttentionKernel) -> Result<Attention, I
         soft_cap: false,
         sinks: false,
     })
+}
+
+fn recurrent(cell: Cell, written: RecurrentSizes) -> Result<OperatorKind, Invalid> {
+    let RecurrentSizes { sequences, steps, inputs, hidden, bidirectional, .. } = written;
+    sizes([("sequences", sequences), ("steps", steps), ("inputs", inputs)])?;
+    sizes([("sequences", sequences), ("steps", steps), ("hidden", hidden)])?;
+    sizes([("inputs", inputs), ("hidden", hidden)])?;
+    sizes([("hidden", hidden), ("hidden", hidden)])?;
+    let directions = if bidirectional { 2 } else { 1 };
+    Ok(OperatorKind::Recurrent(Recurrent { cell, samples: sequences, steps, inputs, hidden, directions }))
 }
 
 fn pooled(PoolSizes { pixels, windows, channels, .. }: PoolSizes, kind: Pool) -> Result<OperatorKind, Invalid> {

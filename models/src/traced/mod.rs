@@ -5,5 +5,5 @@ mod spec;
 
 pub use spec::{
     AttentionSizes, ConvolutionSizes, CrossEntropySizes, EmbeddingSizes, KernelSizes, LinearSizes, MapSizes, NormSizes,
-    PoolSizes, ProductSizes, RowSizes, TracedLayer, TracedOperator, WeightSizes,
+    PoolSizes, ProductSizes, RecurrentSizes, RowSizes, TracedLayer, TracedOperator, WeightSizes,
 };

@@ -200,6 +200,23 @@ tables! {
         tensors: u32,
     }
 
+    /// A layer of recurrent cells over the steps of a sequence, with two biases for each gate.
+    RecurrentSizes {
+        /// Sequences of a sample.
+        sequences: u64,
+        /// Steps of a sequence.
+        steps: u64,
+        /// Features of a step.
+        inputs: u64,
+        /// Features of a state.
+        hidden: u64,
+    } + {
+        /// Whether another set of weights reads from the end.
+        bidirectional: bool,
+        /// Whether its weights are those of an operator before it.
+        shared: bool,
+    }
+
     /// Softmax cross-entropy.
     CrossEntropySizes {
         /// Values that are predicted.
@@ -239,6 +256,10 @@ pub enum TracedOperator {
     Gelu(RowSizes),
     /// A sum with something else.
     Add(RowSizes),
+    /// Long short-term memory.
+    Lstm(RecurrentSizes),
+    /// Gated recurrent units.
+    Gru(RecurrentSizes),
     /// A product of two activations.
     Product(ProductSizes),
     /// Any other kernel.
