@@ -151,6 +151,15 @@ def test_a_type_that_is_not_read_from_its_configuration_is_read_from_its_module(
     assert by_module.parameters == sum(parameter.numel() for parameter in module.parameters())
 
 
+def test_a_folder_of_transformers_is_a_name(tmp_path: Path) -> None:
+    module, _ = built("gpt2")
+    module.config.save_pretrained(tmp_path / "mine")
+    model = trainyard.from_transformers(str(tmp_path / "mine"), seq_len=128)
+    assert (model["family"], model["seq_len"]) == ("gpt", 128)
+    with pytest.raises(trainyard.InvalidInput, match="this is a int, no model or configuration"):
+        trainyard.from_transformers(3)
+
+
 def test_a_traced_model_costs_what_the_same_model_of_the_catalog_does() -> None:
     transformers: Any = pytest.importorskip("transformers")
     with torch.device("meta"):
@@ -191,6 +200,13 @@ def test_shared_weights_count_once_and_unused_ones_too() -> None:
     ]
     assert model["traced"][-1]["tied"] == 800
     assert model["input"] == {"tokens": 6}
+
+
+def test_frozen_weights_are_warned_of() -> None:
+    module = Tied()
+    module.blocks.requires_grad_(False)
+    with pytest.warns(trainyard.TrainyardWarning, match="216 of 1,021 parameters are not trained"):
+        trainyard.from_torch(module, torch.zeros(4, 6, dtype=torch.long))
 
 
 def test_what_is_read_does_not_depend_on_the_batch() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from trainyard._units import units
-from trainyard.errors import InvalidInput
+from trainyard.errors import InvalidInput, TrainyardWarning
 
 # The functions that are recorded as one operator, in place of those that they consist of.
 _FUNCTIONS = ("scaled_dot_product_attention", "dropout", "rms_norm", "cross_entropy")
@@ -294,7 +295,17 @@ def traced(
             field="example_inputs",
             hint="call the module with them: what works there is read here, with shapes in place of values",
         ) from error
+    _warn_of_frozen(tape)
     return described(tape, name or type(module).__name__, batch_size, memory_bound)
+
+
+def _warn_of_frozen(tape: Tape) -> None:
+    sizes = [(int(own.numel()), bool(own.requires_grad)) for own in tape.parameters.values()]
+    frozen = sum(size for size, trained in sizes if not trained)
+    if frozen:
+        every = sum(size for size, _ in sizes)
+        text = f"{frozen:,} of {every:,} parameters are not trained in the module, but planned as if they were"
+        warnings.warn(text, TrainyardWarning, stacklevel=4)
 
 
 def lightning_inputs(module: Any) -> object:
