@@ -286,3 +286,28 @@ fn the_table_of_dependencies_says_who_uses_them() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn crates_wheel_and_changelog_have_one_version_and_what_a_registry_wants() {
+    let manifest = |folder: &str| -> toml::Table {
+        toml::from_str(&text(&root().join(folder).join("Cargo.toml"))).expect("a manifest")
+    };
+    let workspace = manifest("")["workspace"].clone();
+    let version = workspace["package"]["version"].as_str().expect("a version");
+    assert_eq!(manifest("python")["package"]["version"].as_str(), Some(version), "python/Cargo.toml");
+    let changelog = text(&root().join("CHANGELOG.md"));
+    let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).expect("a version");
+    assert!(newest.split(',').next() == Some(version), "CHANGELOG.md begins with {newest}, but this is {version}");
+    for (name, dependency) in workspace["dependencies"].as_table().expect("dependencies") {
+        if name.starts_with("trainyard-") {
+            assert_eq!(dependency["version"].as_str(), Some(version), "{name}");
+        }
+    }
+    for (folder, _) in ALLOWED.iter().filter(|(folder, _)| *folder != "tests") {
+        let package = manifest(folder)["package"].clone();
+        assert!(package["description"].as_str().is_some_and(|words| words.len() > 30), "{folder}");
+        for field in ["version", "license", "readme", "keywords", "categories", "publish"] {
+            assert!(package.get(field).is_some_and(|value| value.get("workspace").is_some()), "{folder}: {field}");
+        }
+    }
+}
