@@ -131,9 +131,9 @@ pub(crate) enum Command {
     /// Print completions for a shell
     #[command(after_long_help = examples::COMPLETIONS)]
     Completions(CompletionsArguments),
-    /// Print the manual page
+    /// Print the manual page, or write those of all commands
     #[command(after_long_help = examples::MAN)]
-    Man,
+    Man(ManArguments),
 }
 
 /// A job as flags; they override the job file.
@@ -766,6 +766,14 @@ pub(crate) struct SchemasArguments {
     /// Write the files into this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+}
+
+/// Arguments of `trainyard man`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManArguments {
+    /// Write a page for each command into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard completions`.

@@ -204,7 +204,9 @@ Examples:
 /// Examples of `trainyard man`.
 pub(crate) const MAN: &str = "\
 Examples:
-  trainyard man > ~/.local/share/man/man1/trainyard.1";
+  trainyard man > ~/.local/share/man/man1/trainyard.1
+  trainyard man --out ~/.local/share/man/man1
+      trainyard.1, trainyard-plan.1, and a page for each other command";
 
 #[cfg(test)]
 mod tests {

@@ -102,6 +102,6 @@ fn dispatch(command: Command, history: &History, output: &Output) -> Result<Exit
         Command::Show(arguments) => commands::show::show(&arguments, output),
         Command::Schemas(arguments) => commands::schemas::schemas(&arguments, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments, output),
-        Command::Man => commands::shell::man(output),
+        Command::Man(arguments) => commands::shell::man(&arguments, output),
     }
 }

@@ -107,6 +107,7 @@ impl<'a> Places<'a> {
                 .file("--quotas", import.quotas.as_deref()),
             Command::History(HistoryCommand::Export(export)) => places.either("--out", Some(&export.out)),
             Command::Schemas(schemas) => places.folder("--out", Some(&schemas.out)),
+            Command::Man(man) => places.folder("--out", man.out.as_deref()),
             Command::Train(train) => places.folder("--out", train.out.as_deref()),
             // Of many processes only the first makes the folder; the others may find it already.
             Command::Run(_)
@@ -114,8 +115,7 @@ impl<'a> Places<'a> {
             | Command::Serve(_)
             | Command::History(_)
             | Command::Show(_)
-            | Command::Completions(_)
-            | Command::Man => places,
+            | Command::Completions(_) => places,
         }
     }
 

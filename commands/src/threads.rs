@@ -21,7 +21,7 @@ pub(crate) fn start(command: &Command) -> Result<(), Failure> {
         | Command::History(_)
         | Command::Schemas(_)
         | Command::Completions(_)
-        | Command::Man => {
+        | Command::Man(_) => {
             return Ok(());
         }
         _ => None,

@@ -480,4 +480,10 @@ fn completions_and_the_manual_page_name_every_command() {
             assert!(text.contains(command), "{arguments:?} do not name {command}");
         }
     }
+    ends(0, place.path(), &["man", "--out", "pages"]);
+    for command in commands {
+        let page = fs::read_to_string(place.path().join(format!("pages/trainyard-{command}.1"))).expect("a page");
+        assert!(page.starts_with(".ie") && page.contains(&format!(".TH trainyard-{command} 1")), "{page}");
+    }
+    assert!(place.path().join("pages/trainyard.1").exists());
 }

@@ -1,9 +1,13 @@
 //! `trainyard completions` and `trainyard man`.
 
-use crate::arguments::{Arguments, CompletionsArguments};
+use crate::arguments::{Arguments, CompletionsArguments, ManArguments};
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::output::Output;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use std::path::{Path, PathBuf};
+use trainyard_units::counted;
 
 /// Prints completions for a shell.
 #[expect(clippy::unnecessary_wraps, reason = "commands have one form")]
@@ -14,12 +18,37 @@ pub(crate) fn completions(arguments: &CompletionsArguments, output: &Output) -> 
     Ok(Exit::Done)
 }
 
-/// Prints the manual page.
-pub(crate) fn man(output: &Output) -> Result<Exit, Failure> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Arguments::command())
-        .render(&mut page)
-        .map_err(|error| Failure::new(Exit::Failed, "cannot make the manual page").because(error.to_string()))?;
-    output.as_it_is(&String::from_utf8_lossy(&page));
+/// Prints the manual page, or writes those of all commands.
+pub(crate) fn man(arguments: &ManArguments, output: &Output) -> Result<Exit, Failure> {
+    let Some(folder) = &arguments.out else {
+        output.as_it_is(&String::from_utf8_lossy(&page(&Man::new(Arguments::command()))?));
+        return Ok(Exit::Done);
+    };
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    pages_of(command, &mut pages)?;
+    let paths: Vec<PathBuf> = pages.iter().map(|(name, _)| folder.join(name)).collect();
+    let written: Vec<(&Path, &[u8])> =
+        paths.iter().zip(&pages).map(|(path, (_, page))| (path.as_path(), page.as_slice())).collect();
+    files::write_all(&written)?;
+    output.note(format!("{} written to {}", counted(written.len() as u64, "page"), folder.display()));
     Ok(Exit::Done)
+}
+
+/// Adds the pages of a command and of those below it, each under the name of its file.
+fn pages_of(command: Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failure> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        pages_of(below.clone(), pages)?;
+    }
+    let man = Man::new(command);
+    pages.push((man.get_filename(), page(&man)?));
+    Ok(())
+}
+
+fn page(man: &Man) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    man.render(&mut page)
+        .map_err(|error| Failure::new(Exit::Failed, "cannot make the manual page").because(error.to_string()))?;
+    Ok(page)
 }
