@@ -387,6 +387,18 @@ mod tests {
         assert!(tied.contains("layer `head`: `tied` is 801"), "{tied}");
     }
 
+    #[test]
+    fn the_model_of_the_page_is_one() {
+        let page = include_str!("../../../docs/models.md");
+        let section = page.split("## Traced models").nth(1).expect("a section");
+        let lines =
+            section.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| !line.starts_with('|'));
+        let text: Vec<&str> = lines.map(str::trim).collect();
+        let spec: ModelSpec = toml::from_str(&text.join("\n")).expect("a model as written");
+        let graph = Model::try_from(spec).expect("a model").graph();
+        assert_eq!((graph.parameters(), graph.len(), graph.shared_parameters()), (800 + 3 * 72, 5, 800));
+    }
+
     /// A block of GPT-2 as PyTorch computes it costs what the family says.
     #[test]
     fn a_traced_block_has_the_products_of_the_family() {
