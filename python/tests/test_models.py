@@ -111,7 +111,11 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]
         {"encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "pad_token_id": 0},
         lambda: {"input_features": torch.zeros(1, 80, 3000), "decoder_input_ids": _tokens(32)},
     ),
-    "clip": ("CLIPModel", {"text_config": {**_SMALL}, "vision_config": {**_SMALL}}, lambda: {"input_ids": _tokens(77), "pixel_values": _image()}),
+    "clip": (
+        "CLIPModel",
+        {"text_config": {**_SMALL}, "vision_config": {**_SMALL}},
+        lambda: {"input_ids": _tokens(77), "pixel_values": _image()},
+    ),
 }
 
 

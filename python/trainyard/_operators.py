@@ -17,13 +17,14 @@ _KEEPS_RESULT = frozenset(
     "_softmax _log_softmax _safe_softmax elu exp reciprocal rsqrt selu sigmoid hardsigmoid sqrt tanh".split()
 )
 _KEEPS_NOTHING = frozenset(
-    """_adaptive_avg_pool2d _adaptive_avg_pool3d _to_copy _upsample_bilinear2d_aa add arange bernoulli cat clone col2im
-    constant_pad_nd copy cumsum embedding_dense_backward exponential fill fill_diagonal flip floor gather im2col index
-    index_add index_copy index_fill index_put index_select lift_fresh_copy logical_not masked_fill masked_scatter mean neg normal pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat
-    repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll round rsub scatter scatter_add
-    scatter_reduce select_scatter sign slice_scatter stack sub sum tril triu unfold uniform upsample_bicubic2d
-    upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
-    where zero""".split()
+    """_adaptive_avg_pool2d _adaptive_avg_pool3d _to_copy _upsample_bilinear2d_aa add arange bernoulli cat clone
+    col2im constant_pad_nd copy cumsum embedding_dense_backward exponential fill fill_diagonal flip floor gather
+    im2col index index_add index_copy index_fill index_put index_select lift_fresh_copy logical_not masked_fill
+    masked_scatter mean neg normal pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d
+    reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll round
+    rsub scatter scatter_add scatter_reduce select_scatter sign slice_scatter stack sub sum tril triu unfold
+    uniform upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d upsample_trilinear3d where zero""".split()
 )
 # Kernels that are no function of single elements and keep what they read.
 _KEEPS_INPUT = frozenset(
@@ -35,10 +36,13 @@ _KEEPS_INPUT = frozenset(
 _FACTORS = frozenset({"mul", "div"})
 _RELU = frozenset({"relu", "hardtanh", "relu6", "clamp", "clamp_min", "threshold"})
 # What changes the form of a tensor in place, and computes nothing.
-_RESHAPES = frozenset({"as_strided_", "detach_", "lift_fresh", "requires_grad_", "resize_", "set_", "squeeze_", "t_", "transpose_", "unsqueeze_"})
+_RESHAPES = frozenset(
+    "as_strided_ detach_ lift_fresh requires_grad_ resize_ set_ squeeze_ t_ transpose_ unsqueeze_".split()
+)
 # What is made without looking at what is given.
 _CREATES = frozenset(
-    "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randn_like zeros_like".split()
+    """empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randn_like
+    zeros_like""".split()
 )
 _ORDERS = frozenset({"le", "lt", "ge", "gt", "tril", "triu"})
 PRODUCTS = ("linear", "convolution", "attention", "product", "lstm", "gru")
@@ -223,7 +227,8 @@ class Reader:
             return [{"relu": self.rows(results[0])}]
         if not self.is_kernel(event, base) and event.name not in self.memory_bound:
             raise InvalidInput(
-                f"the operator `{event.name.removeprefix('aten.')}` of module `{event.module or 'the model'}` is none that Trainyard reads",
+                f"the operator `{event.name.removeprefix('aten.')}` of module `{event.module or 'the model'}` is none that "
+                "Trainyard reads",
                 field="module",
                 value=event.name.replace(".", "::", 1),
                 hint=HINT,
@@ -250,7 +255,8 @@ class Reader:
         masks = sum(self.per_sample(tensor) for tensor in given if str(tensor.dtype) == "torch.bool")
         sizes = {"read": read, "written": sum(map(self.per_sample, made)), "kept": self.newly_kept(self.kept(base, given, made))}
         sizes |= {"masks": masks if base in ("where", "masked_fill") else 0}
-        return [*self.weights(given), {"kernel": {name: size for name, size in sizes.items() if size or name in ("read", "written")}}]
+        needed = {name: size for name, size in sizes.items() if size or name in ("read", "written")}
+        return [*self.weights(given), {"kernel": needed}]
 
     def kept(self, base: str, given: list[Any], made: list[Any]) -> list[Any]:
         """Returns what backward needs."""
