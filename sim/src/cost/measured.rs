@@ -12,11 +12,11 @@ use trainyard_hardware_profiles::{
     OperatorClass, OperatorSample,
 };
 use trainyard_plan::operators::{
-    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing,
+    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing, Tuned,
 };
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
-    ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
+    ParameterCounts, Plan, Precision, Rank, Recompute, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
@@ -92,9 +92,11 @@ impl DeviceCosts for MeasuredMachine {
         true
     }
 
-    /// State that the executor keeps in main memory counts, because that is the device's own; and with one micro-batch,
-    /// gradients come to be as activations are let go.
+    /// State that the executor keeps in main memory counts, because that is the device's own; with one micro-batch,
+    /// gradients come to be as activations are let go; and adapters beside one product share its input.
     fn resident(&self, plan: &Plan, stage: StageId, held: Resident) -> Resident {
+        let once = held.activations.as_f64() * (1.0 - share_of_copies(plan, stage));
+        let held = Resident { activations: Bytes(once as u64), ..held };
         let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
         let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
         Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
@@ -102,6 +104,35 @@ impl DeviceCosts for MeasuredMachine {
 
     fn links(&self) -> &dyn LinkCosts {
         self
+    }
+}
+
+/// Returns the part of a stage's activations that the executor does not keep though it is counted: inputs of adapters that
+/// stand beside one product, but for the first, unless each drops out of its own.
+fn share_of_copies(plan: &Plan, stage: StageId) -> f64 {
+    if plan.recompute() == Recompute::Full {
+        return 0.0;
+    }
+    let (micro, element, sharing) = (plan.batch().micro, plan.precision().element_bytes(), plan.sharing());
+    let (mut all, mut copies) = (0.0, 0.0);
+    for layer in plan.stages().chunks_of(stage).flatten().map(|layer| plan.graph().layer(layer)) {
+        all += layer.stored(micro, sharing).bytes(element).as_f64();
+        for pair in layer.operators.windows(2) {
+            if let [Some(_), Some(input)] = [&pair[0], &pair[1]].map(|operator| input_of_adapter(operator.kind)) {
+                copies += pair[1].stored(micro, sharing).bytes(element).as_f64() * input;
+            }
+        }
+    }
+    if all > 0.0 { copies / all } else { 0.0 }
+}
+
+/// Returns the part of what an adapter keeps that is its input, if it shares that with others.
+fn input_of_adapter(operator: OperatorKind) -> Option<f64> {
+    match operator {
+        OperatorKind::Tuned(Tuned::Adapter { inputs, rank, dropout: false, .. }) => {
+            Some(inputs as f64 / (inputs + rank) as f64)
+        }
+        _ => None,
     }
 }
 
@@ -220,7 +251,8 @@ impl<'a> MeasuredPricing<'a> {
         sharing: Sharing,
     ) -> Result<Seconds, MachineError> {
         let mut total = Seconds::ZERO;
-        for operator in &layer.operators {
+        let operators = if layer.frozen && pass == Pass::Backward { &[][..] } else { &layer.operators };
+        for operator in operators {
             total += self.operator(operator.on_rank(samples, sharing), pass)?;
         }
         let phase = match pass {
@@ -245,7 +277,7 @@ impl<'a> MeasuredPricing<'a> {
     /// The part of a layer's backward pass that is for gradients of weights, as far as the executor postpones them:
     /// one of the two products that backward has for each product of a layer that follows another.
     fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Result<f64, MachineError> {
-        if layer.role == LayerRole::Input {
+        if layer.role == LayerRole::Input || layer.frozen {
             return Ok(0.0);
         }
         let (mut all, mut weights) = (Seconds::ZERO, Seconds::ZERO);
@@ -255,7 +287,10 @@ impl<'a> MeasuredPricing<'a> {
             all += time;
             let is_product = matches!(
                 operator,
-                OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } | OperatorKind::TiedHead { .. }
+                OperatorKind::Linear { .. }
+                    | OperatorKind::ExpertLinear { .. }
+                    | OperatorKind::TiedHead { .. }
+                    | OperatorKind::Tuned(Tuned::Adapter { .. })
             );
             if is_product {
                 weights += time * 0.5;
@@ -271,7 +306,10 @@ impl<'a> MeasuredPricing<'a> {
             let (class, shape) = class_and_shape(part).ok_or_else(unknown)?;
             Ok(self.one(class, &shape, pass)? * times as f64)
         };
-        parts.into_iter().map(one).sum()
+        let whole = parts.into_iter().map(one).sum::<Result<Seconds, MachineError>>()?;
+        // Of the two products that backward has for each of a layer, one is for the gradient of weights.
+        let is_frozen = matches!(operator, OperatorKind::Tuned(Tuned::Frozen { .. }));
+        Ok(if is_frozen && pass == Pass::Backward { whole * 0.5 } else { whole })
     }
 
     fn one(&self, class: OperatorClass, shape: &[u64], pass: Pass) -> Result<Seconds, MachineError> {
@@ -578,7 +616,29 @@ fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKin
             Some(vec![(experts, each)])
         }
         OperatorKind::Routing(routing) => parts_of_routing(routing),
+        OperatorKind::Tuned(tuned) => parts_of_tuned(tuned),
+        OperatorKind::CentredNorm { rows, width, scale: false } => {
+            Some(vec![(1, OperatorKind::LayerNorm { rows, width })])
+        }
         _ => Some(vec![(1, operator)]),
+    }
+}
+
+/// Returns what fine-tuning computes: products, and for an adapter the sum with what it stands beside, and the dropout of its
+/// inputs. Nothing for weights in NF4, which the executor does not have.
+fn parts_of_tuned(tuned: Tuned) -> Option<Vec<(u64, OperatorKind)>> {
+    let product = |rows, inputs, outputs| OperatorKind::Linear { rows, inputs, outputs, bias: false };
+    match tuned {
+        Tuned::Frozen { quantised: true, .. } => None,
+        Tuned::Frozen { experts, rows, inputs, outputs, .. } => {
+            Some(vec![(experts, product(rows.div_ceil(experts.max(1)), inputs, outputs))])
+        }
+        Tuned::Adapter { rows, inputs, outputs, rank, dropout } => {
+            let dropped = OperatorKind::Image(Image::Dropout { samples: rows, elements: inputs });
+            let sum = OperatorKind::Residual { rows, width: outputs, dropout: false };
+            let products = [product(rows, inputs, rank), product(rows, rank, outputs), sum];
+            Some(products.into_iter().chain(dropout.then_some(dropped)).map(|part| (1, part)).collect())
+        }
     }
 }
 
