@@ -17,7 +17,7 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
     let rented = document.methods.iter().any(|own| own.smallest.is_some());
     let smallest = if rented { "smallest machine" } else { "" };
     let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory/GPU"];
-    let rows = document.methods.iter().map(row).collect::<Vec<_>>();
+    let rows = document.methods.iter().map(|own| row(own, rented)).collect::<Vec<_>>();
     format!("\n{}{}", table(width, header, rows), softwares(document))
 }
 
@@ -31,14 +31,14 @@ fn softwares(document: &PlanDocument) -> String {
     format!("  {}\n", each.join(", "))
 }
 
-fn row(own: &MethodChoice) -> [String; 7] {
+fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
     let name = if own.chosen { format!("{} (this plan)", title(own.method)) } else { title(own.method).into() };
     let trained = share(own);
     let smallest = own.smallest.as_ref().map(|smallest| {
         let SmallestMachine { instance, instances, .. } = smallest;
         format!("{instances} × {instance}")
     });
-    let smallest = smallest.unwrap_or_else(|| "none".into());
+    let smallest = smallest.unwrap_or_else(|| if rented { "none".into() } else { String::new() });
     let Some(best) = &own.best else {
         let why = own.reason.clone().unwrap_or_default();
         return [name, trained, smallest, why, String::new(), String::new(), String::new()];
