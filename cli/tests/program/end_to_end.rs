@@ -123,10 +123,11 @@ fn experts_and_parts_of_samples_are_shared_among_ranks(place: &Path) {
 fn adapters_are_trained_beside_the_weights_of_a_run(place: &Path, run: &Path) {
     let job = fs::read_to_string(place.join("job.toml")).expect("it was written");
     fs::write(place.join("lora.toml"), format!("{job}method = \"lora\"\nlora = {{ rank = 2 }}\n")).expect("room");
-    let newest = format!("checkpoint-{}", newest(&run.join("checkpoint")));
-    let weights = run.join("checkpoint").join(newest);
-    let weights = weights.to_str().expect("a plain name");
-    let trained = ends(0, place, &["train", "lora.toml", "--weights", weights, "--out", "lora", "--format", "json"]);
+    let first = read(&run.join("comparison.json"));
+    let weights = first["files"]["checkpoint"].as_str().expect("one was written");
+    let split = ["--fix", "parallel.tensor=2"];
+    let train = ["train", "lora.toml", "--weights", weights, "--out", "lora", "--format", "json"];
+    let trained = ends(0, place, &[&train[..], &split].concat());
     let told = String::from_utf8_lossy(&trained.stderr).into_owned();
     assert!(told.contains("LoRA, rank 2 on all-linear: 1,024 of"), "{told}");
     let document = document(&trained);
@@ -138,7 +139,9 @@ fn adapters_are_trained_beside_the_weights_of_a_run(place: &Path, run: &Path) {
     let more = ["--data", "text", "--steps", "14", "--checkpoint", "lora/checkpoint", "--resume", "--out", "lora-2"];
     ends(0, place, &[&["run", "lora/plan.json"], &more[..]].concat());
     assert_eq!(losses(&place.join("lora-2")).len(), 2);
-    // Weights in four bits are not there.
+    // Other software does not split it, and weights in four bits are not there.
+    let refused = ends(2, place, &["export", "lora/plan.json", "--to", "accelerate"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("data parallelism"));
     let refused = ends(2, place, &["train", "lora.toml", "--fine-tune", "qlora"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("training.method"));
 }

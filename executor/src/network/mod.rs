@@ -291,12 +291,6 @@ impl Network {
         self.adapters.iter().any(|of_layer| !of_layer.is_empty())
     }
 
-    /// Returns the number of values that are trained.
-    pub(crate) fn trained_of(&self, layer: usize) -> usize {
-        let own = self.parameters[layer].iter().filter(|own| own.role == Role::Trained && own.tied_to.is_none());
-        own.map(Parameter::elements).sum()
-    }
-
     /// Returns the number of layers.
     pub(crate) fn len(&self) -> usize {
         self.layers.len()
