@@ -324,10 +324,10 @@ impl Operator {
     pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
         let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
         let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
-        let part = |values: u64| match own == all {
-            true => values,
-            false => (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64,
-        };
+        if own == all {
+            return whole;
+        }
+        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
         FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
     }
 
