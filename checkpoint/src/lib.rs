@@ -8,6 +8,7 @@
 //! | file | content |
 //! |---|---|
 //! | `model.safetensors` | weights in single precision, by their Hugging Face names |
+//! | `adapter_model.safetensors`, `adapter_config.json` | in place of these, where adapters are trained beside weights that stay as they are |
 //! | `first_moments.safetensors`, … | one file for each thing that the optimizer remembers of a parameter |
 //! | `config.json` | what transformers builds the model by, where it has the family |
 //! | `plan.json` | the plan that ran |
@@ -28,7 +29,7 @@ mod writer;
 
 pub use folder::{holds_some, home, numbered};
 pub use hold::Hold;
-pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Progress};
+pub use manifest::{Base, CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
 pub use storage::{FileEntry, Open, Storage, create};
 pub use stored::IndexError;

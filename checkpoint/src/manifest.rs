@@ -1,10 +1,11 @@
 //! The manifest of a checkpoint.
 
 use crate::CheckpointError;
-use crate::storage::{FileEntry, checksum};
+use crate::storage::{FileEntry, checksum, sum_file};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::path::{Component, Path};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 use trainyard_documents::from_json_bytes;
 
 /// The schema of manifests that this version reads and writes.
@@ -37,6 +38,9 @@ pub struct Manifest {
     pub optimizer: String,
     /// The data that the training reads.
     pub data: DataEntry,
+    /// The weights that the training leaves as they are and this checkpoint does not hold, if there are such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
     /// The generator of random numbers, in words.
     pub random: String,
     /// The files beside the manifest.
@@ -112,6 +116,28 @@ pub struct DataEntry {
     pub checksum: String,
 }
 
+/// Weights in files elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// The file, or the folder of several.
+    pub path: String,
+    /// The files there.
+    pub files: Vec<FileEntry>,
+}
+
+impl Base {
+    /// Sums up the `files` at `path`.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be read.
+    pub fn of<'a>(path: &Path, files: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Self> {
+        let files = files.into_iter().map(|file| sum_file(file)).collect::<Result<_, _>>()?;
+        Ok(Self { path: path.display().to_string(), files })
+    }
+}
+
 /// Only the schema, whatever else there is.
 #[derive(Deserialize)]
 struct Schema {
@@ -127,10 +153,17 @@ impl Manifest {
             progress,
             optimizer,
             data,
+            base: None,
             random: RANDOM.into(),
             files: Vec::new(),
             checksum: String::new(),
         }
+    }
+
+    /// Returns the same for a training beside weights that it leaves as they are.
+    #[must_use]
+    pub fn on(self, base: Option<Base>) -> Self {
+        Self { base, ..self }
     }
 
     /// Returns the document, with its checksum.

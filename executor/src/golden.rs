@@ -2,7 +2,7 @@
 //! weights and samples the same as there (`tests/golden` in the repository), however a plan cuts it.
 
 use crate::groups::Groups;
-use crate::network::{Network, ParameterKey, Role};
+use crate::network::{Network, Parameter, ParameterKey, Role};
 use crate::optimizer::HyperParameters;
 use crate::process_group::{GroupError, Reduction, World, run_ranks};
 use crate::trainer::{Trainer, TrainerOptions};
@@ -17,9 +17,11 @@ use trainyard_hardware_profiles::DeviceKind;
 use trainyard_host::Clock;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Recompute, ScheduleName, StageSpec, StateSharding,
+    BatchSpec, ClusterSpec, FineTuningSpec, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Recompute,
+    ScheduleName, StageSpec, StateSharding,
 };
 
+mod adapters;
 mod dropout;
 mod half;
 
@@ -63,6 +65,10 @@ struct Case {
     model: Model,
     /// Shape of all samples and their values, where they are not tokens.
     samples: Option<(Vec<usize>, Vec<f32>)>,
+    /// The part of the model that is trained, if not all of it is.
+    part: Option<FineTuningSpec>,
+    /// By name, the first values of adapters.
+    adapters: BTreeMap<String, Vec<f32>>,
 }
 
 const STEPS: usize = 20;
@@ -84,7 +90,8 @@ impl Case {
         let spec = ModelSpec { image_size, ..spec };
         let model = Model::try_from(spec.clone()).expect("the configuration is that of a model");
         let golden = serde_json::from_slice(&golden).expect("the script wrote it");
-        Self { samples: samples(&folder.join("data.safetensors")), folder, golden, spec, model }
+        let samples = samples(&folder.join("data.safetensors"));
+        Self { samples, folder, golden, spec, model, part: None, adapters: BTreeMap::new() }
     }
 
     /// Returns some of the samples of a step.
@@ -176,6 +183,7 @@ struct Cut {
     sharding: StateSharding,
     recompute: Recompute,
     offload: &'static str,
+    precision: Precision,
     /// Where there is a pipeline.
     schedule: ScheduleName,
 }
@@ -192,6 +200,7 @@ const WHOLE: Cut = Cut {
     sharding: StateSharding::None,
     recompute: Recompute::None,
     offload: "none",
+    precision: Precision::Fp32,
     schedule: ScheduleName::OneForwardOneBackward,
 };
 
@@ -210,12 +219,19 @@ impl Cut {
             stages,
             state_sharding: self.sharding,
             recompute: self.recompute,
+            precision: self.precision,
             offload: self.offload.parse().expect("an offload"),
             optimizer,
-            ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
+            fine_tuning: case.part.clone(),
+            ..PlanSpec::plain(case.spec.clone(), measured_machine(), layers)
         };
         Plan::try_from(spec).expect("a valid plan")
     }
+}
+
+/// A machine that was measured, for which there are more plans of a part of a model.
+fn measured_machine() -> ClusterSpec {
+    ClusterSpec { profile: Some("profile.toml".into()), ..ClusterSpec::of("local", 1) }
 }
 
 /// The result of a training.
@@ -235,9 +251,15 @@ fn train(case: &Case, cut: Cut, how: (Optimizer, f64), steps: usize) -> Trained 
 /// Does so on the samples of these steps.
 fn train_on(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: &[usize]) -> Trained {
     let plan = cut.plan(case, kind);
-    let network = Network::new(&case.model).expect("the family is built");
+    let network = Network::tuned(&case.model, case.part.as_ref()).expect("the family is built");
     let weights = FirstWeights::find(&case.folder, &case.model, &network).expect("they are those of the model");
-    let values = |key: ParameterKey| weights.values(key, network.parameter(key)).expect("they are there");
+    let values = |key: ParameterKey| {
+        let parameter = network.parameter(key);
+        match case.adapters.get(&parameter.name) {
+            Some(values) => parameter.as_computed(values),
+            None => weights.values(key, parameter).expect("they are there"),
+        }
+    };
     let world = World::threads(plan.mesh().ranks() as usize);
     let results = run_ranks(&world, |world| -> Result<Trained, GroupError> {
         crate::kernels::testing::use_kernels(cut.on == On::Kernels);
@@ -486,7 +508,7 @@ fn networks_have_the_layers_and_parameters_that_descriptions_count() {
         assert_eq!(network.len(), graph.len(), "{name}");
         for (index, layer) in graph.layers().enumerate() {
             let own = network.parameters_of(index).iter().filter(|p| p.role == Role::Trained && p.tied_to.is_none());
-            let elements: usize = own.map(crate::network::Parameter::elements).sum();
+            let elements: usize = own.map(Parameter::elements).sum();
             assert_eq!(elements as u64, layer.parameters(Sharing::WHOLE), "{name}, layer {index}");
         }
     }

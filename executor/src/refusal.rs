@@ -14,7 +14,7 @@ pub fn refusal(plan: &Plan) -> Option<Invalid> {
 
 /// Returns the network of a plan that can be run.
 pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
-    let network = Network::new(plan.model())?;
+    let network = Network::tuned(plan.model(), plan.spec().fine_tuning.as_ref())?;
     let parallel = plan.mesh().parallel();
     let tokens = rows_per_sample(plan.model()) / u64::from(parallel.context);
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
@@ -36,7 +36,7 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
 fn remedy(field: &str) -> &'static str {
     match field {
         "fine_tuning.method" => {
-            "`trainyard export` writes the files that start adapters elsewhere; method = \"full\" under [training] runs here"
+            "`trainyard export` writes the files that start it elsewhere; method = \"lora\" under [training] runs here"
         }
         _ => "hold that field with --fix when planning for this machine",
     }

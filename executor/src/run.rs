@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use trainyard_checkpoint::{
-    self as checkpoint, Checkpoint, CheckpointError, DataEntry, Hold, LossScalerState, Open, Progress, Writer,
+    self as checkpoint, Base, Checkpoint, CheckpointError, DataEntry, Hold, LossScalerState, Open, Progress, Writer,
 };
 use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
@@ -36,6 +36,7 @@ use trainyard_models::Model;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 use trainyard_units::Invalid;
 
+mod adapter;
 mod gathering;
 mod saving;
 
@@ -76,7 +77,8 @@ pub struct RunOptions {
     /// Processor threads that the run may use; all of the machine without it.
     pub threads: Option<usize>,
     /// A file or folder of weights in the safetensors format to start from, under Hugging Face's names, in place of
-    /// random ones. A resumed run goes on from its checkpoint instead.
+    /// random ones. A resumed run goes on from its checkpoint instead, which of adapters does not hold what they stand
+    /// beside: that is read again, here or where it was.
     pub weights: Option<PathBuf>,
     /// Tells of allocated memory; without it, the system is asked, where it tells.
     pub allocations: Option<AllocationMeter>,
@@ -239,6 +241,8 @@ struct Job<'a> {
     /// The newest whole checkpoint, with its steps.
     whole: &'a Mutex<Option<(PathBuf, u64)>>,
     first_weights: Option<&'a FirstWeights>,
+    /// The weights beside which adapters are trained, where they are none of random values.
+    base: Option<&'a Base>,
     threads: usize,
     clock: Clock,
     memory: MemoryWatch,
@@ -324,10 +328,14 @@ fn run_on(
     let _hold = checkpoints.as_deref().map(|folder| prepare(folder, world, options)).transpose()?;
     let resumed = resume(plan, &network, options, &entry)?;
     let whole = Mutex::new(resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step)));
-    let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
-        Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
-        None => None,
+    let base = match (&resumed, options.weights.as_deref()) {
+        _ if !network.has_adapters() => None,
+        (Some(checkpoint), given) => adapter::base_of(checkpoint, given)?,
+        (None, given) => given.map(adapter::base).transpose()?,
     };
+    let kept = base.as_ref().map(|base| Path::new(&base.path));
+    let first_weights = kept.or(options.weights.as_deref().filter(|_| resumed.is_none()));
+    let first_weights = first_weights.map(|path| FirstWeights::find(path, plan.model(), &network)).transpose()?;
     let threads =
         options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks_on_host()));
     let job = Job {
@@ -341,6 +349,7 @@ fn run_on(
         open,
         whole: &whole,
         first_weights: first_weights.as_ref(),
+        base: base.as_ref(),
         threads,
         clock: Clock::start(),
         memory: MemoryWatch::start(options.allocations),
@@ -523,16 +532,14 @@ fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
         device,
         main_memory: main_memory(options.device),
     };
-    if let Some(checkpoint) = job.resumed {
-        let resumed = saving::Resumed::new(network, checkpoint);
-        let mut trainer = Trainer::new(job.plan, network.clone(), groups, &|key| resumed.values(key), &own);
-        resumed.restore(&mut trainer)?;
-        return Ok(trainer);
-    }
+    let resumed = job.resumed.map(|checkpoint| saving::Resumed::new(network, checkpoint));
     let unread = RefCell::new(None);
     let values = |key: ParameterKey| {
         let parameter = network.parameter(key);
-        match first_weights {
+        if let Some(resumed) = resumed.as_ref().filter(|_| parameter.is_adapter || !network.has_adapters()) {
+            return resumed.values(key);
+        }
+        match first_weights.filter(|_| !parameter.is_adapter) {
             Some(weights) => weights.values(key, parameter).unwrap_or_else(|error| {
                 unread.replace(Some(error));
                 vec![0.0; parameter.elements()]
@@ -540,7 +547,10 @@ fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
             None => parameter.first_values(key, options.seed),
         }
     };
-    let trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
+    let mut trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
+    if let Some(resumed) = resumed {
+        resumed.restore(&mut trainer)?;
+    }
     match unread.into_inner() {
         Some(error) => Err(error.into()),
         None => Ok(trainer),

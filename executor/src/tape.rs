@@ -14,8 +14,8 @@ use trainyard_data::MicroBatch;
 pub(crate) struct Tape {
     /// The leaf at which the recording starts; `None` in the first layer, whose input has no gradient.
     input: Option<Tensor<2>>,
-    /// The weights that it used, by slot.
-    leaves: Vec<Tensor<1>>,
+    /// The weights that it used and that gradients may reach, by slot.
+    leaves: Vec<Option<Tensor<1>>>,
     output: Tensor<2>,
     /// The new values of running means, by slot.
     noted: BTreeMap<usize, Tensor<1>>,
@@ -48,7 +48,7 @@ impl Tape {
     pub(crate) fn record(
         layer: &dyn Layer,
         pass: &Pass,
-        (weights, leaves): (Weights, Vec<Tensor<1>>),
+        (weights, leaves): (Weights, Vec<Option<Tensor<1>>>),
         postponed: Option<Postponed>,
         input: Option<Tensor<2>>,
         batch: &MicroBatch,
@@ -73,7 +73,7 @@ impl Tape {
         let Self { input, leaves, output, postponed, .. } = self;
         let mut gradients = seeded(output, gradient).backward();
         let of_input = input.map(|input| input.grad_remove(&mut gradients).expect("the graph reaches its input"));
-        let found = leaves.into_iter().map(|leaf| leaf.grad_remove(&mut gradients)).collect();
+        let found = leaves.into_iter().map(|leaf| leaf?.grad_remove(&mut gradients)).collect();
         (of_input, WeightHalf { found, postponed })
     }
 }

@@ -27,6 +27,8 @@ enum Kept {
     Recorded(Tape),
     /// Its input, to compute it again.
     Input(Tensor<2>),
+    /// Nothing: gradients do not go back through it.
+    Nothing,
 }
 
 /// The position of a rank in the pipeline.
@@ -59,6 +61,9 @@ impl Place {
     }
 }
 
+/// Weights as layers compute with them, and by slot the leaves that gradients may reach.
+type RecordedWeights = (Weights, Vec<Option<Tensor<1>>>);
+
 /// A rank in training.
 pub(crate) struct Trainer {
     network: Network,
@@ -68,6 +73,8 @@ pub(crate) struct Trainer {
     micro_batches: u32,
     /// By layer, `true` if its activations are recomputed in backward.
     recomputed: Vec<bool>,
+    /// By layer, `true` if it has no backward pass: neither it nor one before it is trained.
+    frozen: Vec<bool>,
     /// `true` if the cores of attention are computed again in backward.
     cores_again: bool,
     reduction: GradientReduction,
@@ -166,6 +173,7 @@ impl Trainer {
         Self {
             micro_batches: plan.batch().accumulation as u32,
             recomputed: roles.map(|is_block| recompute && is_block).collect(),
+            frozen: plan.graph().layers().map(|layer| layer.frozen).collect(),
             cores_again: plan.recompute() == Recompute::Selective,
             reduction: plan.gradient_reduction(),
             shards,
@@ -292,7 +300,12 @@ impl Trainer {
         let mut kept = Vec::new();
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
-            let output = if self.recomputed[layer] {
+            let output = if self.frozen[layer] {
+                let (output, noted) = self.compute(layer, stream, &batch, Some(m));
+                self.keep_statistics(layer, noted);
+                kept.push(Kept::Nothing);
+                output
+            } else if self.recomputed[layer] {
                 let input = stream.expect("blocks follow another layer");
                 let (output, noted) = self.compute(layer, Some(input.clone()), &batch, Some(m));
                 self.keep_statistics(layer, noted);
@@ -331,20 +344,29 @@ impl Trainer {
 
     /// Passes a micro-batch, whose loss counts with a weight, backward through a chunk of layers.
     fn backward(&mut self, chunk: u32, m: u32, (batch, weight): (Option<&MicroBatch>, f32)) -> Result<(), GroupError> {
+        let layers = self.place.chunks[chunk as usize].clone();
+        let mut kept = self.in_flight.remove(&(chunk, m)).expect("forward comes before backward");
+        if self.frozen[layers.end - 1] {
+            // Nobody sends a gradient here.
+            if self.halves {
+                self.postponed.insert((chunk, m), Vec::new());
+            }
+            return Ok(());
+        }
         let gradient = match self.place.behind[chunk as usize] {
             Some(from) => self.receive(from, Message::Backward(chunk, m))?,
             None => self.gradient_of_loss(weight),
         };
         let batch = self.batch(batch);
         let start = self.now();
-        let mut kept = self.in_flight.remove(&(chunk, m)).expect("forward comes before backward");
         let mut postponed = Vec::new();
         let mut gradient = Some(gradient);
-        for layer in self.place.chunks[chunk as usize].clone().rev() {
+        for layer in layers.clone().rev().take_while(|layer| !self.frozen[*layer]).collect::<Vec<_>>() {
             self.gather_weights(layer)?;
             let tape = match kept.pop().expect("every layer was kept") {
                 Kept::Recorded(tape) => tape,
                 Kept::Input(input) => self.recorded(layer, Some(input.to_device(&self.device)), &batch, m),
+                Kept::Nothing => unreachable!("layers without a backward pass come before those with one"),
             };
             let (of_input, of_weights) = tape.backward(gradient.take().expect("only the first layer has no input"));
             self.groups.check()?;
@@ -361,7 +383,9 @@ impl Trainer {
         }
         self.record(Phase::Backward, Some(m), start);
         match (self.place.before[chunk as usize], gradient) {
-            (Some(to), Some(gradient)) => self.send(to, Message::Backward(to.1, m), gradient),
+            (Some(to), Some(gradient)) if !self.frozen[layers.start - 1] => {
+                self.send(to, Message::Backward(to.1, m), gradient)
+            }
             _ => Ok(()),
         }
     }
@@ -402,7 +426,7 @@ impl Trainer {
         Pass { tensor, context, experts, device, drawn, cores_again: recorded && self.cores_again }
     }
 
-    fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> (Weights, Vec<Tensor<1>>) {
+    fn weights(&self, layer: usize, recorded: bool, postponed: Option<Postponed>) -> RecordedWeights {
         let elsewhere = |key: ParameterKey| {
             let source = self.network.parameter(key).tied_to.expect("only tied parameters are held elsewhere");
             self.units[&(source.layer as usize)].slots[source.slot as usize].working()
@@ -413,8 +437,9 @@ impl Trainer {
     fn recorded(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch, m: u32) -> Tape {
         // The first layer has no gradient of an input to compute before those of its weights.
         let postponed = (self.halves && input.is_some()).then(Postponed::default);
-        let weights = self.weights(layer, true, postponed.clone());
+        let (weights, leaves) = self.weights(layer, true, postponed.clone());
         let pass = self.pass(true, Some(self.drawn(layer, m)));
+        let weights = (weights.with_adapters(self.network.adapters_of(layer), &pass, batch.samples), leaves);
         Tape::record(&**self.network.layer(layer), &pass, weights, postponed, input, batch)
     }
 
@@ -429,6 +454,7 @@ impl Trainer {
     ) -> (Tensor<2>, BTreeMap<usize, Tensor<1>>) {
         let (weights, _) = self.weights(layer, false, None);
         let pass = self.pass(false, trained.map(|m| self.drawn(layer, m)));
+        let weights = weights.with_adapters(self.network.adapters_of(layer), &pass, batch.samples);
         let output = self.network.layer(layer).forward(&pass, &weights, input, batch);
         (output, weights.noted())
     }
@@ -465,6 +491,9 @@ impl Trainer {
             return Ok(());
         }
         let unit = self.units.get_mut(&layer).expect(HELD);
+        if !unit.trains() {
+            return Ok(());
+        }
         if let Some(reducer) = &mut self.reducer {
             return reducer.submit(layer, unit);
         }

@@ -58,6 +58,8 @@ pub(crate) struct Slot {
     pub(crate) role: Role,
     /// `true` if all ranks of the tensor group have the same values of it.
     pub(crate) replicated: bool,
+    /// `true` if the gradients of all of them are parts of a sum.
+    pub(crate) has_partial_gradient: bool,
     /// `true` if another layer of this rank holds the same parameter (tied weights).
     pub(crate) held_elsewhere: bool,
     /// `true` if it is an expert's. It has gradients only where a token was sent to the expert.
@@ -69,7 +71,8 @@ pub(crate) struct Slot {
     /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
     /// are sharded.
     working: Shelf,
-    /// The own piece in single precision, where `working` is not that; in main memory where the optimizer is offloaded.
+    /// The own piece in single precision, where `working` is not that; in main memory where the optimizer is offloaded. Of
+    /// what stays as it is, the own piece in the format that computes, where weights are sharded.
     master: Option<Tensor<1>>,
     /// Gradients of the micro-batches so far, whole.
     gradient: Option<Tensor<1>>,
@@ -125,6 +128,7 @@ impl Builder<'_> {
                 shape,
                 role: parameter.role,
                 replicated: parameter.split.is_none(),
+                has_partial_gradient: parameter.has_partial_gradient,
                 held_elsewhere: (self.held_elsewhere)(key),
                 of_expert: parameter.expert.is_some(),
                 absent,
@@ -153,14 +157,17 @@ impl Unit {
         let piece = self.shards.piece(slot.length, self.shards.own);
         let shares = self.shards.shares_updates() && slot.role == Role::Trained;
         let apart = self.has_masters() && slot.role == Role::Trained;
-        if self.gathers(slot) || (apart && shares) {
+        if slot.role == Role::Frozen && self.gathers(slot) {
+            let own = from_vec(values[piece.clone()].to_vec(), [piece.len()], self.home());
+            slot.master = Some(own.cast(slot.format));
+        } else if self.gathers(slot) || (apart && shares) {
             slot.master = Some(from_vec(values[piece.clone()].to_vec(), [piece.len()], self.home()));
         } else if apart {
             slot.master = Some(from_vec(values.clone(), [slot.length], self.home()));
         }
         if !self.gathers(slot) {
             let working = from_vec(values, [slot.length], &self.device);
-            slot.working.put(if slot.role == Role::Trained { working.cast(slot.format) } else { working });
+            slot.working.put(if slot.role == Role::Statistic { working } else { working.cast(slot.format) });
         }
     }
 
@@ -180,7 +187,18 @@ impl Unit {
     }
 
     fn gathers(&self, slot: &Slot) -> bool {
-        self.shards.gathers_weights() && slot.role == Role::Trained
+        self.shards.gathers_weights() && slot.role != Role::Statistic
+    }
+
+    /// Returns `true` if this layer itself holds parameters that are trained.
+    pub(crate) fn trains(&self) -> bool {
+        self.trained().next().is_some()
+    }
+
+    /// Returns the parameters that ranks bring together: those that a step changed, or all where they share weights out.
+    fn gathered(&self) -> impl Iterator<Item = &Slot> {
+        let all = self.shards.gathers_weights();
+        self.slots.iter().filter(move |slot| slot.is_brought_together(all))
     }
 
     /// Returns the trained parameters that this layer itself holds.
@@ -189,24 +207,30 @@ impl Unit {
     }
 
     /// Returns the weights as layers compute with them, in the order of slots. Recorded where gradients shall reach
-    /// them; `elsewhere` gives those that another layer holds.
+    /// them, with the leaves of those that gradients may reach; `elsewhere` gives those that another layer holds.
     pub(crate) fn weights(
         &self,
         recorded: bool,
         postponed: Option<Postponed>,
         elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>,
-    ) -> (Weights, Vec<Tensor<1>>) {
+    ) -> (Weights, Vec<Option<Tensor<1>>>) {
         let mut leaves = Vec::new();
         let mut values = Vec::new();
         for slot in &self.slots {
             let plain = || if slot.held_elsewhere { elsewhere(slot.key) } else { slot.working() };
+            if slot.role == Role::Frozen {
+                let shelf = if slot.held_elsewhere { Shelf::of(plain()) } else { slot.working.clone() };
+                values.push(Weight { elements: Elements::Frozen { shelf, recorded }, shape: slot.shape.clone() });
+                leaves.push(None);
+                continue;
+            }
             let leaf = match (recorded, slot.role) {
                 (true, Role::Trained) if self.gathers(slot) => self.number().require_grad(),
                 (true, Role::Trained) => Tensor::from_inner(plain()).require_grad(),
-                (true, Role::Statistic) => Tensor::from_inner(plain()),
+                (true, _) => Tensor::from_inner(plain()),
                 (false, _) => plain(),
             };
-            leaves.push(leaf.clone());
+            leaves.push(Some(leaf.clone()));
             let elements = if recorded && self.gathers(slot) {
                 Elements::Fetched { leaf, shelf: slot.working.clone() }
             } else {
@@ -325,9 +349,9 @@ impl Unit {
 
     /// Returns this rank's pieces as one buffer, for [`Self::put_gathered`] of all ranks.
     pub(crate) fn pieces(&self) -> Vec<f32> {
-        let own = to_vecs(self.trained().map(|slot| self.master_of(slot)).collect());
+        let own = to_vecs(self.gathered().map(|slot| self.master_of(slot)).collect());
         let mut buffer = Vec::new();
-        for (slot, piece) in self.trained().zip(own) {
+        for (slot, piece) in self.gathered().zip(own) {
             let end = buffer.len() + slot.length.div_ceil(self.shards.count);
             buffer.extend(piece);
             buffer.resize(end, 0.0);
@@ -341,7 +365,8 @@ impl Unit {
         let stride = all.len() / count;
         let mut start = 0;
         let device = self.device.clone();
-        for slot in self.slots.iter_mut().filter(|slot| slot.is_own()) {
+        let everything = self.shards.gathers_weights();
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_brought_together(everything)) {
             let each = slot.length.div_ceil(count);
             let mut whole: Vec<f32> =
                 (0..count).flat_map(|rank| &all[rank * stride + start..][..each]).copied().collect();
@@ -354,7 +379,7 @@ impl Unit {
     /// Lets go of gathered weights until they are needed again.
     pub(crate) fn release(&self) {
         if self.shards.gathers_weights() {
-            self.trained().for_each(|slot| drop(slot.working.take()));
+            self.gathered().for_each(|slot| drop(slot.working.take()));
         }
     }
 
@@ -395,6 +420,12 @@ impl Slot {
     /// Returns `true` if this layer holds the parameter and the optimizer changes it.
     pub(crate) fn is_own(&self) -> bool {
         self.role == Role::Trained && !self.held_elsewhere && !self.absent
+    }
+
+    /// Returns `true` if this layer holds the parameter and ranks bring it together, with `everything` or what is trained.
+    fn is_brought_together(&self, everything: bool) -> bool {
+        let stays = self.role == Role::Frozen && !self.held_elsewhere && !self.absent;
+        self.is_own() || (everything && stays)
     }
 
     /// Returns all values of this rank in the format that computes.

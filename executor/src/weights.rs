@@ -185,7 +185,7 @@ impl FirstWeights {
     fn assign(path: &Path, mut tensors: BTreeMap<String, Place>, network: &Network) -> Result<Self, WeightError> {
         let mut differences = Differences::default();
         let mut places = BTreeMap::new();
-        for key in network.keys() {
+        for key in network.keys().filter(|key| !network.parameter(*key).is_adapter) {
             let parameter = network.parameter(key);
             let found = names::in_files(&parameter.name).into_iter().find_map(|name| tensors.remove(&name));
             let found = found.or_else(|| third(&parameter.name, &tensors));
@@ -266,7 +266,7 @@ struct Index {
 }
 
 /// Returns the files that hold the weights at `path`.
-fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
+pub(crate) fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     let unreadable = |source| WeightError::Unreadable { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
         return Ok(BTreeSet::from([path.to_owned()]));

@@ -81,6 +81,8 @@ pub struct Abilities {
     /// (PEFT), and quantised weights (bitsandbytes).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fine_tuning: Vec<String>,
+    /// `true` if a model of which a part is trained can be split as any other; by data parallelism alone if not.
+    pub splits_tuned: bool,
     /// `true` if the software trains its own implementations of models on data in its own format, so that a user
     /// converts both: Megatron-LM.
     pub own_models: bool,

@@ -65,12 +65,13 @@ impl Layer {
     /// Returns the number of its weights that stay as they are, of any format.
     pub fn frozen_values(&self) -> u64 {
         let quantised = self.operators.iter().map(|operator| operator.kind.dequantised()).sum::<u64>();
-        self.frozen_weights().values + quantised
+        self.frozen_weights(Sharing::WHOLE).values + quantised
     }
 
-    /// Returns its weights that stay as they are.
-    pub fn frozen_weights(&self) -> FrozenWeights {
-        self.operators.iter().map(Operator::frozen_weights).fold(FrozenWeights::default(), std::ops::Add::add)
+    /// Returns its weights that stay as they are, on one of the ranks that share the layer.
+    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let each = self.operators.iter().map(|operator| operator.frozen_weights(sharing));
+        each.fold(FrozenWeights::default(), std::ops::Add::add)
     }
 
     /// All-to-alls of [`Self::exchanged_elements`] in each direction: to experts and back; of what was looked up in

@@ -68,6 +68,8 @@ pub struct Executable {
     pub placements: bool,
     /// Which weights may be trained.
     pub methods: Cow<'static, [Method]>,
+    /// `true` if a model of which a part is trained may be split otherwise than by data parallelism.
+    pub splits_tuned: bool,
 }
 
 const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
@@ -121,7 +123,8 @@ pub const EXECUTABLE: Executable = Executable {
     ]),
     offloads_checkpoints: true,
     placements: true,
-    methods: Cow::Borrowed(&[Method::Full]),
+    methods: Cow::Borrowed(&[Method::Full, Method::Lora, Method::Frozen]),
+    splits_tuned: true,
 };
 
 /// A field of a plan that a software does not run.
@@ -138,7 +141,20 @@ pub struct NotExecutable {
 /// Returns the first field of `plan` that Trainyard's own executor does not run, whatever the model; `None` if it runs
 /// the plan.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
-    EXECUTABLE.refusal(plan)
+    let (method, family) = (plan.method(), plan.model().family());
+    EXECUTABLE.for_method(method).refusal(plan).or_else(|| {
+        let allowed = format!("{method} of {}", either(&ADAPTED));
+        let refused = NotExecutable { field: "fine_tuning.method", value: method.to_string(), allowed };
+        (!executor_trains(method, family)).then_some(refused)
+    })
+}
+
+/// Families whose adapters Trainyard's own executor has.
+const ADAPTED: [Family; 3] = [Family::Gpt, Family::GptMoe, Family::Llama];
+
+/// Returns `true` if it trains these weights of models of a family that it runs.
+pub fn executor_trains(method: Method, family: Family) -> bool {
+    EXECUTABLE.methods.contains(&method) && (method != Method::Lora || ADAPTED.contains(&family))
 }
 
 impl Executable {
@@ -170,8 +186,8 @@ impl Executable {
             .or_else(|| among("fine_tuning.method", plan.method(), &self.methods))
     }
 
-    /// Returns what of it there is for a model of which these weights are trained: adapters and frozen weights have data
-    /// parallelism alone, and stay on the devices; quantised weights are computed with in half precision.
+    /// Returns what of it there is for a model of which these weights are trained: frozen weights stay on the devices, and
+    /// with most software they have data parallelism alone; quantised weights are computed with in half precision.
     #[must_use]
     pub fn for_method(self, method: Method) -> Self {
         if method == Method::Full {
@@ -179,6 +195,10 @@ impl Executable {
         }
         let half = |precision: &Precision| method != Method::Qlora || precision.master_bytes() > 0;
         let precisions = self.precisions.iter().copied().filter(half).collect();
+        let offloads = Cow::Borrowed(&[(Offload::NONE, StateSharding::None)][..]);
+        if self.splits_tuned {
+            return Self { expert: false, precisions, offloads, ..self };
+        }
         Self {
             tensor: false,
             sequence: false,
@@ -186,7 +206,7 @@ impl Executable {
             expert: false,
             precisions,
             schedules: Cow::Borrowed(&[ScheduleName::None]),
-            offloads: Cow::Borrowed(&[(Offload::NONE, StateSharding::None)]),
+            offloads,
             ..self
         }
     }

@@ -128,6 +128,6 @@ pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> ParameterC
         looked_up: layer.looked_up(micro),
         tensors: layer.parameter_tensors(),
         matrices: matrices(layer),
-        frozen: layer.frozen_weights(),
+        frozen: layer.frozen_weights(sharing),
     }
 }

@@ -65,6 +65,7 @@ fn the_whole_loop_closes_on_this_machine() {
     a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
     experts_and_parts_of_samples_are_shared_among_ranks(place);
+    adapters_are_trained_beside_the_weights_of_a_run(place, &run);
     jobs_stop_with_their_list(place);
     an_interrupted_run_goes_on(place, interrupt(), "long");
     an_interrupted_run_goes_on(place, "-TERM", "longer");
@@ -116,6 +117,33 @@ fn experts_and_parts_of_samples_are_shared_among_ranks(place: &Path) {
         let of_rank = plan["prediction"]["memory_bytes"]["stages"][0]["total"].as_u64().expect("bytes");
         assert_eq!(document["predicted"]["memory_bytes"], of_rank * ranks.iter().product::<u64>());
     }
+}
+
+/// The job goes on from the weights of a run, with adapters of which alone a checkpoint is written.
+fn adapters_are_trained_beside_the_weights_of_a_run(place: &Path, run: &Path) {
+    let job = fs::read_to_string(place.join("job.toml")).expect("it was written");
+    fs::write(place.join("lora.toml"), format!("{job}method = \"lora\"\nlora = {{ rank = 2 }}\n")).expect("room");
+    let first = read(&run.join("comparison.json"));
+    let weights = first["files"]["checkpoint"].as_str().expect("one was written");
+    let split = ["--fix", "parallel.tensor=2"];
+    let train = ["train", "lora.toml", "--weights", weights, "--out", "lora", "--format", "json"];
+    let trained = ends(0, place, &[&train[..], &split].concat());
+    let told = String::from_utf8_lossy(&trained.stderr).into_owned();
+    assert!(told.contains("LoRA, rank 2 on all-linear: 1,024 of"), "{told}");
+    let document = document(&trained);
+    let error = document["error"]["memory"].as_f64().expect("it is predicted and measured");
+    assert!(error.abs() < 1.0, "{document}");
+    let checkpoint = document["files"]["checkpoint"].as_str().expect("one is written");
+    let saved = |name: &str| place.join(checkpoint).join(name).exists();
+    assert!(saved("adapter_config.json") && saved("adapter_model.safetensors") && !saved("model.safetensors"));
+    let more = ["--data", "text", "--steps", "14", "--checkpoint", "lora/checkpoint", "--resume", "--out", "lora-2"];
+    ends(0, place, &[&["run", "lora/plan.json"], &more[..]].concat());
+    assert_eq!(losses(&place.join("lora-2")).len(), 2);
+    // Other software does not split it, and weights in four bits are not there.
+    let refused = ends(2, place, &["export", "lora/plan.json", "--to", "accelerate"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("data parallelism"));
+    let refused = ends(2, place, &["train", "lora.toml", "--fine-tune", "qlora"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("training.method"));
 }
 
 fn plan_and_run_are_kept(document: &Value, place: &Path, run: &Path) {

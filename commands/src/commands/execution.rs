@@ -25,7 +25,7 @@ use trainyard_models::Dropout;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
-use trainyard_plan::{Activity, Decay, Interval, LearningRate, Plan, StageId, StreamKind, Timeline};
+use trainyard_plan::{Activity, Decay, Interval, LearningRate, Method, Plan, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, counted, human_duration};
 
@@ -75,6 +75,13 @@ impl Execution<'_> {
                 "nothing is dropped out, though `config.json` beside the weights says so: plan with \
                  `dropout = {asked}` under [training], or with this `config.json` as the model"
             ));
+        }
+    }
+
+    /// Warns of adapters beside weights that nobody trained.
+    fn warn_of_random_base(&self, plan: &Plan, output: &Output) {
+        if plan.method() == Method::Lora && self.weights.is_none() && !self.resume {
+            output.warn("adapters are trained beside random weights; `--weights PATH` begins with those of a model");
         }
     }
 
@@ -189,6 +196,10 @@ pub(crate) fn execute(
             .map_err(|error| ended(&error, execution, output));
     }
     execution.warn_of_dropout(plan, output);
+    execution.warn_of_random_base(plan, output);
+    if let Some(part) = reports::trained_part(plan) {
+        output.note(format!("trains    {part}"));
+    }
     output.note(format!("optimizer {}", execution.recipe(plan)));
     let watch = Watch::new(execution, output)?;
     let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {

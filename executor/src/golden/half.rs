@@ -1,7 +1,6 @@
 //! Trainings in half precision whose gradients are large.
 
 use super::*;
-use trainyard_plan::Precision;
 
 /// Returns the steps of five that are skipped in fp16, and the last loss, where embeddings are larger by a factor.
 fn skipped(name: &str, enlarged: f32) -> (usize, f32) {

@@ -14,6 +14,20 @@ pub(super) enum Place {
     AttentionWeights,
     Attention,
     FeedForward,
+    /// The inputs of the adapter whose first weight has this slot.
+    Adapter(u32),
+}
+
+impl Place {
+    fn number(self) -> u32 {
+        match self {
+            Self::Embedding => 0,
+            Self::AttentionWeights => 1,
+            Self::Attention => 2,
+            Self::FeedForward => 3,
+            Self::Adapter(slot) => 4 + slot,
+        }
+    }
 }
 
 /// The samples of one micro-batch in a training.
@@ -45,7 +59,7 @@ impl From<Dropout> for Shares {
 impl Pass {
     fn whole_mask(&self, share: f64, place: Place) -> Option<DropoutMask> {
         let Drawn { seed, layer, first_sample } = self.drawn.filter(|_| share > 0.0)?;
-        let purpose = Purpose::Dropout { layer: layer as u32, place: place as u32 };
+        let purpose = Purpose::Dropout { layer: layer as u32, place: place.number() };
         Some(DropoutMask::new(share, key(seed, purpose), first_sample))
     }
 
@@ -57,6 +71,12 @@ impl Pass {
         let step = self.context.size();
         let tokens = Every { first: start * step + self.context.first_token(), step };
         kernels::dropout(rows, samples, &DropoutMask { rows: tokens, ..mask })
+    }
+
+    /// Returns the mask of rows inside of tensor-parallel parts, where ranks have all tokens.
+    pub(super) fn mask_of_all_tokens(&self, share: f64, place: Place) -> Option<DropoutMask> {
+        let tokens = Every { first: self.context.first_token(), step: self.context.size() };
+        self.whole_mask(share, place).map(|mask| DropoutMask { rows: tokens, ..mask })
     }
 
     /// Returns the mask of attention's weights for so many own heads of queries, and the own tokens as keys.

@@ -4,6 +4,7 @@
 //! how stages are cut nor what is kept for backward. Between layers goes a tensor of (rows, features): tokens of a
 //! sequence model, samples of any other. Layers are counted as [`trainyard_models::OperatorGraph::layers`] does.
 
+mod adapters;
 mod attention;
 mod bert;
 mod context;
@@ -19,19 +20,24 @@ mod parameter;
 mod parts;
 mod peers;
 mod postponed;
+mod product;
 mod resnet;
 mod rows;
 mod shelf;
 mod vit;
 
 use burn::tensor::{Device, Tensor};
-use postponed::{Matrix, ProductSlots, Stored};
+use product::{Matrix, ProductSlots, Stored};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_data::MicroBatch;
-use trainyard_models::Model;
+use trainyard_models::{LayerRole, Model};
+use trainyard_plan::{FineTuningSpec, Method};
 use trainyard_units::Invalid;
 
+use adapters::{Adapter, Beside};
+
+pub(crate) use adapters::module_of;
 pub(crate) use context::ContextGroup;
 pub(crate) use dropout::Drawn;
 pub(crate) use exchange::{TensorGroup, with_gradient};
@@ -88,6 +94,8 @@ pub(crate) struct Weights {
     values: Vec<Weight>,
     /// Where backward notes what it postpones, if it goes in halves.
     postponed: Option<Postponed>,
+    /// The adapters beside products, by the slot of the product's weight.
+    adapters: BTreeMap<usize, Beside>,
     noted: Mutex<BTreeMap<usize, Tensor<1>>>,
 }
 
@@ -104,6 +112,8 @@ pub(crate) enum Elements {
     Here(Tensor<1>),
     /// On a shelf, from which a recording that begins at `leaf` fetches them whenever it needs them.
     Fetched { leaf: Tensor<1>, shelf: Shelf },
+    /// On a shelf, and never changed: no gradient goes to them. `recorded` tells whether what they are used with is.
+    Frozen { shelf: Shelf, recorded: bool },
 }
 
 impl Elements {
@@ -111,7 +121,7 @@ impl Elements {
     fn plain(&self) -> Tensor<1> {
         match self {
             Self::Here(elements) => operators::plain(elements.clone()),
-            Self::Fetched { shelf, .. } => shelf.elements(),
+            Self::Fetched { shelf, .. } | Self::Frozen { shelf, .. } => shelf.elements(),
         }
     }
 }
@@ -122,30 +132,56 @@ impl Weights {
     /// Makes the weights of a layer. With `postponed`, the gradients of products are computed in a half of their own,
     /// and all rows that products are given must be recorded.
     pub(crate) fn new(values: Vec<Weight>, postponed: Option<Postponed>) -> Self {
-        Self { values, postponed, noted: Mutex::default() }
+        Self { values, postponed, adapters: BTreeMap::new(), noted: Mutex::default() }
     }
 
-    /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
+    /// Puts adapters beside products, for a pass over so many samples.
+    pub(crate) fn with_adapters(mut self, adapters: &[Adapter], pass: &Pass, samples: usize) -> Self {
+        let beside = |adapter: &Adapter| {
+            let inputs = self.values[adapter.down].shape[0];
+            (adapter.product, Beside::new(*adapter, pass, samples, inputs))
+        };
+        self.adapters = adapters.iter().map(beside).collect();
+        self
+    }
+
+    /// Computes rows · weight + bias, and what an adapter adds to it: (rows, inputs) · (inputs, outputs).
     pub(crate) fn linear(&self, rows: Tensor<2>, weight: usize, bias: Option<usize>) -> Tensor<2> {
-        match &self.postponed {
-            None => operators::linear(rows, self.get(weight), bias.map(|bias| self.get(bias))),
-            Some(postponed) => {
-                let shift = bias.map(|bias| self.values[bias].elements.plain());
-                let product = (ProductSlots { weight, bias }, Stored::ByInput);
-                postponed.product(rows, product, self.matrix(weight), shift)
-            }
+        let Some(beside) = self.adapters.get(&weight) else { return self.product(rows, weight, bias) };
+        let result = self.product(rows.clone(), weight, bias);
+        let Adapter { down, up, scale, .. } = beside.adapter;
+        let between = self.product(beside.dropped(rows), down, None) * scale;
+        result + self.product(between, up, None)
+    }
+
+    fn product(&self, rows: Tensor<2>, weight: usize, bias: Option<usize>) -> Tensor<2> {
+        if self.is_frozen(weight) || self.postponed.is_some() {
+            return self.apart(rows, ProductSlots { weight, bias }, Stored::ByInput);
         }
+        operators::linear(rows, self.get(weight), bias.map(|bias| self.get(bias)))
     }
 
     /// Computes the logits of a head that is tied to a table: (rows, width) · (classes, width)ᵀ.
     pub(crate) fn tied_head(&self, rows: Tensor<2>, table: usize) -> Tensor<2> {
-        match &self.postponed {
-            None => operators::tied_head(rows, self.get(table)),
-            Some(postponed) => {
-                let product = (ProductSlots { weight: table, bias: None }, Stored::ByOutput);
-                postponed.product(rows, product, self.matrix(table), None)
-            }
+        if self.is_frozen(table) || self.postponed.is_some() {
+            return self.apart(rows, ProductSlots { weight: table, bias: None }, Stored::ByOutput);
         }
+        operators::tied_head(rows, self.get(table))
+    }
+
+    /// Computes a product whose recording has the gradient of its rows alone. Those of its parameters are postponed, if they
+    /// are trained.
+    fn apart(&self, rows: Tensor<2>, slots: ProductSlots, stored: Stored) -> Tensor<2> {
+        let bias = slots.bias.map(|bias| self.values[bias].elements.plain());
+        let matrix = self.matrix(slots.weight);
+        match self.postponed.as_ref().filter(|_| !self.is_frozen(slots.weight)) {
+            Some(postponed) => postponed.product(rows, (slots, stored), matrix, bias),
+            None => product::product(rows, stored, matrix, bias, |_| ()),
+        }
+    }
+
+    fn is_frozen(&self, slot: usize) -> bool {
+        matches!(self.values[slot].elements, Elements::Frozen { .. })
     }
 
     fn matrix(&self, slot: usize) -> Matrix {
@@ -176,6 +212,8 @@ impl Weights {
         match &self.values[slot].elements {
             Elements::Here(flat) => flat.clone().reshape(shape),
             Elements::Fetched { leaf, shelf } => shelf::fetched(leaf, shelf, shape),
+            Elements::Frozen { shelf, recorded: true } => Tensor::from_inner(shelf.elements().reshape(shape)),
+            Elements::Frozen { shelf, recorded: false } => shelf.elements().reshape(shape),
         }
     }
 }
@@ -185,6 +223,8 @@ impl Weights {
 pub(crate) struct Network {
     layers: Vec<Arc<dyn Layer>>,
     parameters: Arc<Vec<Vec<Parameter>>>,
+    /// By layer; none where all weights are trained.
+    adapters: Arc<Vec<Vec<Adapter>>>,
 }
 
 impl Network {
@@ -204,8 +244,51 @@ impl Network {
             Model::Mlp(mlp) => mlp::layers(mlp),
             other => return Err(not_built(other)),
         };
-        let parameters = layers.iter().map(|layer| layer.parameters()).collect();
-        Ok(Self { layers, parameters: Arc::new(parameters) })
+        let parameters: Vec<Vec<Parameter>> = layers.iter().map(|layer| layer.parameters()).collect();
+        let adapters = vec![Vec::new(); layers.len()];
+        Ok(Self { layers, parameters: Arc::new(parameters), adapters: Arc::new(adapters) })
+    }
+
+    /// Builds the network of a model of which a part is trained; all of it without `part`.
+    ///
+    /// # Errors
+    ///
+    /// When no such network is built, or none with such adapters.
+    pub(crate) fn tuned(model: &Model, part: Option<&FineTuningSpec>) -> Result<Self, Invalid> {
+        let network = Self::new(model)?;
+        let Some(part) = part else { return Ok(network) };
+        let roles: Vec<LayerRole> = model.graph().layers().map(|layer| layer.role).collect();
+        let Self { layers, parameters, .. } = network;
+        let mut parameters = Arc::unwrap_or_clone(parameters);
+        let mut adapters = vec![Vec::new(); layers.len()];
+        let frozen = match part.method {
+            Method::Frozen => {
+                let blocks: Vec<usize> = (0..roles.len()).filter(|at| roles[*at] == LayerRole::Block).collect();
+                blocks[blocks.len().saturating_sub(part.trained_blocks.unwrap_or(1) as usize)]
+            }
+            _ => layers.len(),
+        };
+        for (layer, own) in parameters.iter_mut().enumerate() {
+            // A head's table that is the embedding's stays as that does.
+            let stays = |own: &Parameter| layer < frozen || own.tied_to.is_some();
+            own.iter_mut()
+                .filter(|own| stays(own) && own.role == Role::Trained)
+                .for_each(|own| own.role = Role::Frozen);
+            if let Some(lora) = part.lora.as_ref().filter(|_| roles[layer] == LayerRole::Block) {
+                adapters[layer] = adapters::beside(own, lora);
+            }
+        }
+        Ok(Self { layers, parameters: Arc::new(parameters), adapters: Arc::new(adapters) })
+    }
+
+    /// Returns the adapters of a layer.
+    pub(crate) fn adapters_of(&self, layer: usize) -> &[Adapter] {
+        &self.adapters[layer]
+    }
+
+    /// Returns `true` if adapters are trained, and nothing else.
+    pub(crate) fn has_adapters(&self) -> bool {
+        self.adapters.iter().any(|of_layer| !of_layer.is_empty())
     }
 
     /// Returns the number of layers.
@@ -233,6 +316,12 @@ impl Network {
             own.map(|(slot, _)| ParameterKey::new(layer, slot)).collect::<Vec<_>>()
         };
         self.parameters.iter().enumerate().flat_map(slots)
+    }
+
+    /// Returns the keys of what a checkpoint holds: of adapters, or of all parameters where there are none.
+    pub(crate) fn saved_keys(&self) -> impl Iterator<Item = ParameterKey> {
+        let adapters_alone = self.has_adapters();
+        self.keys().filter(move |key| self.parameter(*key).is_adapter || !adapters_alone)
     }
 
     /// Returns the parameter that is tied to another one, and that other.

@@ -63,6 +63,8 @@ pub(crate) enum Role {
     Trained,
     /// It is a running mean that forward passes change, as those of batch normalisation.
     Statistic,
+    /// It stays as it is.
+    Frozen,
 }
 
 /// One of the experts of a layer.
@@ -100,6 +102,10 @@ pub(crate) struct Parameter {
     pub(crate) expert: Option<ExpertIndex>,
     /// The parameter of another layer that it always equals, as a head tied to a token table.
     pub(crate) tied_to: Option<ParameterKey>,
+    /// `true` if it is an adapter's, which the weights of a model do not hold.
+    pub(crate) is_adapter: bool,
+    /// `true` if each rank of a tensor group, which all have it whole, computes a part of the sum that its gradient is.
+    pub(crate) has_partial_gradient: bool,
 }
 
 impl Parameter {
@@ -115,6 +121,8 @@ impl Parameter {
             is_single: false,
             expert: None,
             tied_to: None,
+            is_adapter: false,
+            has_partial_gradient: false,
         }
     }
 

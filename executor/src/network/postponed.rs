@@ -3,8 +3,8 @@
 //!
 //! Source: Qi et al., arXiv:2401.10241, section 2.
 
-use super::operators::{linear, single, tied_head};
-use super::{Elements, with_gradient};
+use super::operators::{linear, single};
+use super::product::{Matrix, ProductSlots, Stored, product};
 use burn::tensor::Tensor;
 use std::sync::{Arc, Mutex};
 
@@ -14,22 +14,6 @@ const UNPOISONED: &str = "nothing panics while it holds this lock";
 #[derive(Clone, Default)]
 pub(crate) struct Postponed(Arc<Mutex<Vec<Task>>>);
 
-/// How a product reads its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
-    /// As (inputs, outputs).
-    ByInput,
-    /// As (outputs, inputs), as a head that is tied to a table does.
-    ByOutput,
-}
-
-/// The slots of a product's parameters.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProductSlots {
-    pub(super) weight: usize,
-    pub(super) bias: Option<usize>,
-}
-
 /// What the gradients of one product's parameters are computed from.
 struct Task {
     slots: ProductSlots,
@@ -38,18 +22,6 @@ struct Task {
     rows: Tensor<2>,
     /// The gradient of the result, (rows, outputs).
     gradient: Tensor<2>,
-}
-
-/// A weight of a product in the shape that it is stored in, wherever its elements are.
-pub(super) struct Matrix {
-    pub(super) elements: Elements,
-    pub(super) shape: [usize; 2],
-}
-
-impl Matrix {
-    fn plain(&self) -> Tensor<2> {
-        self.elements.plain().reshape(self.shape)
-    }
 }
 
 impl Postponed {
@@ -63,18 +35,9 @@ impl Postponed {
         bias: Option<Tensor<1>>,
     ) -> Tensor<2> {
         let (operand, tasks) = (rows.clone().inner(), self.clone());
-        let weight = matrix.plain();
-        let forward = move |rows| match stored {
-            Stored::ByInput => linear(rows, weight, bias),
-            Stored::ByOutput => tied_head(rows, weight),
-        };
-        with_gradient(rows, forward, move |gradient| {
+        product(rows, stored, matrix, bias, move |gradient| {
             let task = Task { slots, stored, rows: operand.clone(), gradient: gradient.clone() };
             tasks.0.lock().expect(UNPOISONED).push(task);
-            match stored {
-                Stored::ByInput => tied_head(gradient, matrix.plain()),
-                Stored::ByOutput => linear(gradient, matrix.plain(), None),
-            }
         })
     }
 
@@ -103,7 +66,7 @@ impl Task {
 mod tests {
     use super::*;
     use crate::network::operators::{from_vec, to_vec};
-    use crate::network::{Weight, Weights};
+    use crate::network::{Elements, Weight, Weights};
     use burn::tensor::Device;
 
     /// Returns the gradients of rows, (2, 3), and of weights, by slot, in one pass or in two halves.

@@ -28,6 +28,11 @@ const UNPOISONED: &str = "nothing panics while it holds this lock";
 pub(crate) struct Shelf(Arc<Mutex<Option<Tensor<1>>>>);
 
 impl Shelf {
+    /// Makes a shelf with these elements.
+    pub(crate) fn of(elements: Tensor<1>) -> Self {
+        Self(Arc::new(Mutex::new(Some(elements))))
+    }
+
     /// Puts elements there, and returns those that were there before.
     pub(crate) fn put(&self, elements: Tensor<1>) -> Option<Tensor<1>> {
         self.0.lock().expect(UNPOISONED).replace(elements)

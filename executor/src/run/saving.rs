@@ -1,7 +1,7 @@
 //! Checkpoints of a training whose state lies on many ranks: pieces go to the first rank one by one and from there to
 //! the disk, so that nobody holds the state twice; a resumed rank cuts its own pieces out of whole tensors.
 
-use super::{Job, WorkerError};
+use super::{Job, WorkerError, adapter};
 use crate::device::framework;
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
@@ -52,8 +52,14 @@ fn own_pieces<'a>(network: &Network, trainer: &'a Trainer) -> Own<'a> {
     let shard = groups.weights.rank();
     let brings = |slot: &Slot| {
         let stored = !slot.held_elsewhere && !slot.absent && network.parameter(slot.key).tied_to.is_none();
-        // Running means of the data are whole on every rank.
-        let once = slot.role == Role::Trained || shard == 0;
+        let is_shared_out = match slot.role {
+            Role::Trained => true,
+            // Running means of the data are whole on every rank.
+            Role::Statistic => false,
+            Role::Frozen => trainer.shards().gathers_weights(),
+        };
+        let is_saved = network.parameter(slot.key).is_adapter || !network.has_adapters();
+        let once = is_saved && (is_shared_out || shard == 0);
         groups.is_first_with(slot.of_expert) && stored && once && (tensor == 0 || !slot.replicated)
     };
     let all = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
@@ -68,6 +74,9 @@ fn contents(trainer: &Trainer, (unit, slot): (&Unit, &Slot), means: usize) -> Ve
         return vec![to_vec(slot.working())];
     }
     let values = to_vec(unit.master_of(slot));
+    if slot.role == Role::Frozen {
+        return vec![values];
+    }
     let memory = trainer.optimizer().memory().get(&slot.key);
     // A parameter without gradients so far has nothing to be remembered of.
     let mean =
@@ -103,11 +112,13 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let number = writer.number();
     let batches = progress.step * job.plan.batch().accumulation;
     write_tensors(job.network, &mut writer, (means, batches), pieces)?;
-    if let Some(configuration) = to_hugging_face(job.plan.model()) {
+    if let Some(configuration) = adapter::configuration(job) {
+        writer.document(adapter::CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
+    } else if let Some(configuration) = to_hugging_face(job.plan.model()) {
         writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
     }
     let (optimizer, framework) = (job.plan.optimizer().to_string(), framework(job.options.device));
-    let manifest = Manifest::new(progress, optimizer, job.entry.clone(), framework);
+    let manifest = Manifest::new(progress, optimizer, job.entry.clone(), framework).on(job.base.cloned());
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
     let seconds = job.clock.seconds() - start;
     told_number(trainer, number)?;
@@ -170,7 +181,7 @@ impl Pieces<'_> {
         }
         let kinds = match self.trainer.network().parameter(key).role {
             Role::Trained => 1 + self.means,
-            Role::Statistic => 1,
+            Role::Statistic | Role::Frozen => 1,
         };
         let values = (0..kinds).map(|_| world.recv(rank, PIECE)).collect::<Result<_, _>>()?;
         Ok(Some((piece, values)))
@@ -184,9 +195,10 @@ fn write_tensors(
     (means, batches): (&[&str], u64),
     mut pieces: Pieces<'_>,
 ) -> Result<(), WorkerError> {
-    let keys: Vec<ParameterKey> = network.keys().collect();
+    let keys: Vec<ParameterKey> = network.saved_keys().collect();
     let trained = trained_specs(network);
-    let mut files = vec![writer.tensors_and_counters(MODEL, &specs(network), &counters(network, batches))?];
+    let counters = counters(network, batches);
+    let mut files = vec![writer.tensors_and_counters(file_of(network), &specs(network), &counters)?];
     for name in means {
         files.push(writer.tensors(name, &trained)?);
     }
@@ -251,9 +263,14 @@ fn spec(parameter: &Parameter) -> TensorSpec {
     TensorSpec { name: parameter.name.clone(), shape: parameter.stored_shape() }
 }
 
-/// Returns names and shapes of the tensors in a file of the network's weights.
+/// Returns the name of the file of a network's weights, without its ending.
+fn file_of(network: &Network) -> &'static str {
+    if network.has_adapters() { adapter::FILE } else { MODEL }
+}
+
+/// Returns names and shapes of the tensors in that file.
 pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
-    network.keys().map(|key| spec(network.parameter(key))).collect()
+    network.saved_keys().map(|key| spec(network.parameter(key))).collect()
 }
 
 /// Returns the counters of batches that normalisations over batches have in PyTorch: of micro-batches, whose statistics
@@ -271,7 +288,7 @@ fn trained_specs(network: &Network) -> Vec<TensorSpec> {
 
 /// Refuses a checkpoint that lacks something of what the training goes on from, or has it in another shape.
 pub(super) fn check(checkpoint: &Checkpoint, network: &Network, plan: &Plan) -> Result<(), CheckpointError> {
-    checkpoint.expect(MODEL, &specs(network))?;
+    checkpoint.expect(file_of(network), &specs(network))?;
     let trained = trained_specs(network);
     let means = remembered(plan, checkpoint.manifest().progress.updates);
     means.iter().try_for_each(|name| checkpoint.expect(name, &trained))
@@ -282,14 +299,25 @@ pub(super) fn check(checkpoint: &Checkpoint, network: &Network, plan: &Plan) -> 
 pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Result<(), CheckpointError> {
     // What was written loses nothing that this, read in the same way, would keep.
     let document = serde_json::from_str(&plan_document.to_string()).unwrap_or_default();
-    let (found, expected) = (model_of(checkpoint.plan()?), model_of(document));
+    let before = checkpoint.plan()?;
+    for (field, of) in [("fine_tuning", part_of as fn(Value) -> Map<String, Value>), ("model", model_of)] {
+        check_same(checkpoint, field, [&before, &document].map(|document: &Value| of(document.clone())))?;
+    }
+    Ok(())
+}
+
+fn check_same(
+    checkpoint: &Checkpoint,
+    field: &'static str,
+    [found, expected]: [Map<String, Value>; 2],
+) -> Result<(), CheckpointError> {
     if found == expected {
         return Ok(());
     }
     let path = checkpoint.path().to_owned();
     Err(CheckpointError::Mismatch {
         path,
-        field: "model",
+        field,
         found: what_differs(&found, &expected),
         expected: what_differs(&expected, &found),
     })
@@ -307,6 +335,18 @@ fn model_of(mut document: Value) -> Map<String, Value> {
         model.remove(said_elsewhere);
     }
     model
+}
+
+/// Returns which weights a plan document trains, without what of adapters' inputs is dropped out; all of them if it does not
+/// say.
+fn part_of(mut document: Value) -> Map<String, Value> {
+    let written = document.pointer_mut("/plan/fine_tuning").map(Value::take).unwrap_or_default();
+    let Value::Object(mut part) = written else { return Map::new() };
+    if let Some(Value::Object(mut lora)) = part.remove("lora") {
+        lora.remove("dropout");
+        part.extend(lora);
+    }
+    part
 }
 
 /// Describes the fields of one model whose values differ in the other.
@@ -332,9 +372,9 @@ impl<'a> Resumed<'a> {
         Self { network, checkpoint, failed: RefCell::new(None) }
     }
 
-    /// Returns the whole values of a parameter.
+    /// Returns the whole values of a parameter that the checkpoint holds.
     pub(super) fn values(&self, key: ParameterKey) -> Vec<f32> {
-        self.read(MODEL, key)
+        self.read(file_of(self.network), key)
     }
 
     fn read(&self, file: &str, key: ParameterKey) -> Vec<f32> {

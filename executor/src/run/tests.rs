@@ -9,6 +9,7 @@ use trainyard_plan::{
     Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
 };
 
+mod adapters;
 mod disk;
 mod reliability;
 mod state;

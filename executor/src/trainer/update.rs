@@ -16,7 +16,7 @@ const TIE: Tag = Tag(u32::MAX / 2);
 impl Trainer {
     /// Updates the own pieces, if all gradients of all ranks are finite.
     pub(super) fn update(&mut self, loss: f32, learning_rate: f64) -> Result<StepResult, GroupError> {
-        self.sum_over_tokens()?;
+        self.sum_parts()?;
         self.sum_ties()?;
         let loss_scale = self.scale.value();
         let gradient_norm = self.gradient_norm()? / f64::from(loss_scale);
@@ -34,7 +34,8 @@ impl Trainer {
             self.update_unit(layer, factor, learning_rate)?;
         }
         if self.shards.shares_updates() && !self.shards.gathers_weights() {
-            for layer in self.units.keys().copied().collect::<Vec<_>>() {
+            let trained = self.units.iter().filter(|(_, unit)| unit.trains()).map(|(layer, _)| *layer);
+            for layer in trained.collect::<Vec<_>>() {
                 self.gather(layer)?;
             }
         }
@@ -71,10 +72,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// Sums gradients of parameters that are not split over the tensor group: with sequence parallelism each rank has a
-    /// partial sum.
-    fn sum_over_tokens(&mut self) -> Result<(), GroupError> {
-        if !self.groups.tensor.shares_tokens() {
+    /// Sums over the tensor group the gradients of what is not split over it and of which each rank has a partial sum: of
+    /// all such parameters with sequence parallelism, else of those of adapters.
+    fn sum_parts(&mut self) -> Result<(), GroupError> {
+        let of_all = self.groups.tensor.shares_tokens();
+        let is_part = |slot: &Slot| slot.replicated && (of_all || slot.has_partial_gradient);
+        let mut slots = self.units.values().flat_map(|unit| &unit.slots);
+        if self.groups.tensor.size() == 1 || !slots.any(|slot| is_part(slot) && slot.reduced.is_some()) {
             return Ok(());
         }
         let started = self.now_and_waited();
@@ -82,7 +86,7 @@ impl Trainer {
             .units
             .values_mut()
             .flat_map(|unit| &mut unit.slots)
-            .filter(|slot| slot.replicated && slot.reduced.is_some())
+            .filter(|slot| is_part(slot) && slot.reduced.is_some())
             .collect();
         let parts = to_vecs(slots.iter_mut().map(|slot| slot.reduced.take().expect("filtered")).collect());
         let mut buffer = parts.concat();

@@ -320,12 +320,15 @@ impl Operator {
         !self.shares_weights && self.weights == Weights::Trained
     }
 
-    /// Returns its weights that stay as they are.
-    pub fn frozen_weights(&self) -> FrozenWeights {
-        match self.weights {
-            Weights::Trained => FrozenWeights::default(),
-            Weights::Frozen(frozen) => frozen,
+    /// Returns its weights that stay as they are, on one of those ranks.
+    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
+        let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
+        if own == all {
+            return whole;
         }
+        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
+        FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
     }
 
     /// Returns the number of trainable tensors of its own.
@@ -646,6 +649,11 @@ impl OperatorKind {
                 .flat_map(|Gemm { batch, m, n, k }| [Gemm { batch, m, n: k, k: n }, Gemm { batch, m: k, n, k: m }])
                 .collect(),
         }
+    }
+
+    /// Returns the number of its weights, trained or not.
+    fn weights(self) -> u64 {
+        if let Self::Tuned(tuned) = self { tuned.weights() } else { self.parameters() }
     }
 
     /// Returns the weights that a use of it brings from NF4 to the compute precision.

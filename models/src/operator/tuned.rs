@@ -118,6 +118,14 @@ impl Tuned {
         }
     }
 
+    /// Returns the number of values of its matrices, trained or not.
+    pub(super) fn weights(self) -> u64 {
+        match self {
+            Self::Frozen { experts, inputs, outputs, .. } => experts * inputs * outputs,
+            Self::Adapter { .. } => self.parameters(),
+        }
+    }
+
     pub(super) fn parameter_tensors(self) -> u32 {
         if matches!(self, Self::Adapter { .. }) { 2 } else { 0 }
     }

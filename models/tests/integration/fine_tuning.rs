@@ -86,12 +86,18 @@ fn quantised_weights_take_half_a_byte_and_are_the_same_weights() {
     let quantised = Tuning::Adapters(Adapters { rank: 16, dropout: false, targets: Vec::new(), quantised: true });
     let graph = tuned(&own, &quantised).expect("a part");
     assert_eq!(frozen(&graph), own.graph().parameters());
-    let held =
-        graph.layers().map(trainyard_models::Layer::frozen_weights).fold(FrozenWeights::default(), std::ops::Add::add);
+    let of = |sharing| {
+        let each = graph.layers().map(|layer| layer.frozen_weights(sharing));
+        each.fold(FrozenWeights::default(), std::ops::Add::add)
+    };
+    let held = of(Sharing::WHOLE);
     // Embedding, head and norms stay as they are.
     assert_eq!(held.values, 2 * 32000 * 4096 + 65 * 4096);
     let blocks = own.graph().parameters() - held.values;
     assert!((held.quantised as f64 / blocks as f64 - 4.127 / 8.0).abs() < 1e-4, "{}", held.quantised);
+    // Ranks of a tensor group share out matrices and tables, and each has all of the norms.
+    let half = of(Sharing::tensor(2));
+    assert_eq!((half.values, half.quantised), (32000 * 4096 + 65 * 4096, held.quantised / 2));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
-use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store, executor_trains};
 use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
@@ -51,6 +51,7 @@ fn of_method(
     let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
     let found = || best(&briefly, &same).or_else(|_| best(&briefly, limits)).ok();
     let best = chosen.cloned().or_else(found);
+    let runs = !problem.place.is_measured() || executor_trains(problem.method(), problem.model.family());
     let graph = problem.graph();
     let frozen: u64 = graph.layers().map(Layer::frozen_values).sum();
     let trained: u64 = graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
@@ -59,7 +60,7 @@ fn of_method(
         trained_parameters: trained,
         parameters: trained + frozen,
         smallest: smallest(&briefly, limits),
-        reason: best.is_none().then(|| "does not fit".into()),
+        reason: best.is_none().then(|| if runs { "does not fit" } else { "is not run here" }.into()),
         best: best.as_ref().map(|best| runner_up(problem, job, best)),
         chosen: chosen.is_some(),
     }

@@ -84,7 +84,7 @@ impl Warnings<'_> {
         let untested = (method != Method::Full).then(|| {
             format!("no published step time tests the prediction for {method}, so its interval is wider by 30 %")
         });
-        let logits = matches!(method, Method::Lora | Method::Qlora)
+        let logits = (matches!(method, Method::Lora | Method::Qlora) && !self.problem.place.is_measured())
             .then(|| "memory is counted with whole logits, of which TRL from 1.16 on keeps a part".to_owned());
         let own: Vec<String> = [untested, logits, counted].into_iter().flatten().collect();
         (self.job.training.method.is_some() && !own.is_empty()).then(|| own.join("; "))

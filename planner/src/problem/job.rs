@@ -15,7 +15,7 @@ use std::sync::Arc;
 use trainyard_models::{Model, OperatorGraph};
 use trainyard_plan::{
     Architecture, BATCH_MAX, DataSpec, EXECUTABLE, FineTuningSpec, Fixed, GlobalBatch, GoalSpec, JobSpec, Method,
-    Objective, Optimizer, Precision, StorageMode, TrainingSpec,
+    Objective, Optimizer, Precision, StorageMode, TrainingSpec, executor_trains,
 };
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds};
@@ -128,8 +128,8 @@ pub(crate) fn problem_on(
     let fine_tuning = fine_tuning(&job.training, &model)?;
     let method = fine_tuning.as_ref().map_or(Method::Full, |own| own.method);
     let place = other(place(&job.cluster, resources, Trained { model: &model, method })?);
-    if let (true, Place::Owned { described_by: Description::Profile(_), .. }) = (method != Method::Full, &place) {
-        let rule = "a measured machine trains all weights, as the executor does";
+    if place.is_measured() && !executor_trains(method, model.family()) {
+        let rule = format!("the executor, which measured machines have, does not train {} by {method}", model.family());
         return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
     }
     let (deadline, budget) = goal(&job.goal, &place)?;

@@ -100,6 +100,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         offloads_checkpoints: runs.offloads_checkpoints,
         placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
         methods: words.methods()?,
+        splits_tuned: runs.splits_tuned,
     })
 }
 

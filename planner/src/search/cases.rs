@@ -74,7 +74,7 @@ mod tests {
         CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass,
         OperatorSample, PROFILE_SCHEMA,
     };
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use trainyard_plan::{GlobalBatch, JobSpec, Method};
     use trainyard_units::{Bytes, BytesPerSecond};
 
     /// A machine on which every case takes as long as its first dimension is large.
@@ -130,6 +130,35 @@ mod tests {
             let told: Vec<&String> =
                 document.warnings.iter().filter(|told| told.contains("priced from sizes")).collect();
             assert!(told.is_empty(), "{model}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_measured_machine_plans_what_its_executor_trains() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        let by = |model: &str, method| {
+            let mut job = job(model, 2);
+            job.training.method = Some(method);
+            job
+        };
+        for method in [Method::Lora, Method::Frozen] {
+            let job = by("gpt2", method);
+            let cases = cases_to_measure(&asked(&job, machine([known.clone()])), &Fixed::default(), &[1, 2], true);
+            let document = recommend(&asked(&job, machine(cases)), &Limits::default(), &job).expect("a plan");
+            assert_eq!(document.plan.fine_tuning.as_ref().map(|part| part.method), Some(method));
+            assert!(document.methods.iter().any(|own| own.chosen && own.method == method));
+            let quantised = document.methods.iter().find(|own| own.method == Method::Qlora).expect("it is compared");
+            assert_eq!(quantised.reason.as_deref(), Some("is not run here"));
+        }
+        for (model, method) in [("gpt2", Method::Qlora), ("bert-large", Method::Lora)] {
+            let resources = Resources {
+                profile: Some(machine([known.clone()])),
+                profile_path: Some("local".into()),
+                ..Resources::default()
+            };
+            let refused = problem(&by(model, method), resources).expect_err("nothing trains so").to_string();
+            assert!(refused.contains("training.method") && refused.contains(method.name()), "{refused}");
         }
     }
 

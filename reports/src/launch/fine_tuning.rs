@@ -56,6 +56,11 @@ fn has(draft: &Draft<'_>, is_it: impl Fn(OperatorKind) -> bool) -> bool {
 pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(String, String)>, LaunchError> {
     let plan = draft.job.plan();
     let method = plan.method();
+    let parallel = plan.mesh().parallel();
+    if method != Method::Full && parallel.tensor.max(parallel.pipeline).max(parallel.context) > 1 {
+        let why = "with PEFT there is data parallelism of it alone, and the plan splits the model";
+        return Err(draft.cannot(Field::FineTuning, why));
+    }
     if method == Method::Frozen {
         let blocks = plan.spec().fine_tuning.as_ref().and_then(|own| own.trained_blocks).unwrap_or(1);
         let advice = format!(

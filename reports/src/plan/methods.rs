@@ -4,8 +4,9 @@ use super::alternative;
 use crate::format::{Width, table};
 use crate::layout::cluster;
 use std::collections::BTreeSet;
+use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{Method, PlanSpec};
+use trainyard_plan::{Method, Plan, PlanSpec};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -16,7 +17,7 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
     let rented = document.methods.iter().any(|own| own.smallest.is_some());
     let smallest = if rented { "smallest machine" } else { "" };
     let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory/GPU"];
-    let rows = document.methods.iter().map(row).collect::<Vec<_>>();
+    let rows = document.methods.iter().map(|own| row(own, rented)).collect::<Vec<_>>();
     format!("\n{}{}", table(width, header, rows), softwares(document))
 }
 
@@ -30,14 +31,14 @@ fn softwares(document: &PlanDocument) -> String {
     format!("  {}\n", each.join(", "))
 }
 
-fn row(own: &MethodChoice) -> [String; 7] {
+fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
     let name = if own.chosen { format!("{} (this plan)", title(own.method)) } else { title(own.method).into() };
     let trained = share(own);
     let smallest = own.smallest.as_ref().map(|smallest| {
         let SmallestMachine { instance, instances, .. } = smallest;
         format!("{instances} × {instance}")
     });
-    let smallest = smallest.unwrap_or_else(|| "none".into());
+    let smallest = smallest.unwrap_or_else(|| if rented { "none".into() } else { String::new() });
     let Some(best) = &own.best else {
         let why = own.reason.clone().unwrap_or_default();
         return [name, trained, smallest, why, String::new(), String::new(), String::new()];
@@ -46,9 +47,13 @@ fn row(own: &MethodChoice) -> [String; 7] {
     [name, trained, smallest, cluster(&best.plan), time, cost, memory]
 }
 
-/// Formats the part of the values that is trained, of which adapters are few.
 fn share(own: &MethodChoice) -> String {
-    let share = 100.0 * own.trained_parameters as f64 / own.parameters.max(1) as f64;
+    part_of(own.trained_parameters, own.parameters)
+}
+
+/// Formats the part of the values that is trained, of which adapters are few.
+fn part_of(trained: u64, all: u64) -> String {
+    let share = 100.0 * trained as f64 / all.max(1) as f64;
     if share < 10.0 { format!("{share:.2} %") } else { format!("{share:.0} %") }
 }
 
@@ -64,15 +69,19 @@ fn title(method: Method) -> &'static str {
 /// Tells which weights are trained: `QLoRA, rank 16 on all-linear: 41.9 M of 8.07 B parameters (0.52 %)`.
 pub(super) fn trained(document: &PlanDocument) -> Option<String> {
     let own = document.methods.iter().find(|own| own.chosen);
-    let share = own.map(|own| {
-        format!(
-            ": {} of {} parameters ({})",
-            human_count(own.trained_parameters),
-            human_count(own.parameters),
-            share(own)
-        )
-    });
+    let share = own.map(|own| format!(": {}", of_parameters(own.trained_parameters, own.parameters)));
     Some(format!("{}{}", in_words(&document.plan)?, share.unwrap_or_default()))
+}
+
+/// Tells the same of a plan that runs; `None` if it trains all weights.
+pub fn trained_part(plan: &Plan) -> Option<String> {
+    let trained: u64 = plan.graph().layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    let frozen: u64 = plan.graph().layers().map(Layer::frozen_values).sum();
+    Some(format!("{}: {}", in_words(plan.spec())?, of_parameters(trained, trained + frozen)))
+}
+
+fn of_parameters(trained: u64, all: u64) -> String {
+    format!("{} of {} parameters ({})", human_count(trained), human_count(all), part_of(trained, all))
 }
 
 fn in_words(plan: &PlanSpec) -> Option<String> {

@@ -12,11 +12,11 @@ use trainyard_hardware_profiles::{
     OperatorClass, OperatorSample,
 };
 use trainyard_plan::operators::{
-    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing,
+    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing, Tuned,
 };
 use trainyard_plan::{
-    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
-    ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Method, NotExecutable, Optimizer,
+    ParameterCounts, Plan, Precision, Rank, Recompute, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
@@ -92,9 +92,11 @@ impl DeviceCosts for MeasuredMachine {
         true
     }
 
-    /// State that the executor keeps in main memory counts, because that is the device's own; and with one micro-batch,
-    /// gradients come to be as activations are let go.
+    /// State that the executor keeps in main memory counts, because that is the device's own; with one micro-batch,
+    /// gradients come to be as activations are let go; and adapters share inputs.
     fn resident(&self, plan: &Plan, stage: StageId, held: Resident) -> Resident {
+        let once = held.activations.as_f64() * (1.0 - share_of_copies(plan, stage));
+        let held = Resident { activations: Bytes(once as u64), ..held };
         let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
         let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
         Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
@@ -103,6 +105,37 @@ impl DeviceCosts for MeasuredMachine {
     fn links(&self) -> &dyn LinkCosts {
         self
     }
+}
+
+/// Returns the part of a stage's activations that the executor keeps once and counts have twice: inputs of adapters that stand
+/// beside one product, but for the first, and those behind attention, which keeps its output; unless what is dropped out of
+/// them makes them others.
+fn share_of_copies(plan: &Plan, stage: StageId) -> f64 {
+    if plan.method() == Method::Full || plan.recompute() == Recompute::Full {
+        return 0.0;
+    }
+    let (micro, element, sharing) = (plan.batch().micro, plan.precision().element_bytes(), plan.sharing());
+    let bytes = |operator: &Operator| operator.stored(micro, sharing).bytes(element).as_f64();
+    let (mut all, mut copies) = (0.0, 0.0);
+    for layer in plan.stages().chunks_of(stage).flatten().map(|layer| plan.graph().layer(layer)) {
+        all += layer.operators.iter().map(bytes).sum::<f64>();
+        for at in 0..layer.operators.len() {
+            copies += bytes(&layer.operators[at]) * copied_input(&layer.operators[..=at]);
+        }
+    }
+    if all > 0.0 { copies / all } else { 0.0 }
+}
+
+/// Returns the part of what the last of some operators keeps that is kept already.
+fn copied_input(operators: &[Operator]) -> f64 {
+    let kind = |back: usize| Some(operators.get(operators.len().checked_sub(1 + back)?)?.kind);
+    let Some(OperatorKind::Tuned(Tuned::Adapter { inputs, rank, dropout: false, .. })) = kind(0) else { return 0.0 };
+    let is_kept = match kind(1) {
+        Some(OperatorKind::Tuned(Tuned::Adapter { .. })) => true,
+        Some(OperatorKind::Tuned(Tuned::Frozen { .. })) => matches!(kind(2), Some(OperatorKind::Attention(_))),
+        _ => false,
+    };
+    if is_kept { inputs as f64 / (inputs + rank) as f64 } else { 0.0 }
 }
 
 /// Everything takes the time that was measured, whatever else goes on.
@@ -220,7 +253,8 @@ impl<'a> MeasuredPricing<'a> {
         sharing: Sharing,
     ) -> Result<Seconds, MachineError> {
         let mut total = Seconds::ZERO;
-        for operator in &layer.operators {
+        let operators = if layer.frozen && pass == Pass::Backward { &[][..] } else { &layer.operators };
+        for operator in operators {
             total += self.operator(operator.on_rank(samples, sharing), pass)?;
         }
         let phase = match pass {
@@ -245,7 +279,7 @@ impl<'a> MeasuredPricing<'a> {
     /// The part of a layer's backward pass that is for gradients of weights, as far as the executor postpones them:
     /// one of the two products that backward has for each product of a layer that follows another.
     fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Result<f64, MachineError> {
-        if layer.role == LayerRole::Input {
+        if layer.role == LayerRole::Input || layer.frozen {
             return Ok(0.0);
         }
         let (mut all, mut weights) = (Seconds::ZERO, Seconds::ZERO);
@@ -255,7 +289,10 @@ impl<'a> MeasuredPricing<'a> {
             all += time;
             let is_product = matches!(
                 operator,
-                OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } | OperatorKind::TiedHead { .. }
+                OperatorKind::Linear { .. }
+                    | OperatorKind::ExpertLinear { .. }
+                    | OperatorKind::TiedHead { .. }
+                    | OperatorKind::Tuned(Tuned::Adapter { .. })
             );
             if is_product {
                 weights += time * 0.5;
@@ -271,7 +308,10 @@ impl<'a> MeasuredPricing<'a> {
             let (class, shape) = class_and_shape(part).ok_or_else(unknown)?;
             Ok(self.one(class, &shape, pass)? * times as f64)
         };
-        parts.into_iter().map(one).sum()
+        let whole = parts.into_iter().map(one).sum::<Result<Seconds, MachineError>>()?;
+        // Of the two products that backward has for each of a layer, one is for the gradient of weights.
+        let is_frozen = matches!(operator, OperatorKind::Tuned(Tuned::Frozen { .. }));
+        Ok(if is_frozen && pass == Pass::Backward { whole * 0.5 } else { whole })
     }
 
     fn one(&self, class: OperatorClass, shape: &[u64], pass: Pass) -> Result<Seconds, MachineError> {
@@ -578,7 +618,29 @@ fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKin
             Some(vec![(experts, each)])
         }
         OperatorKind::Routing(routing) => parts_of_routing(routing),
+        OperatorKind::Tuned(tuned) => parts_of_tuned(tuned),
+        OperatorKind::CentredNorm { rows, width, scale: false } => {
+            Some(vec![(1, OperatorKind::LayerNorm { rows, width })])
+        }
         _ => Some(vec![(1, operator)]),
+    }
+}
+
+/// Returns what fine-tuning computes: products, and for an adapter the sum with what it stands beside, and the dropout of its
+/// inputs. Nothing for weights in NF4, which the executor does not have.
+fn parts_of_tuned(tuned: Tuned) -> Option<Vec<(u64, OperatorKind)>> {
+    let product = |rows, inputs, outputs| OperatorKind::Linear { rows, inputs, outputs, bias: false };
+    match tuned {
+        Tuned::Frozen { quantised: true, .. } => None,
+        Tuned::Frozen { experts, rows, inputs, outputs, .. } => {
+            Some(vec![(experts, product(rows.div_ceil(experts.max(1)), inputs, outputs))])
+        }
+        Tuned::Adapter { rows, inputs, outputs, rank, dropout } => {
+            let dropped = OperatorKind::Image(Image::Dropout { samples: rows, elements: inputs });
+            let sum = OperatorKind::Residual { rows, width: outputs, dropout: false };
+            let products = [product(rows, inputs, rank), product(rows, rank, outputs), sum];
+            Some(products.into_iter().chain(dropout.then_some(dropped)).map(|part| (1, part)).collect())
+        }
     }
 }
 
@@ -655,7 +717,7 @@ mod tests {
     use trainyard_hardware_profiles::CollectiveSample;
     use trainyard_plan::operators::Convolution;
 
-    fn machine(operators: Vec<OperatorSample>) -> MeasuredMachine {
+    fn machine(operators: impl IntoIterator<Item = OperatorSample>) -> MeasuredMachine {
         MeasuredMachine {
             schema: trainyard_hardware_profiles::PROFILE_SCHEMA.into(),
             name: "local".into(),
@@ -668,7 +730,7 @@ mod tests {
             copy_bandwidth: trainyard_units::BytesPerSecond(1.0),
             overlap_slowdown: None,
             corrections: Vec::new(),
-            operators,
+            operators: operators.into_iter().collect(),
             collectives: Vec::new(),
         }
     }
@@ -684,7 +746,7 @@ mod tests {
             let format = NumberFormat::Fp32;
             OperatorSample { operator, format, ranks: 1, threads: 1, shape, forward_s, backward_s, spread: 0.0 }
         });
-        let machine = machine(measured.collect());
+        let machine = machine(measured);
         let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32, drops_out: false };
         let core = |layer| pricing.attention_core(layer, 1, Sharing::WHOLE).expect("measured").0;
         assert!((core(block) - 1.0).abs() < 1e-3 && core(input).abs() < 1e-9);
@@ -693,6 +755,42 @@ mod tests {
         let all = 2.0 * block.operators.len() as f64;
         assert!((share(block) - 4.0 / all).abs() < 1e-3, "{}", share(block));
         assert!(share(input).abs() < 1e-9);
+    }
+
+    #[test]
+    fn frozen_products_have_half_a_backward_pass_and_adapters_share_inputs() {
+        let model = trainyard_models::find("gpt2").expect("in the catalog").model.clone();
+        let adapters = trainyard_models::Adapters { rank: 8, dropout: false, targets: Vec::new(), quantised: false };
+        let tuned = |adapters| {
+            let tuning = trainyard_models::Tuning::Adapters(adapters);
+            trainyard_models::tuned(&model, &tuning).expect("it has adapters")
+        };
+        let graph = tuned(adapters.clone());
+        let cases = cases_of_layers(&graph, 1, Sharing::WHOLE, 1, Precision::Fp32);
+        // Whatever it is, it takes a second forward and two backward.
+        let machine = machine(cases.into_iter().map(|OperatorCase { operator, format, ranks, shape }| {
+            OperatorSample { operator, format, ranks, threads: 1, shape, forward_s: 1.0, backward_s: 2.0, spread: 0.0 }
+        }));
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1, precision: Precision::Fp32, drops_out: false };
+        let seconds = |at: usize, pass| pricing.layer(&graph.distinct()[at], pass, 1, Sharing::WHOLE).expect("known").0;
+        let operators = &graph.distinct()[1].operators;
+        let adapters_of = operators.iter().filter(|own| matches!(own.kind, OperatorKind::Tuned(Tuned::Adapter { .. })));
+        let (count, adapted) = (operators.len() as f64, adapters_of.count() as f64);
+        assert!((adapted - 4.0).abs() < 1e-9);
+        // Two products and a sum for each adapter.
+        assert!((seconds(1, Pass::Forward) - (count + 2.0 * adapted)).abs() < 1e-3);
+        // One second for each of the four products that are not trained.
+        assert!((seconds(1, Pass::Backward) - (2.0 * (count + 2.0 * adapted) - 4.0)).abs() < 1e-3);
+        assert!(seconds(0, Pass::Forward) > 0.0 && seconds(0, Pass::Backward).abs() < 1e-9);
+
+        let copied = |graph: &OperatorGraph| -> Vec<bool> {
+            let operators = &graph.distinct()[1].operators;
+            (1..=operators.len()).map(|end| copied_input(&operators[..end]) > 0.0).collect()
+        };
+        // Of GPT-2's four adapters that behind attention has an input that is kept anyway.
+        assert_eq!(copied(&graph).iter().filter(|copied| **copied).count(), 1);
+        let dropping = tuned(trainyard_models::Adapters { dropout: true, ..adapters });
+        assert!(!copied(&dropping).contains(&true));
     }
 
     #[test]

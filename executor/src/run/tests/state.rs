@@ -1,5 +1,6 @@
 //! A checkpoint in memory as a whole, for tests of whole runs.
 
+use super::adapter;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trainyard_checkpoint::{Checkpoint, CheckpointError, MODEL, Manifest, PLAN, TensorSpec};
@@ -55,7 +56,8 @@ pub(crate) fn read(folder: &Path) -> Result<(PathBuf, State), CheckpointError> {
         };
         checkpoint.tensors(file).into_iter().map(read).collect()
     };
-    let Manifest { progress, data, .. } = checkpoint.manifest().clone();
+    let Manifest { progress, data, files, .. } = checkpoint.manifest().clone();
+    let has_adapters = files.iter().any(|file| file.name.starts_with(adapter::FILE));
     let state = State {
         step: progress.step,
         position: progress.position,
@@ -64,7 +66,7 @@ pub(crate) fn read(folder: &Path) -> Result<(PathBuf, State), CheckpointError> {
         data_bytes: data.bytes,
         data_checksum: data.checksum,
         plan: serde_json::from_slice(&std::fs::read(checkpoint.path().join(PLAN)).expect("checked")).expect("a plan"),
-        model: tensors(MODEL)?,
+        model: tensors(if has_adapters { adapter::FILE } else { MODEL })?,
         first_moments: tensors(FIRST_MOMENTS)?,
         second_moments: tensors(SECOND_MOMENTS)?,
     };
