@@ -30,7 +30,6 @@ mod name;
 
 // A plan as written: its parts, then the whole.
 mod fine_tuning;
-mod held_by_kinds;
 mod input;
 mod offload;
 mod placement;
@@ -42,6 +41,7 @@ mod check;
 mod collective;
 mod executable;
 mod fields;
+mod held_by_kinds;
 mod layer_memory;
 mod mesh;
 mod parameters;

@@ -210,15 +210,13 @@ impl<'a> GpuPricing<'a> {
 
     /// The matrix products of a pass, one by one.
     fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
-        match operator {
-            OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().products(convolution, pass),
-            _ => {
-                // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
-                let single = matches!(operator, OperatorKind::Routing(_));
-                let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-                operator.gemms(pass).into_iter().map(|product| precise.product(product)).collect()
-            }
+        if let OperatorKind::Image(Image::Convolution(convolution)) = operator {
+            return self.convolutions().products(convolution, pass);
         }
+        // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
+        let single = matches!(operator, OperatorKind::Routing(_));
+        let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
+        operator.gemms(pass).into_iter().map(|product| precise.product(product)).collect()
     }
 
     fn convolutions(&self) -> Library<'_> {
