@@ -26,7 +26,7 @@ run() {
     local fix=()
     for field in "$@"; do fix+=(--fix "$field"); done
     [ -e "$folder/$job-$plan/comparison.json" ] ||
-        "$trainyard" train "$here/$job.toml" --on "$TRAINYARD_PROFILE" --data "$data" --steps "$steps" \
+        "$trainyard" train "$here/$job.toml" --data "$data" --steps "$steps" \
             --out "$folder/$job-$plan" --format json -q "${fix[@]}" > /dev/null
 }
 

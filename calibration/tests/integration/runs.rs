@@ -61,13 +61,13 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn steps_are_predicted_within_a_tenth_on_the_median() {
+fn steps_are_predicted_within_six_percent_on_the_median() {
     let (profile, runs) = (profile(), runs());
-    assert!(runs.len() >= 6);
+    assert!(runs.len() >= 18);
     let errors: Vec<f64> = runs.iter().map(|(run, plan)| off(run, plan, &profile)).collect();
     let told: Vec<String> =
         runs.iter().zip(&errors).map(|((run, _), error)| format!("{} {error:.3}", run.name)).collect();
-    assert!(median(errors) <= 0.10, "{told:?}");
+    assert!(median(errors) <= 0.06, "{told:?}");
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn runs_correct_a_profile_that_was_measured_on_a_busy_machine() {
             phases: run.phases,
         })
         .collect();
-    let corrected = correct_profile(&profile, stack, &measured, "runs", "2026-11-22").expect("runs of this machine");
+    let corrected = correct_profile(&profile, stack, &measured, "runs", "2026-11-26").expect("runs of this machine");
     let total = corrected.document.stacks[0].errors;
     assert!(total.before > 0.3, "{total:?}");
     // The run that was left out, which the correction has not seen.
-    assert!(total.left_out < 0.10 && total.after < 0.10, "{total:?}");
+    assert!(total.left_out < 0.12 && total.after < 0.12, "{total:?}");
 }
