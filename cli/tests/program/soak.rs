@@ -205,8 +205,10 @@ fn a_folder_and_a_history_outlive_whatever_happens_to_commands() {
         // A finished training is begun anew, and so is one that was cut off before its first checkpoint.
         for Straight { plan, state: expected } in &straight {
             let kept = place.join(format!("kept-{plan}"));
-            let whole = fs::read_dir(&kept).is_ok_and(|mut inside| {
-                inside.any(|entry| entry.is_ok_and(|entry| entry.path().join("manifest.json").exists()))
+            // One that was being written when it was killed has a hidden name and cannot be resumed from.
+            let is_shown = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("checkpoint-");
+            let whole = fs::read_dir(&kept).is_ok_and(|inside| {
+                inside.flatten().any(|entry| is_shown(&entry) && entry.path().join("manifest.json").exists())
             });
             if kept.exists() && (!whole || state(&kept) == *expected) {
                 fs::remove_dir_all(&kept).expect("it is there");
