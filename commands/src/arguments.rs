@@ -561,6 +561,8 @@ pub(crate) enum Launcher {
     Mpi,
 }
 
+/// Seconds without a sign of life after which a process counts as lost, unless told otherwise.
+pub(crate) const HEARTBEAT_TIMEOUT_S: u32 = 20;
 /// How many checkpoints stay, unless told otherwise.
 pub(crate) const KEEP: u16 = 2;
 /// How many steps in a row may be skipped, unless told otherwise.
@@ -606,6 +608,10 @@ pub(crate) struct RunArguments {
     /// Who starts the ranks
     #[arg(long, value_enum, default_value_t = Launcher::Threads)]
     pub(crate) launcher: Launcher,
+    /// With --launcher mpi: how long a process may give no sign of life before the job ends
+    #[arg(long, value_name = "SECONDS", default_value_t = HEARTBEAT_TIMEOUT_S,
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) heartbeat_timeout: u32,
     /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
     /// [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]

@@ -6,7 +6,9 @@
 #[path = "../src/process_group/tests/twin.rs"]
 mod twin;
 
+use std::io::Write;
 use std::process::{Command, ExitCode, Output};
+use std::time::Duration;
 use trainyard_executor::process_group::{
     GroupError, Launcher, ProcessGroup, RankError, Reduction, Tag, Wire, World, launch, run_ranks,
 };
@@ -14,6 +16,8 @@ use twin::{Case, collectives, expected, messages};
 
 /// Processes and ranks.
 const LAYOUTS: [(usize, usize); 4] = [(1, 2), (2, 2), (3, 3), (2, 4)];
+/// Longer than a busy machine lets a thread wait.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Exit code of a job whose rank fails on purpose.
 const FAILED: u8 = 7;
 
@@ -23,12 +27,14 @@ fn main() -> ExitCode {
         ["check", ranks] => check(&world(ranks)),
         ["fail", ranks] => fail(&world(ranks)),
         ["die", ranks] => die(&world(ranks)),
+        ["stop", ranks, rank] => stop(&world(ranks), rank.parse().expect("a rank")),
         _ => start_all(),
     }
 }
 
 fn world(ranks: &str) -> World {
-    launch(Launcher::Mpi, ranks.parse().expect("a number of ranks")).unwrap_or_else(|error| panic!("{error}"))
+    let launcher = Launcher::Mpi { heartbeat_timeout: HEARTBEAT_TIMEOUT };
+    launch(launcher, ranks.parse().expect("a number of ranks")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Starts every job of the test; those that need more processors than there are are left out.
@@ -50,6 +56,13 @@ fn start_all() -> ExitCode {
     let output = mpirun(2, &["die", "2"]);
     assert!(!output.status.success() && !said(&output, "went on"), "{output:?}");
     println!("ok: a process dies");
+    for rank in ["0", "1", "2"] {
+        let output = mpirun(3, &["stop", "3", rank]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        let told = told.matches(&format!("rank {rank} stopped: no sign of life from its process on host")).count();
+        assert!(!output.status.success() && told == 2, "{output:?}");
+    }
+    println!("ok: a process is stopped");
     let output = mpirun(2, &["check", "3"]);
     assert!(!output.status.success() && said(&output, "2 processes cannot share evenly"), "{output:?}");
     println!("ok: ranks that cannot be shared are refused");
@@ -145,6 +158,25 @@ fn fail(world: &World) -> ExitCode {
     for result in results {
         let Err(RankError::Failed(error)) = result else { panic!("it went on: {result:?}") };
         println!("{error}");
+    }
+    world.abort(FAILED.into())
+}
+
+/// The process of a rank stops without a word, and does not end.
+fn stop(world: &World, rank: usize) -> ExitCode {
+    let results = run_ranks(world, |group| {
+        group.barrier()?;
+        if group.rank() == rank {
+            Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status().expect("kill is there");
+        }
+        group.barrier()
+    });
+    // The launcher lets a process that is stopped go on to end it; that one was told nothing.
+    for error in results.into_iter().filter_map(Result::err) {
+        let RankError::Failed(error) = error else { panic!("it did not stop: {error:?}") };
+        // In one piece: what several processes write otherwise mixes.
+        let line = format!("{error}\n");
+        std::io::stderr().write_all(line.as_bytes()).expect("it can be told");
     }
     world.abort(FAILED.into())
 }

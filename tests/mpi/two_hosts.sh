@@ -2,20 +2,23 @@
 # Runs an MPI program on two hosts that are network namespaces of this machine: each has its own address and name, its
 # half of the processors, and a link to the other whose rate is limited. For Linux, as root, with Open MPI and iproute2.
 #
-#   tests/mpi/two_hosts.sh [-n PROCESSES] [-r RATE] PROGRAM [ARGUMENT]...
+#   tests/mpi/two_hosts.sh [-n PROCESSES] [-r RATE] [-c FILE] PROGRAM [ARGUMENT]...
 #
 #   -n  processes, half of them on each host                  [default: 2]
 #   -r  rate of the link in each direction, as `tc` reads it  [default: 200mbit]
+#   -c  cuts the link once this file exists: what is sent is lost, and nobody is told
 #
 # Exits as the program does. Whatever happens, the namespaces are gone afterwards.
 set -euo pipefail
 
 processes=2
 rate=200mbit
-while getopts n:r: option; do
+cut=
+while getopts n:r:c: option; do
     case $option in
         n) processes=$OPTARG ;;
         r) rate=$OPTARG ;;
+        c) cut=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
@@ -27,6 +30,7 @@ id=$$
 a=trainyard-$id-a b=trainyard-$id-b
 folder=$(mktemp -d)
 tear_down() {
+    [ -z "${cutter:-}" ] || kill "$cutter" 2>/dev/null || true
     for host in "$a" "$b"; do
         ip netns pids "$host" 2>/dev/null | xargs --no-run-if-empty kill -KILL 2>/dev/null || true
         ip netns delete "$host" 2>/dev/null || true
@@ -65,6 +69,18 @@ shift
 exec ip netns exec "\$host" unshare --uts sh -c "hostname \$host; exec taskset --cpu-list \$cores sh -c '\$*'"
 SCRIPT
 chmod +x "$folder/on_host"
+
+# A queue that holds nothing drops all that is sent.
+cut_link() {
+    until [ -e "$cut" ]; do sleep 0.05; done
+    for host in "$a" "$b"; do
+        ip netns exec "$host" tc qdisc replace dev eth0 root pfifo limit 0
+    done
+}
+if [ -n "$cut" ]; then
+    cut_link &
+    cutter=$!
+fi
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 slots=$(((processes + 1) / 2))

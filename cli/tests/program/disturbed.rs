@@ -54,7 +54,8 @@ pub(crate) fn training(place: &Path, plan: &str, arguments: &[&str]) -> Command 
     command.args(["run", plan, "--data", "text", "-q", "--steps", &STEPS.to_string(), "--keep", "2"]);
     command.args(["--checkpoint-every", &CHECKPOINT_EVERY.to_string()]).args(arguments);
     if cfg!(feature = "mpi") {
-        command.args(["--launcher", "mpi"]);
+        // Longer than a busy machine lets a thread wait.
+        command.args(["--launcher", "mpi", "--heartbeat-timeout", "4"]);
     }
     command.current_dir(place).env("TRAINYARD_HISTORY", "off").stdout(Stdio::null());
     command

@@ -211,6 +211,47 @@ mod of_one_process {
     }
 }
 
+/// `TRAINYARD_CUTS` says how often.
+#[cfg(feature = "mpi")]
+#[test]
+#[ignore = "takes root and minutes"]
+fn ranks_whose_network_is_gone_end_and_go_on_from_whole_checkpoints() {
+    use std::process::Stdio;
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path();
+    let straight = straight(place);
+    let cuts = std::env::var("TRAINYARD_CUTS").map_or(4, |text| text.parse().expect("a number"));
+    for number in 0..cuts {
+        let straight = &straight[number % 2];
+        let cut = place.join("cut");
+        let run = training(place, straight.plan, &["--out", "out", "--checkpoint", "kept"]);
+        // The words of the program itself, behind those of the launcher: the script has a launcher of its own.
+        let words = run.get_args().skip_while(|word| *word != env!("CARGO_BIN_EXE_trainyard"));
+        let mut hosts = Command::new("timeout");
+        hosts.args(["120", "../tests/mpi/two_hosts.sh", "-c"]).arg(&cut).arg("sh").arg("-c");
+        hosts.arg(format!("cd {} && exec \"$@\"", place.display())).arg("sh").args(words);
+        let child = hosts.env("TRAINYARD_HISTORY", "off").stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("it starts");
+        while !place.join("kept/checkpoint-2").exists() && child.try_wait().expect("it is known").is_none() {
+            std::thread::yield_now();
+        }
+        fs::write(&cut, "").expect("room");
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{told}");
+        assert!(told.contains("rank 1 failed: no sign of life from its process on host trainyard-"), "{told}");
+        fs::remove_file(cut).expect("it is there");
+        let again = training(place, straight.plan, &["--out", "more", "--checkpoint", "kept", "--resume"]).output();
+        let again = again.expect("it starts");
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+        assert!(state(&place.join("kept")) == straight.state, "{}: other weights", straight.plan);
+        for gone in ["kept", "out", "more"] {
+            fs::remove_dir_all(place.join(gone)).expect("it is there");
+        }
+    }
+}
+
 #[cfg(feature = "mpi")]
 #[test]
 #[ignore = "takes a network of its own"]

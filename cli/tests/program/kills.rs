@@ -4,8 +4,9 @@
 //!     cargo test --release --workspace --test program kills:: -- --ignored
 //!     cargo test --release --workspace --features trainyard-cli/mpi --test program kills:: -- --ignored
 //!
-//! With the feature `mpi` every rank is a process of its own, and one of them is killed; without it all ranks are.
-//! `TRAINYARD_KILLS` says how often (50), `TRAINYARD_KILLS_SEED` which moments are drawn.
+//! With the feature `mpi` every rank is a process of its own, and one of them is killed or, every other time, stopped,
+//! which the others must notice and name; without it all ranks are killed. `TRAINYARD_KILLS` says how often (50),
+//! `TRAINYARD_KILLS_SEED` which moments are drawn.
 
 use crate::disturbed::{CHECKPOINT_EVERY, STEPS, Straight, state, straight, training};
 use rand::rngs::StdRng;
@@ -29,11 +30,11 @@ fn victim(child: &Child, moments: &mut StdRng) -> Option<u32> {
     Some(*chosen)
 }
 
-/// Kills a run once it has done so many steps; says whether it was still there to be killed.
-fn killed(mut child: Child, log: &Path, steps: usize, moments: &mut StdRng) -> bool {
+/// Sends a signal to a run once it has done so many steps; returns what it said, if it was still there to hear it.
+fn disturbed(mut child: Child, log: &Path, steps: usize, signal: &str, moments: &mut StdRng) -> Option<String> {
     loop {
         if child.try_wait().expect("it is known").is_some() {
-            return false;
+            return None;
         }
         let done = fs::read_to_string(log).map_or(0, |text| text.lines().count());
         if done >= steps {
@@ -41,9 +42,10 @@ fn killed(mut child: Child, log: &Path, steps: usize, moments: &mut StdRng) -> b
         }
         std::thread::yield_now();
     }
-    let Some(victim) = victim(&child, moments) else { return false };
-    Command::new("kill").args(["-KILL", &victim.to_string()]).status().expect("kill is there");
-    !child.wait().expect("it ends").success()
+    let victim = victim(&child, moments)?;
+    Command::new("kill").args([signal, &victim.to_string()]).status().expect("kill is there");
+    let output = child.wait_with_output().expect("it ends");
+    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -54,15 +56,20 @@ fn killed_runs_end_with_the_weights_of_one_that_nobody_disturbed() {
     let straight = straight(place);
     let mut moments = StdRng::seed_from_u64(setting("TRAINYARD_KILLS_SEED", 20_261_122));
     let kills = setting("TRAINYARD_KILLS", 50) as usize;
-    let mut disturbed = 0;
+    let mut times = 0;
     for number in 0..kills {
         let Straight { plan, state: expected } = &straight[number % 2];
         let (out, kept, more) = (format!("out-{number}"), format!("kept-{number}"), format!("more-{number}"));
-        let child = training(place, plan, &["--out", &out, "--checkpoint", &kept]).spawn().expect("it starts");
+        let mut run = training(place, plan, &["--out", &out, "--checkpoint", &kept]);
+        let child = run.stderr(Stdio::piped()).spawn().expect("it starts");
         let steps = moments.random_range(CHECKPOINT_EVERY + 1..STEPS - 1);
-        let was_killed = killed(child, &place.join(&out).join("metrics.jsonl"), steps, &mut moments);
-        if was_killed {
-            disturbed += 1;
+        let signal = if cfg!(feature = "mpi") && number % 4 > 1 { "-STOP" } else { "-KILL" };
+        let log = place.join(&out).join("metrics.jsonl");
+        if let Some(told) = disturbed(child, &log, steps, signal, &mut moments) {
+            times += 1;
+            if signal == "-STOP" {
+                assert!(told.contains(" failed: no sign of life from its process on host "), "{told}");
+            }
             let again = training(place, plan, &["--out", &more, "--checkpoint", &kept, "--resume"]).status();
             assert!(again.expect("it starts").success(), "{plan}, killed after {steps} steps: it does not go on");
         }
@@ -71,7 +78,7 @@ fn killed_runs_end_with_the_weights_of_one_that_nobody_disturbed() {
             let _ = fs::remove_dir_all(place.join(gone));
         }
     }
-    assert!(disturbed * 10 >= kills * 8, "only {disturbed} of {kills} were killed before their end");
+    assert!(times * 10 >= kills * 8, "only {times} of {kills} were killed before their end");
 }
 
 /// With `mpi`, a process that finds the folder in use would otherwise leave the other waiting for it.

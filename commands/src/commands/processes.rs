@@ -5,13 +5,21 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use trainyard_executor::process_group::{LaunchError, Launcher, Processes, World};
 
-/// Joins the processes of the launcher. Only the first of them prints more than errors.
-pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Processes, Output), Failure> {
+/// Joins the processes of the launcher, each of which counts as lost after so many seconds without a sign of life. Only
+/// the first of them prints more than errors.
+pub(super) fn join(
+    launcher: arguments::Launcher,
+    heartbeat_timeout_s: u32,
+    output: &Output,
+) -> Result<(Processes, Output), Failure> {
     let launcher = match launcher {
         arguments::Launcher::Threads => Launcher::Threads,
-        arguments::Launcher::Mpi => Launcher::Mpi,
+        arguments::Launcher::Mpi => {
+            Launcher::Mpi { heartbeat_timeout: Duration::from_secs(heartbeat_timeout_s.into()) }
+        }
     };
     let processes = launcher.join().map_err(|error| failure(&error))?;
     let output = if processes.is_root() { output.clone() } else { output.muted() };

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     if let Some(device) = arguments.device {
         device::find(device.into())?;
     }
-    let (processes, output) = processes::join(arguments.launcher, output)?;
+    let (processes, output) = processes::join(arguments.launcher, arguments.heartbeat_timeout, output)?;
     let output = &output;
     let Prepared { document, plan, kind, measured_on } = processes::all_ready(&processes, prepare(arguments, output))?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };

@@ -8,6 +8,7 @@ use super::{Job, ProcessGroup, Shared};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use trainyard_host::{cores, threads_per_rank};
 
 /// Who starts ranks.
@@ -17,7 +18,10 @@ pub enum Launcher {
     #[default]
     Threads,
     /// `mpirun`, Slurm or another launcher of MPI processes: ranks are threads of all of them.
-    Mpi,
+    Mpi {
+        /// The time after which a process without a sign of life counts as lost, which ends the job.
+        heartbeat_timeout: Duration,
+    },
 }
 
 /// Why a job cannot start.
@@ -119,10 +123,10 @@ impl Launcher {
                 session: None,
             }),
             #[cfg(not(feature = "mpi"))]
-            Self::Mpi => Err(LaunchError::NotBuilt),
+            Self::Mpi { .. } => Err(LaunchError::NotBuilt),
             #[cfg(feature = "mpi")]
-            Self::Mpi => {
-                let session = super::mpi::Session::start()?;
+            Self::Mpi { heartbeat_timeout } => {
+                let session = super::mpi::Session::start(heartbeat_timeout)?;
                 let (processes, process) = (session.processes(), session.process());
                 Ok(Processes { processes, process, seats: session.seats(), session: Some(session) })
             }

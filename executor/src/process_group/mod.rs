@@ -11,10 +11,12 @@
 //!
 //! When a rank fails, [`ProcessGroup::fail`] (or the guard of [`run_ranks`]) makes every call of every other rank, in
 //! whatever process, return [`GroupError`] instead of waiting for ever. A process that dies without a word is noticed by
-//! the launcher, which then ends the job.
+//! the launcher, which then ends the job; one that is silent for too long fails like a rank.
 
 mod across;
 mod failure;
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "only processes listen to each other"))]
+mod heartbeat;
 mod inbox;
 mod launch;
 mod link;

@@ -6,6 +6,7 @@
 //! it, so that messages travel while ranks compute. All of them sleep while there is nothing to do.
 
 use super::failure::{FAILURE_CHECK, Failure};
+use super::heartbeat::Heartbeat;
 use super::inbox::{Envelope, Inbox};
 use super::launch::{LaunchError, Seats};
 use super::link::{Carrier, Letter, Link, Payload};
@@ -15,7 +16,7 @@ use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::point_to_point::{Destination, Message, Source, Status};
-use mpi::request::{Request, scope};
+use mpi::request::{Request, StaticScope, scope};
 use mpi::topology::{Communicator, Group, SimpleCommunicator};
 use mpi::traits::{Equivalence, Root};
 use std::collections::BTreeMap;
@@ -29,8 +30,10 @@ use trainyard_host::cores;
 
 /// Messages that say which rank failed and why.
 const FAILURE_TAG: i32 = 0;
-/// Messages that say that a process is about to end.
-const LEAVING_TAG: i32 = 1;
+/// Messages of one byte: that a process lives, or that it is about to end.
+const SIGN_TAG: i32 = 1;
+static ALIVE: [u8; 1] = [0];
+static LEAVING: [u8; 1] = [1];
 /// The MPI tag of the header that precedes a message from one rank to another.
 const HEADER_TAG: i32 = 2;
 /// Tags for making groups, which the library uses for messages of its own: groups that are made at once have different
@@ -43,14 +46,20 @@ const LIMIT: usize = 1 << 30;
 /// Seconds that processes wait for each other before a job is ended by force.
 const FAREWELL_S: f64 = 5.0;
 
+/// Seconds after which a process ends itself that could not be ended in order.
+const LAST_RESORT_S: f64 = 4.0 * FAREWELL_S;
+
 /// MPI, started in this process.
 pub(super) struct Session {
     universe: Universe,
+    heartbeat_timeout: Duration,
+    /// The name of each process's host.
+    hosts: Vec<String>,
 }
 
 impl Session {
-    /// Joins the processes that were started.
-    pub(super) fn start() -> Result<Self, LaunchError> {
+    /// Joins the processes that were started, each of which counts as lost after this time without a sign of life.
+    pub(super) fn start(heartbeat_timeout: Duration) -> Result<Self, LaunchError> {
         let (universe, given) =
             mpi::initialize_with_threading(Threading::Multiple).ok_or(LaunchError::AlreadyStarted)?;
         if given != Threading::Multiple {
@@ -58,7 +67,8 @@ impl Session {
             let library = library.split([',', '\n']).next().unwrap_or_default().to_owned();
             return Err(LaunchError::Threading { given: format!("{given:?}").to_lowercase(), library });
         }
-        Ok(Self { universe })
+        let hosts = hosts(&universe.world());
+        Ok(Self { universe, heartbeat_timeout, hosts })
     }
 
     pub(super) fn processes(&self) -> usize {
@@ -107,6 +117,17 @@ impl Session {
     }
 }
 
+/// Returns the name of the host of each process. Collective: all must call it.
+fn hosts(world: &SimpleCommunicator) -> Vec<String> {
+    const LONGEST: usize = 64;
+    let mut own = mpi::environment::processor_name().unwrap_or_default().into_bytes();
+    own.resize(LONGEST, 0);
+    let mut all = vec![0; LONGEST * number(world.size())];
+    world.all_gather_into(&own[..], &mut all[..]);
+    let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+    all.chunks(LONGEST).map(name).collect()
+}
+
 /// Returns a number for the set of processors that this process may use; the same for all processes where the system
 /// does not tell.
 fn processor_set() -> u64 {
@@ -124,6 +145,7 @@ pub(super) struct Mpi {
     sending: Mutex<Vec<JoinHandle<()>>>,
     serving: Mutex<Vec<JoinHandle<()>>>,
     receiving: Mutex<Option<JoinHandle<()>>>,
+    watching: Mutex<Option<JoinHandle<()>>>,
     universe: Mutex<Option<Universe>>,
 }
 
@@ -140,6 +162,10 @@ struct Office {
     expecting: AtomicUsize,
     /// Processes that are about to end.
     leaving: AtomicUsize,
+    /// Per process, its host and whether a sign of life came from it since the last beat.
+    hosts: Vec<String>,
+    heard: Vec<AtomicBool>,
+    heartbeat_timeout: Duration,
     closed: AtomicBool,
 }
 
@@ -160,15 +186,19 @@ impl Mpi {
             used: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
             leaving: AtomicUsize::new(0),
+            heard: session.hosts.iter().map(|_| AtomicBool::new(false)).collect(),
+            hosts: session.hosts,
+            heartbeat_timeout: session.heartbeat_timeout,
             closed: AtomicBool::new(false),
         });
-        let receiver = office.clone();
+        let (receiver, watcher) = (office.clone(), office.clone());
         Self {
             office,
             senders: Mutex::default(),
             sending: Mutex::default(),
             serving: Mutex::default(),
             receiving: Mutex::new(Some(std::thread::spawn(move || receiver.receive()))),
+            watching: Mutex::new(Some(std::thread::spawn(move || watcher.watch()))),
             universe: Mutex::new(Some(session.universe)),
         }
     }
@@ -185,10 +215,15 @@ impl Mpi {
             let _ = thread.join();
         }
         // Others may still wait for this process to take their messages.
-        settle(SimpleCommunicator::world().immediate_barrier(), &Pause::waiting());
+        if !self.office.all_close() {
+            return;
+        }
         self.office.closed.store(true, Ordering::Release);
-        if let Some(thread) = lock(&self.receiving).take() {
-            let _ = thread.join();
+        for thread in [&self.receiving, &self.watching] {
+            if let Some(thread) = lock(thread).take() {
+                thread.thread().unpark();
+                let _ = thread.join();
+            }
         }
         drop(lock(&self.universe).take());
     }
@@ -196,7 +231,7 @@ impl Mpi {
     /// Ends the job once all processes want to, or after a while.
     pub(super) fn abort(&self, code: i32) -> ! {
         self.office.used.store(true, Ordering::Release);
-        tell_others(LEAVING_TAG, Vec::new());
+        tell_others(SIGN_TAG, LEAVING.to_vec());
         let world = SimpleCommunicator::world();
         let clock = Clock::start();
         let others = number(world.size()) - 1;
@@ -208,20 +243,29 @@ impl Mpi {
             }
             std::thread::sleep(FAILURE_CHECK);
         }
-        world.abort(code)
+        end_by_force(code)
     }
+}
+
+/// Ends the job, or at least this process: where the network is gone, the launcher may not be reached either.
+fn end_by_force(code: i32) -> ! {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs_f64(FAREWELL_S));
+        std::process::abort();
+    });
+    SimpleCommunicator::world().abort(code)
 }
 
 /// Sends `bytes` to every other process, on a thread of its own: a process may never take them.
 fn tell_others(tag: i32, bytes: Vec<u8>) {
     std::thread::spawn(move || {
         let world = SimpleCommunicator::world();
-        for process in (0..world.size()).filter(|process| *process != world.rank()) {
-            scope(|scope| {
-                let sent = world.process_at_rank(process).immediate_send_with_tag(scope, &bytes[..], tag);
-                settle(sent, &Pause::waiting());
-            });
-        }
+        let others = (0..world.size()).filter(|process| *process != world.rank());
+        scope(|scope| {
+            let send = |process| world.process_at_rank(process).immediate_send_with_tag(scope, &bytes[..], tag);
+            let sent: Vec<_> = others.map(send).collect();
+            sent.into_iter().for_each(|sent| settle(sent, &Pause::waiting()));
+        });
     });
 }
 
@@ -270,10 +314,15 @@ impl Carrier for Mpi {
     }
 
     fn announce(&self, rank: usize, reason: &str) {
-        let mut notice = (rank as u64).to_le_bytes().to_vec();
-        notice.extend_from_slice(reason.as_bytes());
-        tell_others(FAILURE_TAG, notice);
+        tell_others(FAILURE_TAG, notice(rank, reason));
     }
+}
+
+/// Returns the message that a rank failed.
+fn notice(rank: usize, reason: &str) -> Vec<u8> {
+    let mut notice = (rank as u64).to_le_bytes().to_vec();
+    notice.extend_from_slice(reason.as_bytes());
+    notice
 }
 
 /// Number of words in a message's header, which precedes its elements.
@@ -317,7 +366,7 @@ impl Office {
                 pause = Pause::waiting();
             }
             expected = expects;
-            let came = [HEADER_TAG, FAILURE_TAG, LEAVING_TAG]
+            let came = [HEADER_TAG, FAILURE_TAG, SIGN_TAG]
                 .into_iter()
                 .find_map(|tag| world.any_process().immediate_matched_probe_with_tag(tag));
             if let Some((message, status)) = came {
@@ -333,6 +382,58 @@ impl Office {
                 pause.nap();
             }
         }
+    }
+
+    /// Tells others that this process lives, and listens to them, until the job ends.
+    fn watch(&self) {
+        let world = SimpleCommunicator::world();
+        let mut heartbeat = Heartbeat::new(number(world.rank()), number(world.size()), self.heartbeat_timeout);
+        let send = |process: usize| {
+            world.process_at_rank(count(process)).immediate_send_with_tag(StaticScope, &ALIVE[..], SIGN_TAG)
+        };
+        let mut under_way: Vec<_> = heartbeat.peers().iter().map(|peer| send(*peer)).collect();
+        while !self.closed.load(Ordering::Acquire) {
+            std::thread::park_timeout(heartbeat.beat);
+            if let Some(lost) = heartbeat.end_beat(|peer| self.heard[peer].swap(false, Ordering::AcqRel)) {
+                self.lose(lost);
+            }
+            // A sign that a network holds up must not hold up those to others.
+            let again = heartbeat.peers().iter().zip(under_way);
+            under_way = again.map(|(peer, sent)| sent.test().err().unwrap_or_else(|| send(*peer))).collect();
+        }
+        under_way.into_iter().for_each(|sent| settle(sent, &Pause::waiting()));
+    }
+
+    /// Fails the ranks of a process that is silent, and sees to it that this process ends. Does not return.
+    fn lose(&self, process: usize) -> ! {
+        let (rank, host, seconds) =
+            (process * self.threads, &self.hosts[process], self.heartbeat_timeout.as_secs_f64());
+        let reason = format!(
+            "no sign of life from its process on host {host} for {seconds} s: it hangs or was stopped, or the network \
+             between the hosts is down"
+        );
+        if self.failure.note(rank, &reason) {
+            tell_others(FAILURE_TAG, notice(rank, &reason));
+        }
+        // Ranks end with this error at their next call; one may be in a long step or wait where it cannot hear.
+        std::thread::sleep(Duration::from_secs_f64(LAST_RESORT_S));
+        end_by_force(1)
+    }
+
+    /// Waits until all processes have done their work; returns `false` if a rank fails before.
+    fn all_close(&self) -> bool {
+        let pause = Pause::waiting();
+        let mut all_here = SimpleCommunicator::world().immediate_barrier();
+        while let Err(pending) = all_here.test() {
+            if self.failure.happened() {
+                // MPI must not be ended in order now, so nothing waits for this request.
+                std::mem::forget(pending);
+                return false;
+            }
+            all_here = pending;
+            pause.turn();
+        }
+        true
     }
 
     /// Returns the tag of messages from one rank to another of another process.
@@ -353,9 +454,13 @@ impl Office {
                     None => self.note_stranger(status.source_rank()),
                 }
             }
-            LEAVING_TAG => {
-                message.matched_receive_into(&mut [0u8; 0][..]);
-                self.leaving.fetch_add(1, Ordering::AcqRel);
+            SIGN_TAG => {
+                let mut sign = [0u8; 1];
+                message.matched_receive_into(&mut sign[..]);
+                self.heard[number(status.source_rank())].store(true, Ordering::Release);
+                if sign == LEAVING {
+                    self.leaving.fetch_add(1, Ordering::AcqRel);
+                }
             }
             _ => self.take_letter(message, status.source_rank()),
         }
