@@ -312,7 +312,12 @@ impl Stream {
         };
         let routing = |kind| operator(OperatorKind::Routing(kind), Split::Tokens);
         vec![
-            routing(Routing::Router { places, experts: experts.count, bias }),
+            routing(Routing::Router {
+                places,
+                experts: experts.count,
+                per_token: experts.capacity_factor.is_none().then_some(experts.per_token),
+                bias,
+            }),
             routing(Routing::Dispatch(places)),
             linear(self.hidden, self.widened(ffn), Split::Columns),
             self.activation(places.places, ffn),

@@ -11,6 +11,8 @@ pub enum Routing {
         places: Places,
         /// Experts to choose from, on all ranks.
         experts: u64,
+        /// Experts of a token, where they take all tokens that are sent to them; nothing where they have a capacity.
+        per_token: Option<u64>,
         /// `true` if a bias is added to the scores.
         bias: bool,
     },
@@ -61,6 +63,18 @@ impl Places {
 }
 
 impl Routing {
+    /// Returns how many times the mean the fullest of `ranks` ranks has to do that share the experts evenly, where the
+    /// router is new and nothing balances it: tokens of a layer are then so alike that all go to the same few experts,
+    /// which any few may be. 1 for what is no router, and where experts have a capacity.
+    pub fn fullest_share(self, ranks: u64) -> f64 {
+        match self {
+            Self::Router { experts, per_token: Some(chosen), .. } if ranks > 1 => {
+                fullest_draw(experts, chosen, ranks) * ranks as f64 / chosen as f64
+            }
+            _ => 1.0,
+        }
+    }
+
     pub(super) fn places_mut(&mut self) -> &mut Places {
         match self {
             Self::Router { places, .. } | Self::Dispatch(places) | Self::Combine(places) => places,
@@ -77,7 +91,7 @@ impl Routing {
 
     pub(super) fn parameters(self) -> u64 {
         match self {
-            Self::Router { places, experts, bias } => (places.width + u64::from(bias)) * experts,
+            Self::Router { places, experts, bias, .. } => (places.width + u64::from(bias)) * experts,
             Self::Dispatch(_) | Self::Combine(_) => 0,
         }
     }
@@ -146,9 +160,55 @@ fn masked(places: Places, shape: impl Fn(u64, u64) -> (u64, u64)) -> Vec<Gemm> {
     places.group.map(product).into_iter().collect()
 }
 
+/// Returns the expected largest number from one of `parts` equal parts of `all` when `chosen` of `all` are drawn at random:
+/// the sum over m of the probability that some part has more than m.
+fn fullest_draw(all: u64, chosen: u64, parts: u64) -> f64 {
+    let of_each = all.div_ceil(parts);
+    let draws = |most: u64| {
+        // The coefficient of x^chosen in (sum over j <= most of C(of_each, j) x^j)^parts counts draws.
+        let part: Vec<f64> = (0..=most.min(of_each)).map(|drawn| binomial(of_each, drawn)).collect();
+        let mut ways = vec![0.0; chosen as usize + 1];
+        ways[0] = 1.0;
+        for _ in 0..parts {
+            let of = |total: usize| part.iter().zip(ways[..=total].iter().rev()).map(|(a, b)| a * b).sum();
+            ways = (0..ways.len()).map(of).collect();
+        }
+        ways[chosen as usize]
+    };
+    let every = draws(chosen);
+    (0..chosen).map(|most| 1.0 - draws(most) / every).sum()
+}
+
+fn binomial(all: u64, chosen: u64) -> f64 {
+    (0..chosen).map(|taken| (all - taken) as f64 / (taken + 1) as f64).product()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fullest_rank_is_that_of_all_draws() {
+        for (experts, chosen, ranks) in [(4, 2, 2), (8, 2, 4), (8, 3, 2), (6, 1, 3), (8, 8, 4), (9, 4, 3)] {
+            let of_each = experts / ranks;
+            let draws = (0..1_u32 << experts).filter(|draw| u64::from(draw.count_ones()) == chosen);
+            let fullest =
+                |draw: u32| (0..ranks).map(|rank| (draw >> (rank * of_each) & ((1 << of_each) - 1)).count_ones()).max();
+            let all: Vec<f64> = draws.map(|draw| fullest(draw).unwrap_or_default().into()).collect();
+            let slow = all.iter().sum::<f64>() / all.len() as f64;
+            assert!((fullest_draw(experts, chosen, ranks) - slow).abs() < 1e-9, "{chosen} of {experts}");
+        }
+    }
+
+    #[test]
+    fn a_new_router_is_uneven_and_a_capacity_makes_it_even() {
+        let places = Places { tokens: 64, places: 128, width: 16, group: None };
+        let router = |per_token| Routing::Router { places, experts: 4, per_token, bias: false };
+        // Two of four experts lie on one of two ranks in two of six draws.
+        assert!((router(Some(2)).fullest_share(2) - 4.0 / 3.0).abs() < 1e-12);
+        assert!((router(Some(2)).fullest_share(1) - 1.0).abs() < 1e-12);
+        assert!((router(None).fullest_share(2) - 1.0).abs() < 1e-12);
+    }
     use trainyard_units::Flops;
 
     #[test]

@@ -254,8 +254,10 @@ impl<'a> MeasuredPricing<'a> {
     ) -> Result<Seconds, MachineError> {
         let mut total = Seconds::ZERO;
         let operators = if layer.frozen && pass == Pass::Backward { &[][..] } else { &layer.operators };
+        let fullest = fullest_share(layer, sharing);
         for operator in operators {
-            total += self.operator(operator.on_rank(samples, sharing), pass)?;
+            let kind = operator.on_rank(samples, sharing);
+            total += self.operator(kind, pass)? * if is_of_experts(kind) { fullest } else { 1.0 };
         }
         let phase = match pass {
             Pass::Forward => CorrectedPhase::Forward,
@@ -586,6 +588,28 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
         OperatorKind::Image(image) => return class_and_shape_of_image(image),
         _ => return None,
     })
+}
+
+/// Returns how many times the mean the ranks that share the experts of a layer wait for the fullest of them: the executor
+/// sends every token to the experts that it chose, and nothing makes it choose evenly.
+fn fullest_share(layer: &Layer, sharing: Sharing) -> f64 {
+    let of = |operator: &Operator| match operator.kind {
+        OperatorKind::Routing(routing) => routing.fullest_share(sharing.expert),
+        _ => 1.0,
+    };
+    layer.operators.iter().map(of).fold(1.0, f64::max)
+}
+
+/// Returns `true` for what is computed of the tokens that experts of a rank get, in a layer that has experts.
+fn is_of_experts(kind: OperatorKind) -> bool {
+    matches!(
+        kind,
+        OperatorKind::ExpertLinear { .. }
+            | OperatorKind::Tuned(Tuned::Frozen { experts: 2.., .. })
+            | OperatorKind::Activation { .. }
+            | OperatorKind::Relu { .. }
+            | OperatorKind::GatedActivation { .. }
+    )
 }
 
 /// Returns the operators that calibration times of which another consists, with how often it has each; itself, if it is
