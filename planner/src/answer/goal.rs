@@ -8,7 +8,7 @@ use crate::search::{Aim, Evaluated, Ranking, Totals, Within, search};
 use trainyard_plan::Objective;
 use trainyard_units::{Seconds, human_count, human_duration};
 
-/// The most instances that are tried: beyond that nobody rents them.
+/// The most instances that are tried beyond those that the job allows: hardly anybody rents more.
 const INSTANCES_MAX: u32 = 1024;
 
 /// Says what would meet the goal of a problem; `None` if the chosen plan meets it.
@@ -42,7 +42,7 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     let cap = rental.max_instances;
     // Instances that scale without loss would need so many.
     let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
-    let least = (least as u32).clamp(cap.saturating_add(1), INSTANCES_MAX).next_power_of_two();
+    let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
     let caps = std::iter::successors(Some(least), |most| most.checked_mul(2)).take_while(|most| *most <= INSTANCES_MAX);
     for most in caps {
         let larger = with_at_most(problem, most);
@@ -61,7 +61,7 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     }
     Some(format!(
         "not even {} instances of a type were found to be enough; a deadline of {} is met",
-        human_count(INSTANCES_MAX.into()),
+        human_count(cap.max(INSTANCES_MAX).into()),
         human_duration(Seconds(chosen.elapsed_s))
     ))
 }
