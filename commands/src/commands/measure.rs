@@ -88,9 +88,9 @@ fn measure_hosts(
     keep(path, machine, operators, collectives, overlap).map(Some)
 }
 
-/// Times these operators, or those of any model, with a progress bar.
+/// Times these operators, of a machine of which some are known, or those of any model, with a progress bar.
 fn operators(
-    these: Option<&BTreeSet<OperatorCase>>,
+    these: Option<(&BTreeSet<OperatorCase>, &[OperatorSample])>,
     settings: &MeasureSettings,
     stop: &AtomicBool,
     output: &Output,
@@ -101,7 +101,7 @@ fn operators(
         bar.set_position(done as u64);
     };
     let operators = match these {
-        Some(these) => measure_these(these, settings, &mut progress, stop),
+        Some((these, known)) => measure_these(these, known, settings, &mut progress, stop),
         None => measure_operators(settings, &mut progress, stop),
     };
     bar.finish_and_clear();
@@ -168,7 +168,7 @@ impl Needs {
             let number = counted(untimed(self.cases.clone(), &[]).len() as u64, "operator");
             output.note(format!("calibrate measuring {number} of this job; the profile goes to {}", path.display()));
             files::expect_room(path, Written::File)?;
-            let new = operators(Some(&self.cases), &self.settings, stop, output)?;
+            let new = operators(Some((&self.cases, &[])), &self.settings, stop, output)?;
             return keep_new(path, self.devices, &self.settings, new, stop);
         };
         let missing = if self.are_of(&known) { untimed(self.cases, &known.operators) } else { BTreeSet::new() };
@@ -180,7 +180,8 @@ impl Needs {
         let number = counted(missing.len() as u64, "operator");
         output.note(format!("calibrate measuring {number} of this job that {} lacks", path.display()));
         files::expect_room(path, Written::File)?;
-        known.operators.extend(operators(Some(&missing), &self.settings, stop, output)?);
+        let new = operators(Some((&missing, &known.operators)), &self.settings, stop, output)?;
+        known.operators.extend(new);
         files::write(path, profile_to_toml(&known))?;
         Ok(known)
     }
