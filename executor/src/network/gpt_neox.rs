@@ -93,8 +93,13 @@ impl Block {
         let norm_2 = slots.layer_norm("post_attention_layernorm", hidden, neox.norm_epsilon);
         let expand = slots.linear("mlp.dense_h_to_4h", hidden, ffn, NORMAL, Cut::Columns);
         let contract = slots.linear("mlp.dense_4h_to_h", ffn, hidden, NORMAL, Cut::Rows);
+        let side_by_side = neox.parallel_norms.is_some();
+        let mut parameters = slots.parameters();
+        for slot in [norm_1, norm_2].into_iter().flat_map(LayerNorm::slots) {
+            parameters[slot].has_partial_gradient = side_by_side;
+        }
         Self {
-            parameters: slots.parameters(),
+            parameters,
             heads: HeadShape::equal(neox.heads as usize, neox.head_width() as usize, shares.attention),
             rotation: rotation.clone(),
             norm_1,
@@ -103,14 +108,25 @@ impl Block {
             norm_2,
             expand,
             contract,
-            side_by_side: neox.parallel_norms.is_some(),
+            side_by_side,
             dropout: shares.residual,
         }
     }
 
+    /// Normalises the stream and enters a tensor-parallel part. Parts side by side enter it once, in front of their
+    /// normalisations, unless ranks share tokens outside of it: each rank normalises for its own heads and features.
+    fn normal(&self, norm: LayerNorm, pass: &Pass, weights: &Weights, stream: Tensor<2>, samples: usize) -> Tensor<2> {
+        let rows = norm.forward(weights, stream);
+        if self.enters_once(pass) { rows } else { pass.tensor.enter(rows, samples) }
+    }
+
+    fn enters_once(&self, pass: &Pass) -> bool {
+        self.side_by_side && !pass.tensor.shares_tokens()
+    }
+
     /// (own tokens, hidden) of the stream → (all tokens, own part of the heads), in front of the projection.
     fn attention(&self, pass: &Pass, weights: &Weights, stream: Tensor<2>, samples: usize) -> Tensor<2> {
-        let rows = pass.tensor.enter(self.norm_1.forward(weights, stream), samples);
+        let rows = self.normal(self.norm_1, pass, weights, stream, samples);
         let heads = self.heads.on_rank(pass);
         let packed = self.packed.forward(weights, rows);
         let tokens = packed.dims()[0];
@@ -125,7 +141,7 @@ impl Block {
 
     /// (own tokens, hidden) of the stream → (all tokens, own part of the features), in front of the second product.
     fn expanded(&self, pass: &Pass, weights: &Weights, stream: Tensor<2>, samples: usize) -> Tensor<2> {
-        let rows = pass.tensor.enter(self.norm_2.forward(weights, stream), samples);
+        let rows = self.normal(self.norm_2, pass, weights, stream, samples);
         gelu(self.expand.forward(weights, rows))
     }
 }
@@ -137,16 +153,17 @@ impl Layer for Block {
 
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let (stream, samples) = (rows::from_before(input), batch.samples);
-        let context = self.attention(pass, weights, stream.clone(), samples);
+        let entered = if self.enters_once(pass) { pass.tensor.enter(stream.clone(), samples) } else { stream.clone() };
+        let context = self.attention(pass, weights, entered.clone(), samples);
         let drops = pass.drawn.is_some() && self.dropout > 0.0;
         if self.side_by_side && !drops {
-            let expanded = self.expanded(pass, weights, stream.clone(), samples);
+            let expanded = self.expanded(pass, weights, entered, samples);
             let parts = [(self.projection, context), (self.contract, expanded)];
             return stream + summed_together(pass, weights, parts, samples);
         }
         let attended = self.projection.summed(pass, weights, context, samples);
-        let attended = stream.clone() + pass.dropped(attended, self.dropout, Place::Attention, samples);
-        let read = if self.side_by_side { stream } else { attended.clone() };
+        let attended = stream + pass.dropped(attended, self.dropout, Place::Attention, samples);
+        let read = if self.side_by_side { entered } else { attended.clone() };
         let expanded = self.expanded(pass, weights, read, samples);
         let transformed = self.contract.summed(pass, weights, expanded, samples);
         attended + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)

@@ -179,6 +179,11 @@ pub(super) struct LayerNorm {
 }
 
 impl LayerNorm {
+    /// Returns the slots of its parameters.
+    pub(super) fn slots(self) -> [usize; 2] {
+        [self.scale, self.shift]
+    }
+
     /// (rows, width) → the same.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
         operators::layer_norm(rows, weights.get(self.scale), weights.get(self.shift), self.epsilon)
