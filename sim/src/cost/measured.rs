@@ -877,8 +877,8 @@ mod tests {
         let attention = Attention { queries: 8, keys: 8, own_keys: 8, ..attention.expect("a block has one") };
         assert!(attention.soft_cap && attention.mask == Mask::Causal);
         let plain = Attention { soft_cap: false, ..attention };
-        // Half of the pairs of eight tokens, and the diagonal.
-        let tangents = OperatorKind::Activation { rows: 16 * 8, width: 5 };
+        // Half of the pairs of eight tokens.
+        let tangents = OperatorKind::Activation { rows: 16 * 8, width: 4 };
         let parts = timed_parts(OperatorKind::Attention(attention), false).expect("it is timed");
         assert_eq!(parts, [(1, OperatorKind::Attention(plain)), (1, tangents)]);
         assert_eq!(timed_parts(OperatorKind::Attention(plain), false), Some(vec![(1, OperatorKind::Attention(plain))]));
