@@ -524,7 +524,7 @@ mod tests {
                 let (dropping, bounded) = (Some(DropoutMask::new(0.2, 9, 4)), Some(1.5));
                 for (dropout, cap) in [(None, None), (dropping, None), (None, bounded), (dropping, bounded)] {
                     let scores = Scores { cap, ..plain };
-                    let shape = AttentionShape { samples, sequence, heads, groups, sees, dropout, scores };
+                    let shape = AttentionShape { samples, sequence, heads, groups, scores, sees, dropout };
                     let features = [heads * width, groups * width, groups * width];
                     let rows = samples * sequence;
                     let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);

@@ -247,7 +247,7 @@ mod tests {
             for (dropout, cap) in [(None, None), (Some(dropping), None), (None, Some(1.5)), (Some(dropping), Some(1.5))]
             {
                 let scores = Scores { cap, ..SHAPE.scores };
-                let shape = AttentionShape { sees, dropout, scores, ..SHAPE };
+                let shape = AttentionShape { scores, sees, dropout, ..SHAPE };
                 let (ours, theirs) = (partial_attention(operands(1), &shape), by_burn(operands(1), &shape));
                 assert!(close(&ours.result, &theirs.result) && close(&ours.log_sums, &theirs.log_sums), "{sees:?}");
                 // Of more keys, so that every row sees one.
