@@ -52,6 +52,8 @@ impl SampleKind {
             Model::Gpt(gpt) => next_token(gpt.seq_len, gpt.vocab),
             Model::GptMoe(routed) => next_token(routed.dense.seq_len, routed.dense.vocab),
             Model::Llama(llama) => next_token(llama.seq_len, llama.vocab),
+            Model::GptNeox(neox) => next_token(neox.seq_len, neox.vocab),
+            Model::Gemma2(gemma) => next_token(gemma.seq_len, gemma.vocab),
             Model::Bert(bert) if matches!(bert.head, HeadKind::MaskedLanguageModel | HeadKind::Pretraining) => {
                 Some(Self::Masked {
                     sequence: bert.seq_len as usize,

@@ -377,6 +377,17 @@ fn qwen_learns_as_in_pytorch() {
 }
 
 #[test]
+fn gpt_neox_learns_as_in_pytorch() {
+    assert_equals_pytorch("gpt-neox");
+    assert_equals_pytorch("gpt-neox-serial");
+}
+
+#[test]
+fn gemma_2_learns_as_in_pytorch() {
+    assert_equals_pytorch("gemma2");
+}
+
+#[test]
 fn bert_learns_as_in_pytorch() {
     assert_equals_pytorch("bert");
 }
@@ -486,13 +497,16 @@ mod gpus {
     }
 }
 
-const CASES: [&str; 11] = [
+const CASES: [&str; 14] = [
     "gpt2",
     "llama",
     "mistral",
     "mixtral",
     "qwen2",
     "qwen3",
+    "gpt-neox",
+    "gpt-neox-serial",
+    "gemma2",
     "bert",
     "vit",
     "resnet-basic",
@@ -550,19 +564,20 @@ fn pipelines_of_every_family_equal_one_process() {
 
 #[test]
 fn tensor_parallel_transformers_equal_one_process() {
-    assert_equals_one_process(&["gpt2", "llama", "qwen2", "qwen3", "bert", "vit"], Cut { tensor: 2, ..WHOLE });
+    let names = ["gpt2", "llama", "qwen2", "qwen3", "gpt-neox", "gpt-neox-serial", "gemma2", "bert", "vit"];
+    assert_equals_one_process(&names, Cut { tensor: 2, ..WHOLE });
 }
 
 #[test]
 fn transformers_that_share_tokens_equal_one_process() {
     // The seventeen tokens of the vision transformer do not divide.
-    let names = ["gpt2", "llama", "qwen2", "qwen3", "bert"];
+    let names = ["gpt2", "llama", "qwen2", "qwen3", "gpt-neox", "gpt-neox-serial", "gemma2", "bert"];
     assert_equals_one_process(&names, Cut { tensor: 2, sequence: true, ..WHOLE });
 }
 
 #[test]
 fn ranks_that_share_the_tokens_of_samples_equal_one_process() {
-    let names = ["gpt2", "llama", "mistral", "bert"];
+    let names = ["gpt2", "llama", "mistral", "gpt-neox", "gemma2", "bert"];
     for context in [2, 4] {
         assert_equals_one_process(&names, Cut { context, ..WHOLE });
     }
@@ -584,6 +599,25 @@ fn sharing_tokens_of_samples_joins_all_other_cuts() {
     let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
     assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, sharding, ..WHOLE });
     assert_equals_one_process(&names, Cut { pipeline: 2, context: 2, micro: 2, schedule, ..WHOLE });
+}
+
+#[test]
+fn gpt_neox_and_gemma_2_are_cut_by_everything_at_once() {
+    let names = ["gpt-neox", "gemma2"];
+    for sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+        assert_equals_one_process(&names, Cut { data: 2, tensor: 2, micro: 2, sharding, ..WHOLE });
+    }
+    let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
+    for recompute in [Recompute::Selective, Recompute::Full] {
+        let cut = Cut { tensor: 2, sequence: true, pipeline: 2, micro: 2, recompute, ..WHOLE };
+        assert_equals_one_process(&names, cut);
+        assert_equals_one_process(&names, Cut { schedule, ..cut });
+    }
+    assert_equals_one_process(&names, Cut { data: 2, pipeline: 2, micro: 2, sharding, schedule, ..WHOLE });
+    assert_equals_one_process(&names, Cut { tensor: 2, context: 2, sequence: true, ..WHOLE });
+    for cut in [Cut { tensor: 2, sequence: true, ..WHOLE }, Cut { data: 2, micro: 4, sharding, ..WHOLE }] {
+        assert_equals_one_process(&names, Cut { on: On::Operators, ..cut });
+    }
 }
 
 #[test]
@@ -660,7 +694,8 @@ fn what_is_offloaded_equals_what_stays() {
 
 #[test]
 fn attention_that_is_computed_again_equals_one_process() {
-    let (names, recompute) = (["gpt2", "llama", "mistral", "bert", "vit"], Recompute::Selective);
+    let names = ["gpt2", "llama", "mistral", "gpt-neox", "gemma2", "bert", "vit"];
+    let recompute = Recompute::Selective;
     assert_equals_one_process(&names, Cut { recompute, micro: 4, ..WHOLE });
     let sharding = StateSharding::Parameters;
     assert_equals_one_process(&names[..2], Cut { data: 2, pipeline: 2, micro: 2, sharding, recompute, ..WHOLE });

@@ -312,9 +312,10 @@ pub fn dropout_beside(path: &Path) -> Dropout {
 }
 
 /// Fields of a configuration that change what a model computes and that no shape shows.
-const COMPUTATION: [&str; 13] = [
+const COMPUTATION: [&str; 15] = [
     "activation_function",
     "hidden_act",
+    "hidden_activation",
     "layer_norm_epsilon",
     "layer_norm_eps",
     "rms_norm_eps",
@@ -326,14 +327,33 @@ const COMPUTATION: [&str; 13] = [
     "downsample_in_first_stage",
     "downsample_in_bottleneck",
     "rope_theta",
+    "attention_bias",
 ];
+
+/// Fields that mean something where they are left out, or that have several forms: compared as [`to_hugging_face`] writes
+/// them.
+const IN_ONE_FORM: [&str; 9] = [
+    "use_parallel_residual",
+    "rotary_pct",
+    "rotary_emb_base",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "query_pre_attn_scalar",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    LAYER_TYPES,
+];
+const LAYER_TYPES: &str = "layer_types";
+
+/// Types of models of whose configurations these fields are.
+const WHOLLY_READ: [&str; 2] = ["gpt_neox", "gemma2"];
 
 /// Fields that mean something where they are left out.
 const WINDOW: &str = "sliding_window";
 const TIE: &str = "tie_word_embeddings";
 
 /// Types of models that have a head of their own where nothing is said.
-const OWN_HEAD: [&str; 5] = ["llama", "mistral", "mixtral", "qwen2", "qwen3"];
+const OWN_HEAD: [&str; 6] = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "gpt_neox"];
 
 /// Compares a `config.json` with how the model computes, where there is one and transformers has such a model.
 fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
@@ -366,6 +386,13 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     let (found, expected) = (window(&theirs), window(&own));
     // A window that holds a whole sample is none.
     let is_wide = |window: &Value| window.as_u64().is_some_and(|width| model.tokens_per_sample() <= Some(width));
+    if let Some(theirs) = in_one_form(&theirs) {
+        let no_window = [found, expected].iter().all(|window| window.is_null() || is_wide(window));
+        let compared = IN_ONE_FORM.into_iter().filter(|field| *field != LAYER_TYPES || !no_window);
+        if let Some(field) = compared.into_iter().find(|field| !same(&theirs[field], &own[field])) {
+            return differs(field, &theirs[field], &own[field]);
+        }
+    }
     if [found, expected].iter().any(|window| !window.is_null() && !is_wide(window)) && !same(found, expected) {
         return differs(WINDOW, found, expected);
     }
@@ -380,6 +407,13 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
         Some(kind) if kind != "default" => differs("rope_type", kind, &"default".into()),
         _ => Ok(()),
     }
+}
+
+/// Returns a configuration with every field filled in; `None` for one of a type that needs none.
+fn in_one_form(configuration: &Value) -> Option<Value> {
+    let kind = configuration["model_type"].as_str()?;
+    let spec = WHOLLY_READ.contains(&kind).then(|| from_hugging_face(&configuration.to_string(), "weights"))?.ok()?;
+    to_hugging_face(&Model::try_from(spec).ok()?).filter(|written| written["model_type"] == kind)
 }
 
 /// Returns the attention window that transformers reads from a configuration, or null; Llama itself has none, and Qwen one

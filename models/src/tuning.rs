@@ -9,7 +9,16 @@ use trainyard_units::Invalid;
 pub const RANK_MAX: u64 = 4096;
 
 /// Families whose blocks are products, attention, normalisations and activations: what adapters stand beside.
-const ADAPTED: [Family; 6] = [Family::Gpt, Family::Llama, Family::Blocks, Family::Bert, Family::Vit, Family::GptMoe];
+const ADAPTED: [Family; 8] = [
+    Family::Gpt,
+    Family::Llama,
+    Family::GptNeox,
+    Family::Gemma2,
+    Family::Blocks,
+    Family::Bert,
+    Family::Vit,
+    Family::GptMoe,
+];
 
 /// A product of a block that an adapter may stand beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,7 +102,7 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
                 return Err(Invalid::breaks("method", method_of(adapters), rule)
                     .with_hint(format!("adapters are for the families {families}; use method = \"full\"")));
             }
-            let fused = matches!(model.family(), Family::Gpt | Family::GptMoe);
+            let fused = matches!(model.family(), Family::Gpt | Family::GptMoe | Family::GptNeox);
             let distinct: Vec<Layer> = graph.distinct().iter().map(|layer| adapted(layer, adapters, fused)).collect();
             let there = |target: &AdapterTarget| has(&graph, *target, fused);
             if let Some(absent) = adapters.targets.iter().find(|target| !there(target)) {
@@ -227,7 +236,14 @@ fn parts(operators: &[Operator], at: usize, fused: bool) -> Vec<(AdapterTarget, 
     let whole = |target| vec![(target, outputs)];
     let next = operators[at + 1..].iter().find_map(|operator| anchor(operator.kind));
     let before = || operators[..at].iter().rev().find_map(|operator| anchor(operator.kind));
+    let nearest = operators[..at]
+        .iter()
+        .rev()
+        .find(|operator| matches!(operator.kind, OperatorKind::Linear { .. }) || anchor(operator.kind).is_some());
+    // Of parts that work side by side no residual follows the first.
+    let follows_attention = nearest.is_some_and(|operator| matches!(operator.kind, OperatorKind::Attention(_)));
     match next {
+        Some(Anchor::Activation(_) | Anchor::Gated(_)) if follows_attention => whole(Output),
         Some(Anchor::Attention(_)) if fused => whole(Query),
         Some(Anchor::Attention(attention)) => {
             let query = (Query, attention.heads * attention.head_width);

@@ -150,7 +150,7 @@ pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
 }
 
 /// Families whose adapters Trainyard's own executor has.
-const ADAPTED: [Family; 3] = [Family::Gpt, Family::GptMoe, Family::Llama];
+const ADAPTED: [Family; 5] = [Family::Gpt, Family::GptMoe, Family::Llama, Family::GptNeox, Family::Gemma2];
 
 /// Returns `true` if it trains these weights of models of a family that it runs.
 pub fn executor_trains(method: Method, family: Family) -> bool {

@@ -18,6 +18,8 @@ Family = Literal[
     "gpt-moe",
     "bert",
     "llama",
+    "gpt-neox",
+    "gemma2",
     "blocks",
     "vit",
     "mamba2",
@@ -1181,9 +1183,9 @@ class ModelSpec:
     heads: int | None = None
     """Attention heads (transformers)."""
     kv_heads: int | None = None
-    """Heads of keys and values (llama, blocks); as many as `heads` if left out."""
+    """Heads of keys and values (llama, gemma2, blocks); as many as `heads` if left out."""
     head_width: int | None = None
-    """Features of a head (llama, blocks, t5, transformer-xl, mamba2); hidden / heads if left out."""
+    """Features of a head (llama, gemma2, blocks, t5, transformer-xl, mamba2); hidden / heads if left out."""
     ffn: int | None = None
     """Width inside the feed-forward part (transformers); 4 × hidden if left out."""
     gated: bool | None = None
@@ -1209,20 +1211,26 @@ class ModelSpec:
     attention: AttentionKernel | None = None
     """How attention is computed (transformers); `unfused` if left out."""
     window: int | None = None
-    """Tokens that a query sees at most (llama, blocks), in an encoder half of them on each side; all if left out."""
+    """Tokens that a query sees at most (llama, gemma2, blocks), in an encoder half of them on each side; all if left
+    out.
+    """
     window_blocks: Sequence[int] | None = ()
-    """Blocks, counted from 0, in which the window holds (blocks); all if left out."""
+    """Blocks, counted from 0, in which the window holds (gemma2, blocks); all if left out."""
     rotary_base: float | None = None
-    """Base of the frequencies by which positions turn queries and keys (llama); 10000 if left out. It does not change
-    what a model costs, only what it computes.
+    """Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
+    It does not change what a model costs, only what it computes.
     """
     norm_epsilon: float | None = None
-    """What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
-    costs, only what it computes.
+    """What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
+    0.000001 if left out. It does not change what a model costs, only what it computes.
+    """
+    query_scalar: int | None = None
+    """The number by whose square root scores of attention are divided (gemma2); `head_width` if left out. It does not
+    change what a model costs, only what it computes.
     """
     tied_head: bool | None = None
-    """Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama, blocks and mamba2 if
-    left out.
+    """Whether the head's weight is the token table; `true` for gpt-moe, gemma2 and t5, `false` for llama, gpt-neox,
+    blocks and mamba2 if left out.
     """
     head: HeadKind | None = None
     """What is on top (bert, vit, blocks); `pretraining` for bert, `classifier` for vit, `language-model` for blocks if
@@ -1239,14 +1247,14 @@ class ModelSpec:
     position: PositionKind | None = None
     """How a model knows where a token stands (blocks); `rotary` if left out."""
     rotary_width: int | None = None
-    """Features of a head that are rotated (blocks); all if left out."""
+    """Features of a head that are rotated (gpt-neox, blocks); all if left out."""
     norm: Norm | None = None
     """What normalises (blocks); `rms` if left out."""
     part_norms: int | None = None
     """Normalisations of each of a block's two parts (blocks): 1, or 2, in front and behind; 1 if left out."""
     parallel_norms: int | None = None
     """Normalisations in front of attention and feed-forward part, if these work side by side on the same input
-    (blocks): 1 or 2; one part follows the other if left out.
+    (blocks: 1 or 2, gpt-neox: 2); one part follows the other if left out.
     """
     first_norm: bool | None = None
     """Whether attention of the first block has a normalisation in front (blocks); `true` if left out."""
@@ -1269,20 +1277,21 @@ class ModelSpec:
     from which another brings them back in front of the vocabulary (blocks).
     """
     dropout: DropoutSpec | None = None
-    """Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, bert, vit, blocks), or
-    for blocks whether any is. If left out a training here drops nothing out; costs are those of the published
-    training, which is one with dropout for gpt, gpt-moe and bert.
+    """Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, gpt-neox, gemma2, bert,
+    vit, blocks), or for blocks whether any is. If left out a training here drops nothing out; costs are those of
+    the published training, which is one with dropout for gpt, gpt-moe and bert.
     """
     attention_dropout: DropoutSpec | None = None
     """The same of the weights of attention; `dropout` if left out."""
     embedding_dropout: DropoutSpec | None = None
     """The same of what the first block is given (not blocks); `dropout` if left out."""
     score_cap: float | None = None
-    """What scores of attention are bounded by (blocks); nothing if left out. The value does not change what a model
-    costs.
+    """What scores of attention are bounded by (gemma2, blocks); nothing if left out. The value does not change what a
+    model costs.
     """
     logit_cap: float | None = None
-    """What logits are bounded by (blocks); nothing if left out. The value does not change what a model costs."""
+    """What logits are bounded by (gemma2, blocks); nothing if left out. The value does not change what a model costs.
+    """
     sinks: bool | None = None
     """Whether each head has a trained score beside those of keys (blocks); `false` if left out."""
     kv_rank: int | None = None

@@ -84,6 +84,7 @@ fn chosen_parts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         ("queries and keys normalised by", word(serde_json::to_value(spec.query_key_norm))),
         ("feed-forward part", word(serde_json::to_value(spec.feed_forward))),
         ("features of the token table", number(spec.embedding_width.filter(|width| Some(*width) != spec.hidden))),
+        ("number under scores' root", number(spec.query_scalar.filter(|number| Some(*number) != spec.head_width))),
         ("bound of scores", spec.score_cap.map(|cap| cap.to_string())),
         ("bound of logits", spec.logit_cap.map(|cap| cap.to_string())),
         ("attention sinks", yes(spec.sinks)),

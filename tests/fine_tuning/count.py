@@ -16,7 +16,7 @@ import peft
 import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, GPTNeoXConfig, LlamaConfig
 
 LLAMA = {
     "llama-2-7b": dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32,
@@ -25,6 +25,13 @@ LLAMA = {
                        num_key_value_heads=8, vocab_size=128256),
     "llama-2-70b": dict(hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64,
                         num_key_value_heads=8, vocab_size=32000),
+}
+OTHERS = {
+    "gpt2": GPT2Config(),
+    "pythia-1.4b": GPTNeoXConfig(hidden_size=2048, intermediate_size=8192, num_hidden_layers=24, num_attention_heads=16,
+                                 vocab_size=50304),
+    "gemma-2-9b": Gemma2Config(hidden_size=3584, intermediate_size=14336, num_hidden_layers=42, num_attention_heads=16,
+                               num_key_value_heads=8, head_dim=256, vocab_size=256000),
 }
 TINY = dict(hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
             vocab_size=256, attn_implementation="eager")
@@ -44,10 +51,11 @@ def adapters():
                 tuned = peft.get_peft_model(model, lora(rank, targets))
             trained, whole = tuned.get_nb_trainable_parameters()
             rows.append({"model": name, "rank": rank, "targets": targets, "trained": trained, "all": whole})
-    with torch.device("meta"):
-        tuned = peft.get_peft_model(AutoModelForCausalLM.from_config(GPT2Config()), lora(8, "all-linear"))
-    trained, whole = tuned.get_nb_trainable_parameters()
-    rows.append({"model": "gpt2", "rank": 8, "targets": "all-linear", "trained": trained, "all": whole})
+    for name, config in OTHERS.items():
+        with torch.device("meta"):
+            tuned = peft.get_peft_model(AutoModelForCausalLM.from_config(config), lora(8, "all-linear"))
+        trained, whole = tuned.get_nb_trainable_parameters()
+        rows.append({"model": name, "rank": 8, "targets": "all-linear", "trained": trained, "all": whole})
     return rows
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Trains adapters with the program beside models that transformers made, and loads what it saved with PEFT.
+"""Trains adapters, and all weights, with the program from models that transformers made, and loads what it saved with PEFT and
+transformers.
 
 Usage: python peft_loads.py TRAINYARD    (the program)
 
 For each model the loss of held-out samples after the training, which the program tells, must be that of PEFT's model with
-the adapters of the last checkpoint, to 1e-4 of it.
+the adapters of the last checkpoint, or of transformers' model in it, to 1e-4 of it.
 """
 
 import json
@@ -24,24 +25,29 @@ JOB = """
 path = "tokens.npy"
 
 [training]
-method = "lora"
+method = "{method}"
 global_batch = 8
 steps = 20
 learning_rate = 1e-2
-
+{lora}
+[cluster]
+profile = "local"
+"""
+LORA = """
 [training.lora]
 rank = 4
 targets = {targets}
-
-[cluster]
-profile = "local"
 """
 
 
 def models():
     plain = {"vocab_size": VOCABULARY, "max_position_embeddings": SEQUENCE, "hidden_size": 64, "intermediate_size": 128,
              "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    everything, some = ["all-linear"], ["q", "o", "down"]
+    everything, some, whole = ["all-linear"], ["q", "o", "down"], None
+    ungrouped = {name: value for name, value in plain.items() if name != "num_key_value_heads"}
+    neox = transformers.GPTNeoXConfig(**ungrouped, bos_token_id=0, eos_token_id=0)
+    # With a padding token transformers' embedding learns nothing of it.
+    gemma2 = transformers.Gemma2Config(**plain, head_dim=24, sliding_window=12, query_pre_attn_scalar=20, pad_token_id=None)
     gpt2 = transformers.GPT2Config(n_layer=2, n_embd=64, n_head=4, vocab_size=VOCABULARY, n_positions=SEQUENCE,
                                    resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
     return [
@@ -50,6 +56,13 @@ def models():
         (transformers.LlamaForCausalLM(transformers.LlamaConfig(**plain)), everything),
         (transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**plain, tie_word_embeddings=True)), some),
         (transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**plain, head_dim=16)), everything),
+        (transformers.GPTNeoXForCausalLM(neox), everything),
+        (transformers.GPTNeoXForCausalLM(neox), some),
+        (transformers.Gemma2ForCausalLM(gemma2), everything),
+        (transformers.Gemma2ForCausalLM(gemma2), some),
+        (transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**plain, head_dim=16)), whole),
+        (transformers.GPTNeoXForCausalLM(neox), whole),
+        (transformers.Gemma2ForCausalLM(gemma2), whole),
     ]
 
 
@@ -73,7 +86,8 @@ def main():
         for number, (model, targets) in enumerate(models()):
             base, run = folder / f"base-{number}", folder / f"run-{number}"
             model.save_pretrained(base)
-            (folder / "job.toml").write_text(JOB.format(targets=json.dumps(targets)))
+            lora = LORA.format(targets=json.dumps(targets)) if targets else ""
+            (folder / "job.toml").write_text(JOB.format(method="lora" if targets else "full", lora=lora))
             words = ["train", "job.toml", "--model", base / "config.json", "--seq-len", str(SEQUENCE)]
             words += ["--weights", base, "--out", run, "--format", "json"]
             done = subprocess.run([program, *map(str, words)], cwd=folder, capture_output=True, text=True)
@@ -81,10 +95,14 @@ def main():
                 sys.exit(done.stderr)
             told = json.loads(done.stdout)
             plain = transformers.AutoModelForCausalLM.from_pretrained(base)
-            before = held_out(plain, tokens)
-            theirs = held_out(peft.PeftModel.from_pretrained(plain, told["files"]["checkpoint"]).eval(), tokens)
-            ours = told["loss"]["held_out"]
-            print(f"{type(model).__name__:20} {', '.join(targets):12} {before:.6f} → {ours:.6f}, with PEFT {theirs:.6f}")
+            before, checkpoint = held_out(plain, tokens), told["files"]["checkpoint"]
+            if targets:
+                after = peft.PeftModel.from_pretrained(plain, checkpoint)
+            else:
+                after = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
+            theirs, ours = held_out(after.eval(), tokens), told["loss"]["held_out"]
+            part = ", ".join(targets or ["all weights"])
+            print(f"{type(model).__name__:20} {part:12} {before:.6f} → {ours:.6f}, there {theirs:.6f}", flush=True)
             if abs(ours - theirs) > 1e-4 * theirs or before - ours < 0.05:
                 sys.exit("they differ, or nothing was learnt")
 

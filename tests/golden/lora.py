@@ -26,6 +26,8 @@ CASES = {
     "mistral": {"r": 2, "lora_alpha": 6, "target_modules": ["q_proj", "v_proj", "down_proj"]},
     "mixtral": {"r": 4, "lora_alpha": 8, "target_modules": ATTENTION},
     "qwen2": {"r": 4, "lora_alpha": 4, "target_modules": ALL},
+    "gpt-neox": {"r": 4, "lora_alpha": 8, "target_modules": ALL},
+    "gemma2": {"r": 3, "lora_alpha": 6, "target_modules": ALL},
     "qwen3": {"r": 3, "lora_alpha": 8, "target_modules": ALL},
 }
 

@@ -23,6 +23,7 @@ LEARNING_RATES = {"adamw": 3e-3, "sgd": 0.1}
 # Batch normalisation over few samples makes a training chaotic where steps are large: rounding then decides the loss.
 GENTLE = {"adamw": 5e-4, "sgd": 0.005}
 HERE = pathlib.Path(__file__).resolve().parent
+NEOX = {"vocab_size": 64, "max_position_embeddings": 16, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0}
 
 
 def perturb(model, generator):
@@ -167,6 +168,25 @@ def cases():
             lambda: transformers.Qwen3ForCausalLM(configure(transformers.Qwen3Config(
                 **encoder, num_key_value_heads=2, head_dim=12, vocab_size=64, max_position_embeddings=16,
                 rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}))),
+            Tokens(16, 64),
+        ),
+        "gpt-neox": (
+            lambda: transformers.GPTNeoXForCausalLM(configure(transformers.GPTNeoXConfig(
+                **encoder, **NEOX, use_parallel_residual=True, rope_parameters={
+                    "rope_type": "default", "rope_theta": 20000.0, "partial_rotary_factor": 0.25}))),
+            Tokens(16, 64),
+        ),
+        "gpt-neox-serial": (
+            lambda: transformers.GPTNeoXForCausalLM(configure(transformers.GPTNeoXConfig(
+                **encoder, **NEOX, use_parallel_residual=False, rope_parameters={
+                    "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}))),
+            Tokens(16, 64),
+        ),
+        "gemma2": (
+            lambda: transformers.Gemma2ForCausalLM(configure(transformers.Gemma2Config(
+                **(encoder | {"num_hidden_layers": 3}), num_key_value_heads=2, head_dim=12, vocab_size=64,
+                max_position_embeddings=16, sliding_window=5, query_pre_attn_scalar=20, attn_logit_softcapping=2.0,
+                final_logit_softcapping=3.0, rms_norm_eps=1e-6, pad_token_id=None, bos_token_id=0, eos_token_id=0))),
             Tokens(16, 64),
         ),
         "bert": (

@@ -7,13 +7,15 @@ use serde_json::Value;
 use trainyard_plan::{LoraSpec, Method};
 
 /// The cases, and the products that have adapters in them.
-const ADAPTED: [(&str, &[&str]); 6] = [
+const ADAPTED: [(&str, &[&str]); 8] = [
     ("gpt2", &["all-linear"]),
     ("llama", &["all-linear"]),
     ("mistral", &["q", "v", "down"]),
     ("mixtral", &["all-linear"]),
     ("qwen2", &["all-linear"]),
     ("qwen3", &["all-linear"]),
+    ("gpt-neox", &["all-linear"]),
+    ("gemma2", &["all-linear"]),
 ];
 
 /// What PEFT made of a case.
@@ -115,7 +117,7 @@ fn what_is_not_trained_stays_and_is_not_remembered() {
 
 #[test]
 fn replicas_with_sharded_states_equal_one_process() {
-    let cases = of(&["gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3"]);
+    let cases = of(&["gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "gpt-neox", "gemma2"]);
     let sharded = [StateSharding::None, StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters];
     assert_equal_cuts(&cases, &sharded.map(|sharding| Cut { data: 2, micro: 2, sharding, ..WHOLE }));
     assert_equal_cuts(&cases, &[Cut { data: 2, context: 2, micro: 2, sharding: StateSharding::Parameters, ..WHOLE }]);
@@ -123,7 +125,7 @@ fn replicas_with_sharded_states_equal_one_process() {
 
 #[test]
 fn pipelines_equal_one_process() {
-    let cases = of(&["gpt2", "llama", "mistral", "qwen3"]);
+    let cases = of(&["gpt2", "llama", "mistral", "qwen3", "gpt-neox", "gemma2"]);
     let schedule = ScheduleName::ZeroBubbleH1;
     let (sharding, recompute) = (StateSharding::Parameters, Recompute::Full);
     assert_equal_cuts(
@@ -141,7 +143,7 @@ fn pipelines_equal_one_process() {
 
 #[test]
 fn ranks_of_a_tensor_group_equal_one_process() {
-    let cases = of(&["gpt2", "llama", "mixtral", "qwen2", "qwen3"]);
+    let cases = of(&["gpt2", "llama", "mixtral", "qwen2", "qwen3", "gpt-neox", "gemma2"]);
     let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
     assert_equal_cuts(
         &cases,
@@ -158,14 +160,15 @@ fn ranks_of_a_tensor_group_equal_one_process() {
 
 #[test]
 fn what_is_computed_again_equals_one_process() {
-    let cases = of(&["gpt2", "llama"]);
+    let cases = of(&["gpt2", "llama", "gpt-neox", "gemma2"]);
     let again = [Recompute::Selective, Recompute::Full];
     assert_equal_cuts(&cases, &again.map(|recompute| Cut { recompute, micro: 4, ..WHOLE }));
 }
 
 #[test]
 fn inputs_of_adapters_are_dropped_out_alike_everywhere() {
-    let cases: Vec<Case> = ["gpt2", "llama", "qwen3"].iter().map(|name| dropping(name, 0.2)).collect();
+    let cases: Vec<Case> =
+        ["gpt2", "llama", "qwen3", "gpt-neox", "gemma2"].iter().map(|name| dropping(name, 0.2)).collect();
     let schedule = ScheduleName::ZeroBubbleH1;
     assert_equal_cuts(
         &cases,
@@ -178,7 +181,7 @@ fn inputs_of_adapters_are_dropped_out_alike_everywhere() {
         ],
     );
     let how = (Optimizer::Sgd, 0.1);
-    for (dropping, plain) in cases.iter().zip(["gpt2", "llama", "qwen3"]) {
+    for (dropping, plain) in cases.iter().zip(["gpt2", "llama", "qwen3", "gpt-neox", "gemma2"]) {
         let [with, without] = [dropping, &adapted(plain)].map(|case| train(case, WHOLE, how, 2));
         assert!((with.losses[0] - without.losses[0]).abs() > 1e-3, "{plain}");
         // Before any step, evaluation drops nothing.
@@ -189,7 +192,7 @@ fn inputs_of_adapters_are_dropped_out_alike_everywhere() {
 
 #[test]
 fn the_last_blocks_have_the_gradients_that_they_have_in_full() {
-    for name in ["gpt2", "llama", "qwen3", "bert", "vit"] {
+    for name in ["gpt2", "llama", "qwen3", "gpt-neox", "gemma2", "bert", "vit"] {
         let (case, rate) = (last_block(name), 0.5);
         let [before, after] = [0, 1].map(|steps| train(&case, WHOLE, (Optimizer::Sgd, rate), steps).values);
         let norms = &case.golden.gradient_norms;
@@ -202,7 +205,7 @@ fn the_last_blocks_have_the_gradients_that_they_have_in_full() {
         }
         assert!(changed > 5 && changed < norms.len(), "{changed} of {}", norms.len());
     }
-    let cases = ["gpt2", "llama", "qwen3", "bert"].map(last_block);
+    let cases = ["gpt2", "llama", "qwen3", "gpt-neox", "gemma2", "bert"].map(last_block);
     let (sharding, schedule) = (StateSharding::Parameters, ScheduleName::ZeroBubbleH1);
     assert_equal_cuts(
         &cases,
@@ -220,7 +223,7 @@ fn the_last_blocks_have_the_gradients_that_they_have_in_full() {
 /// Weights that stay are kept in bfloat16, with neither a copy in single precision nor gradients.
 #[test]
 fn adapters_beside_weights_in_half_precision_learn_about_the_same() {
-    for name in ["gpt2", "llama", "qwen3"] {
+    for name in ["gpt2", "llama", "qwen3", "gpt-neox", "gemma2"] {
         let case = adapted(name);
         let how = (Optimizer::AdamW, 3e-3);
         let single = train(&case, WHOLE, how, 5).losses;

@@ -4,7 +4,8 @@ use super::*;
 use trainyard_models::DropoutSpec;
 
 /// Every family that has dropout.
-const DROPPING: [&str; 8] = ["gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "bert", "vit"];
+const DROPPING: [&str; 11] =
+    ["gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "gpt-neox", "gpt-neox-serial", "gemma2", "bert", "vit"];
 
 /// Returns a case with dropout everywhere, more of it in attention.
 fn dropping(name: &str) -> Case {
@@ -47,13 +48,17 @@ fn replicas_and_micro_batches_drop_what_one_process_drops() {
 
 #[test]
 fn ranks_of_a_tensor_group_drop_what_one_process_drops() {
-    assert_equal_cuts(&["gpt2", "llama", "qwen3", "bert", "vit", "mixtral"], &[Cut { tensor: 2, ..WHOLE }]);
-    assert_equal_cuts(&["gpt2", "llama", "bert", "mixtral"], &[Cut { tensor: 2, sequence: true, ..WHOLE }]);
+    let names = ["gpt2", "llama", "qwen3", "gpt-neox", "gemma2", "bert", "vit", "mixtral"];
+    assert_equal_cuts(&names, &[Cut { tensor: 2, ..WHOLE }]);
+    assert_equal_cuts(
+        &["gpt2", "llama", "gpt-neox", "gemma2", "bert", "mixtral"],
+        &[Cut { tensor: 2, sequence: true, ..WHOLE }],
+    );
 }
 
 #[test]
 fn ranks_that_share_tokens_drop_what_one_process_drops() {
-    let names = ["gpt2", "llama", "mistral", "bert"];
+    let names = ["gpt2", "llama", "mistral", "gpt-neox", "gemma2", "bert"];
     assert_equal_cuts(&names, &[Cut { context: 2, ..WHOLE }, Cut { context: 4, ..WHOLE }]);
     assert_equal_cuts(&["vit"], &[Cut { context: 17, ..WHOLE }]);
     assert_equal_cuts(&["gpt2", "bert"], &[Cut { tensor: 2, context: 2, sequence: true, ..WHOLE }]);

@@ -1,7 +1,7 @@
 //! Activation functions.
 
 use super::operation::{Kernel, apply, contiguous, is_on_host};
-use super::vector::{normal, sigmoid, vectorized};
+use super::vector::{normal, sigmoid, tanh, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation;
 use burn::tensor::{Tensor, TensorData};
@@ -29,7 +29,24 @@ pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&gate) {
         return activation::silu(gate) * up;
     }
-    Tensor::from_dispatch(apply(SwiGlu, [gate.into_dispatch(), up.into_dispatch()]))
+    Tensor::from_dispatch(apply(Gated::Silu, [gate.into_dispatch(), up.into_dispatch()]))
+}
+
+/// Computes gelu(gate) · up, with GELU's approximation by the hyperbolic tangent (Shazeer, arXiv:2002.05202, equation 5,
+/// where it is called GEGLU).
+pub(crate) fn geglu_tanh(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    if !is_on_host(&gate) {
+        return activation::gelu_approximate(gate) * up;
+    }
+    Tensor::from_dispatch(apply(Gated::GeluTanh, [gate.into_dispatch(), up.into_dispatch()]))
+}
+
+/// Computes cap · tanh(x / cap): numbers that are bounded by ± cap (Gemma Team, arXiv:2408.00118, section 2).
+pub(crate) fn soft_cap(x: Tensor<2>, cap: f64) -> Tensor<2> {
+    if !is_on_host(&x) {
+        return (x / cap).tanh() * cap;
+    }
+    Tensor::from_dispatch(apply(SoftCap { cap: cap as f32 }, [x.into_dispatch()]))
 }
 
 /// Computes max(x, 0); what is no number stays so.
@@ -67,6 +84,33 @@ impl Kernel<1> for Relu {
         let mut gradient = contiguous(gradient);
         let result = result.storage::<f32>().par_chunks(BLOCK);
         gradient.storage_mut::<f32>().par_chunks_mut(BLOCK).zip(result).for_each(|(to, y)| relu_backward(y, to));
+        [Some(gradient)]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SoftCap {
+    cap: f32,
+}
+
+impl Kernel<1> for SoftCap {
+    /// The result.
+    type Kept = FlexTensor;
+
+    fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
+        let x = contiguous(x);
+        let from = x.storage::<f32>();
+        let mut to = vec![0.0; from.len()];
+        let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
+        blocks.for_each(|(to, from)| soft_cap_forward(1.0 / self.cap, self.cap, from, to));
+        let result = FlexTensor::from_data(TensorData::new(to, x.layout().shape().clone()));
+        (result.clone(), result)
+    }
+
+    fn backward(&self, result: FlexTensor, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let mut gradient = contiguous(gradient);
+        let blocks = gradient.storage_mut::<f32>().par_chunks_mut(BLOCK).zip(result.storage::<f32>().par_chunks(BLOCK));
+        blocks.for_each(|(gradient, y)| soft_cap_backward(1.0 / self.cap, y, gradient));
         [Some(gradient)]
     }
 }
@@ -151,6 +195,34 @@ vectorized! {
         }
     }
 
+    fn soft_cap_forward(inverse: f32, cap: f32, from: &'a [f32], to: &'a mut [f32]) {
+        for (to, &x) in to.iter_mut().zip(from) {
+            *to = cap * tanh(x * inverse);
+        }
+    }
+
+    fn soft_cap_backward(inverse: f32, result: &'a [f32], gradient: &'a mut [f32]) {
+        for (gradient, &y) in gradient.iter_mut().zip(result) {
+            let share = y * inverse;
+            *gradient *= share.mul_add(-share, 1.0);
+        }
+    }
+
+    fn geglu_forward(gate: &'a [f32], up: &'a [f32], to: &'a mut [f32]) {
+        for ((to, &gate), &up) in to.iter_mut().zip(gate).zip(up) {
+            *to = gate * sigmoid(gate * (gate * gate).mul_add(TANH_CUBE, TANH_SLOPE)) * up;
+        }
+    }
+
+    fn geglu_backward(gate: &'a [f32], up: &'a [f32], gradient: &'a mut [f32], to_up: &'a mut [f32]) {
+        for (((gradient, to_up), &gate), &up) in gradient.iter_mut().zip(to_up).zip(gate).zip(up) {
+            let s = sigmoid(gate * (gate * gate).mul_add(TANH_CUBE, TANH_SLOPE));
+            let slope = (gate * gate).mul_add(3.0 * TANH_CUBE, TANH_SLOPE);
+            *to_up = *gradient * gate * s;
+            *gradient *= up * (gate * s * (1.0 - s)).mul_add(slope, s);
+        }
+    }
+
     fn swiglu_forward(gate: &'a [f32], up: &'a [f32], to: &'a mut [f32]) {
         for ((to, &gate), &up) in to.iter_mut().zip(gate).zip(up) {
             *to = gate * sigmoid(gate) * up;
@@ -166,16 +238,23 @@ vectorized! {
     }
 }
 
+/// A gate's function times what is gated.
 #[derive(Clone, Copy, Debug)]
-struct SwiGlu;
+enum Gated {
+    Silu,
+    GeluTanh,
+}
 
-impl Kernel<2> for SwiGlu {
+impl Kernel<2> for Gated {
     type Kept = [FlexTensor; 2];
 
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, [FlexTensor; 2]) {
         let [gate, up] = operands.map(contiguous);
         let mut to = vec![0.0; gate.storage::<f32>().len()];
-        swiglu_forward(gate.storage(), up.storage(), &mut to);
+        match self {
+            Self::Silu => swiglu_forward(gate.storage(), up.storage(), &mut to),
+            Self::GeluTanh => geglu_forward(gate.storage(), up.storage(), &mut to),
+        }
         let result = FlexTensor::from_data(TensorData::new(to, gate.layout().shape().clone()));
         (result, [gate, up])
     }
@@ -183,7 +262,10 @@ impl Kernel<2> for SwiGlu {
     fn backward(&self, [gate, up]: [FlexTensor; 2], gradient: FlexTensor, _: [bool; 2]) -> [Option<FlexTensor>; 2] {
         let mut gradient = contiguous(gradient);
         let mut to_up = vec![0.0; up.storage::<f32>().len()];
-        swiglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up);
+        match self {
+            Self::Silu => swiglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up),
+            Self::GeluTanh => geglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up),
+        }
         let to_up = FlexTensor::from_data(TensorData::new(to_up, up.layout().shape().clone()));
         [Some(gradient), Some(to_up)]
     }
@@ -191,7 +273,9 @@ impl Kernel<2> for SwiGlu {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{SHAPES, assert_equal_to_plain, half_precision_agrees};
+    use super::super::testing::{
+        SHAPES, assert_equal_to_plain, assert_gradients_are_differences, half_precision_agrees, use_kernels,
+    };
     use super::*;
 
     #[test]
@@ -203,7 +287,22 @@ mod tests {
             // The same where nobody else holds the operand.
             assert_equal_to_plain([shape], |[x]| relu(gelu(x)), |[x]| activation::relu(activation::gelu(x)));
             assert_equal_to_plain([shape; 2], |[g, u]| swiglu(g, u), |[g, u]| activation::silu(g) * u);
+            let geglu = |[g, u]: [Tensor<2>; 2]| activation::gelu_approximate(g) * u;
+            assert_equal_to_plain([shape; 2], |[g, u]| geglu_tanh(g, u), geglu);
+            for cap in [0.7, 30.0] {
+                assert_equal_to_plain([shape], |[x]| soft_cap(x, cap), |[x]| (x / cap).tanh() * cap);
+            }
         }
         half_precision_agrees([[4, 32]], |[x]| gelu(x));
+        half_precision_agrees([[4, 32]], |[x]| soft_cap(x, 1.5));
+    }
+
+    #[test]
+    fn gradients_of_bounded_and_of_gated_numbers_are_differences() {
+        for used in [true, false] {
+            use_kernels(used);
+            assert_gradients_are_differences([[3, 7]], |[x]| soft_cap(x, 1.5));
+            assert_gradients_are_differences([[3, 7]; 2], |[g, u]| geglu_tanh(g, u));
+        }
     }
 }

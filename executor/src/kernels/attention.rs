@@ -8,7 +8,7 @@ pub(crate) use partial::{Partial, partial_attention, partial_gradients};
 use super::dropout::{DropoutMask, drop_weights, multiply};
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
 use super::product::{add_product, product};
-use super::vector::{exp, largest, sum_of, vectorized};
+use super::vector::{exp, largest, sum_of, tanh, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, FloatDType, Tensor};
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 const BLOCK: usize = 128;
 
 /// The division of rows of features into samples and heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AttentionShape {
     /// Samples among the rows.
     pub(crate) samples: usize,
@@ -30,9 +30,49 @@ pub(crate) struct AttentionShape {
     /// Heads of keys and values; each serves as many heads of queries, one after another (Ainslie et al.,
     /// arXiv:2305.13245).
     pub(crate) groups: usize,
+    pub(crate) scores: Scores,
     pub(crate) sees: Sees,
     /// The weights that are dropped out, if any are.
     pub(crate) dropout: Option<DropoutMask>,
+}
+
+/// What products of queries and keys become before softmax.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scores {
+    /// They are multiplied by it.
+    pub(crate) scale: f32,
+    /// And then bounded by ± this: cap · tanh(score / cap) (Gemma Team, arXiv:2408.00118, section 2).
+    pub(crate) cap: Option<f32>,
+}
+
+impl Scores {
+    /// Returns those of heads of so many features: products over √width.
+    pub(crate) fn of_width(width: usize) -> Self {
+        Self { scale: 1.0 / (width as f32).sqrt(), cap: None }
+    }
+
+    /// Bounds products by Burn's operators, if they are; they were scaled before.
+    pub(crate) fn bounded(self, scaled: Tensor<4>) -> Tensor<4> {
+        match self.cap {
+            Some(cap) => (scaled / cap).tanh() * cap,
+            None => scaled,
+        }
+    }
+
+    /// Makes scores of products, up to the factor that it returns.
+    fn of_products(self, products: &mut [f32]) -> f32 {
+        let Some(cap) = self.cap else { return self.scale };
+        bound_rows(self.scale / cap, cap, products);
+        1.0
+    }
+
+    /// Returns the derivatives of bounded scores with respect to the products, if they are bounded.
+    fn slopes(self, bounded: &[f32]) -> Option<Vec<f32>> {
+        let cap = self.cap?;
+        let mut slopes = vec![0.0; bounded.len()];
+        slopes_of_bounded(self.scale, 1.0 / cap, bounded, &mut slopes);
+        Some(slopes)
+    }
 }
 
 /// The rows that a row attends to.
@@ -59,7 +99,7 @@ impl Sees {
     }
 }
 
-/// Computes softmax(q · kᵀ / √width) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
+/// Computes softmax(scores of q · kᵀ) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
 ///
 /// `queries` have (heads × width) features, `keys` and `values` (groups × width); the result has those of the queries.
 /// Every row must see all rows, or [`Sees::PAST`].
@@ -85,7 +125,7 @@ pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Ten
 
 /// Computes attention by Burn's operators, its softmax in single precision whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
-    let AttentionShape { samples, sequence, heads, groups, sees, dropout } = *shape;
+    let AttentionShape { samples, sequence, heads, groups, sees, dropout, scores: made } = *shape;
     let [rows, features] = queries.dims();
     let width = features / heads;
     let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
@@ -94,10 +134,10 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
         let whole: Tensor<5> = split(tensor, groups).unsqueeze_dim(2);
         whole.expand([samples, groups, heads / groups, sequence, width]).reshape([samples, heads, sequence, width])
     };
-    let queries = split(queries, heads) * (1.0 / (width as f64).sqrt());
+    let queries = split(queries, heads) * made.scale;
     let scores = queries.matmul(shared(keys).transpose());
     let float = FloatDType::from(scores.dtype());
-    let mut scores = scores.cast(FloatDType::F32);
+    let mut scores = made.bounded(scores.cast(FloatDType::F32));
     if sees == Sees::PAST {
         // `tril_mask` is false on and below the diagonal.
         let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
@@ -278,10 +318,10 @@ impl Attention {
         [queries, keys, values]: [FlexTensor; 3],
         place: (usize, usize),
     ) -> (Vec<FlexTensor>, Vec<f32>) {
-        let scale = scale(&queries);
         let mut log_sums = vec![0.0; self.shape.sequence];
         let result = |block: Block| {
-            let mut scores = block.scores(&queries, &keys);
+            let mut scores = block.products(&queries, &keys);
+            let scale = self.shape.scores.of_products(scores.storage_mut());
             let log_sums = &mut log_sums[block.start..block.start + block.length];
             softmax_of_rows(block, scale, scores.storage_mut(), log_sums);
             if let Some(factors) = self.factors(block, place) {
@@ -340,7 +380,6 @@ impl Attention {
         log_sums: &[f32],
         place: (usize, usize),
     ) -> HeadGradients {
-        let scale = scale(&queries);
         let [sequence, width] = extent(&queries);
         let [result, gradient] = results.map(contiguous);
         let mut found = HeadGradients {
@@ -353,7 +392,9 @@ impl Attention {
             let mut deltas = vec![0.0; block.length];
             dots_of_rows(&result.storage()[numbers.clone()], &gradient.storage()[numbers], &mut deltas);
             let gradient = gradient.narrow(0, block.start, block.length);
-            let mut shares = block.scores(&queries, &keys);
+            let mut shares = block.products(&queries, &keys);
+            let scale = self.shape.scores.of_products(shares.storage_mut());
+            let slopes = self.shape.scores.slopes(shares.storage());
             let log_sums = &log_sums[block.start..block.start + block.length];
             shares_of_rows(block, scale, log_sums, shares.storage_mut());
             let mut to_scores = product(&gradient, &values.narrow(0, 0, block.keys).transpose(0, 1));
@@ -362,6 +403,9 @@ impl Attention {
                 multiply(to_scores.storage_mut(), factors);
             }
             scores_gradient(scale, shares.storage(), &deltas, to_scores.storage_mut());
+            if let Some(slopes) = &slopes {
+                multiply(to_scores.storage_mut(), slopes);
+            }
             if let Some(factors) = &factors {
                 multiply(shares.storage_mut(), factors);
             }
@@ -376,11 +420,6 @@ impl Attention {
     }
 }
 
-/// Returns 1 / √width.
-fn scale(queries: &FlexTensor) -> f32 {
-    1.0 / (queries.layout().shape()[1] as f32).sqrt()
-}
-
 /// A run of queries, and how many keys are looked at.
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -393,7 +432,7 @@ struct Block {
 
 impl Block {
     /// Computes q · kᵀ, (length, keys).
-    fn scores(&self, queries: &FlexTensor, keys: &FlexTensor) -> FlexTensor {
+    fn products(&self, queries: &FlexTensor, keys: &FlexTensor) -> FlexTensor {
         let keys = keys.narrow(0, 0, self.keys).transpose(0, 1);
         product(&queries.narrow(0, self.start, self.length), &keys)
     }
@@ -406,6 +445,20 @@ impl Block {
 }
 
 vectorized! {
+    /// Products become bounded scores; `factor` is that of scores over their bound.
+    fn bound_rows(factor: f32, cap: f32, products: &'a mut [f32]) {
+        for product in products {
+            *product = cap * tanh(*product * factor);
+        }
+    }
+
+    fn slopes_of_bounded(scale: f32, inverse: f32, bounded: &'a [f32], slopes: &'a mut [f32]) {
+        for (slope, &score) in slopes.iter_mut().zip(bounded) {
+            let share = score * inverse;
+            *slope = scale * share.mul_add(-share, 1.0);
+        }
+    }
+
     /// Scores become shares.
     fn softmax_of_rows(block: Block, scale: f32, scores: &'a mut [f32], log_sums: &'a mut [f32]) {
         for (row, (scores, log_sum)) in scores.chunks_exact_mut(block.keys).zip(log_sums).enumerate() {
@@ -457,7 +510,9 @@ vectorized! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_equal_to_plain, half_precision_agrees};
+    use super::super::testing::{
+        assert_equal_to_plain, assert_gradients_are_differences, half_precision_agrees, use_kernels,
+    };
     use super::*;
 
     #[test]
@@ -465,8 +520,11 @@ mod tests {
         let cases = [(1, 1, 1, 1, 4), (2, 7, 2, 1, 5), (2, 33, 4, 2, 16), (1, 300, 2, 2, 8), (1, 128, 1, 1, 40)];
         for (samples, sequence, heads, groups, width) in cases {
             for sees in [Sees::All, Sees::PAST] {
-                for dropout in [None, Some(DropoutMask::new(0.2, 9, 4))] {
-                    let shape = AttentionShape { samples, sequence, heads, groups, sees, dropout };
+                let plain = Scores::of_width(width);
+                let (dropping, bounded) = (Some(DropoutMask::new(0.2, 9, 4)), Some(1.5));
+                for (dropout, cap) in [(None, None), (dropping, None), (None, bounded), (dropping, bounded)] {
+                    let scores = Scores { cap, ..plain };
+                    let shape = AttentionShape { samples, sequence, heads, groups, scores, sees, dropout };
                     let features = [heads * width, groups * width, groups * width];
                     let rows = samples * sequence;
                     let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);
@@ -495,7 +553,29 @@ mod tests {
 
     #[test]
     fn attention_of_half_precision() {
-        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, sees: Sees::PAST, dropout: None };
-        half_precision_agrees([[8, 48]], |[packed]| packed_attention(packed, &shape));
+        for cap in [None, Some(2.0)] {
+            let shape = AttentionShape { scores: Scores { cap, ..SHAPE.scores }, ..SHAPE };
+            half_precision_agrees([[8, 48]], |[packed]| packed_attention(packed, &shape));
+        }
+    }
+
+    const SHAPE: AttentionShape = AttentionShape {
+        samples: 1,
+        sequence: 8,
+        heads: 2,
+        groups: 2,
+        sees: Sees::PAST,
+        dropout: None,
+        scores: Scores { scale: 0.35, cap: Some(1.2) },
+    };
+
+    #[test]
+    fn gradients_of_bounded_scores_are_differences() {
+        for used in [true, false] {
+            use_kernels(used);
+            assert_gradients_are_differences([[8, 16], [8, 16], [8, 16]], |[q, k, v]| attention(q, k, v, &SHAPE));
+            let shared = AttentionShape { groups: 1, ..SHAPE };
+            assert_gradients_are_differences([[8, 8], [8, 4], [8, 4]], |[q, k, v]| attention(q, k, v, &shared));
+        }
     }
 }

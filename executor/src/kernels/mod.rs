@@ -27,9 +27,9 @@ pub(crate) mod testing;
 mod update;
 mod vector;
 
-pub(crate) use activation::{gelu, gelu_tanh, relu, swiglu};
+pub(crate) use activation::{geglu_tanh, gelu, gelu_tanh, relu, soft_cap, swiglu};
 pub(crate) use attention::{
-    AttentionShape, Partial, Sees, attention, packed_attention, partial_attention, partial_gradients,
+    AttentionShape, Partial, Scores, Sees, attention, packed_attention, partial_attention, partial_gradients,
 };
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use convolution::{Strides, convolution};

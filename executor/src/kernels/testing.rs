@@ -70,6 +70,41 @@ pub(super) fn assert_close(ours: &[Vec<f32>], theirs: &[Vec<f32>], tolerance: f3
     }
 }
 
+/// Asserts that gradients are what central differences of the result make of them.
+pub(super) fn assert_gradients_are_differences<const N: usize>(
+    shapes: [[usize; 2]; N],
+    operator: impl Fn([Tensor<2>; N]) -> Tensor<2>,
+) {
+    let operands: [Tensor<2>; N] = std::array::from_fn(|i| tensor(shapes[i], i));
+    let gradients = passes(operands.clone(), &operator);
+    let sum = |operands: [Tensor<2>; N]| {
+        let result = operator(operands);
+        let outside = tensor(result.dims(), 99);
+        let values = (result * outside).into_data_as::<f32>().try_into_vec::<f32>().expect("single precision");
+        values.into_iter().map(f64::from).sum::<f64>()
+    };
+    let step = 0.02f32;
+    for (part, shape) in shapes.iter().enumerate() {
+        let of_part = &gradients[part + 1];
+        for (at, &gradient) in of_part.iter().enumerate() {
+            let moved = |by: f32| {
+                let mut numbers = numbers(shape[0] * shape[1], part);
+                numbers[at] += by;
+                let mut operands = operands.clone();
+                operands[part] = Tensor::from_data(TensorData::new(numbers, *shape), &operands[part].device());
+                sum(operands)
+            };
+            // Of fourth order (Abramowitz and Stegun, Handbook of Mathematical Functions, 25.3.6): wide steps, so that
+            // rounding does not show.
+            let difference = 8.0 * (moved(step) - moved(-step)) - (moved(2.0 * step) - moved(-2.0 * step));
+            let difference = difference / (12.0 * f64::from(step));
+            let tolerance = 1e-3 * of_part.iter().fold(0.5f32, |a, b| a.max(b.abs()));
+            let is_near = (difference - f64::from(gradient)).abs() < f64::from(tolerance);
+            assert!(is_near, "{gradient} is not {difference} at {at} of {part}");
+        }
+    }
+}
+
 /// Asserts that half-precision operands give what the same numbers give in single precision, to half's rounding, and
 /// that results and gradients are of the operands' type.
 pub(super) fn half_precision_agrees<const N: usize>(

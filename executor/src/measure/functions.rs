@@ -1,17 +1,16 @@
 //! Operators of families whose layers do not share a function: as those layers compute them, on rows of features.
 
 use super::prepare::values;
-use crate::kernels::{self, AttentionShape, Sees, Strides};
+use crate::kernels::{self, AttentionShape, Scores, Sees, Strides};
 use crate::network::operators::{from_vec, single};
 use burn::tensor::{Device, FloatDType, Tensor};
 
 /// Computes scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    kernels::packed_attention(
-        qkv,
-        &AttentionShape { samples, sequence, heads, groups: heads, sees: Sees::All, dropout: None },
-    )
+    let scores = Scores::of_width(qkv.dims()[1] / (3 * heads));
+    let shape = AttentionShape { samples, sequence, heads, groups: heads, scores, sees: Sees::All, dropout: None };
+    kernels::packed_attention(qkv, &shape)
 }
 
 /// Divides each row by its root mean square and scales it, in single precision.

@@ -25,12 +25,17 @@ const PEFT: &str = "base_model.model.";
 const UNNAMED: &str = "transformer.";
 
 /// The products of blocks by the ends of their modules' names, as transformers has them.
-const MODULES: [(&str, AdapterTarget); 11] = [
+const MODULES: [(&str, AdapterTarget); 15] = [
     // Queries, keys and values in one.
     ("attn.c_attn", AdapterTarget::Query),
     ("attn.c_proj", AdapterTarget::Output),
     ("mlp.c_fc", AdapterTarget::Up),
     ("mlp.c_proj", AdapterTarget::Down),
+    // The same, head by head.
+    ("attention.query_key_value", AdapterTarget::Query),
+    ("attention.dense", AdapterTarget::Output),
+    ("mlp.dense_h_to_4h", AdapterTarget::Up),
+    ("mlp.dense_4h_to_h", AdapterTarget::Down),
     ("self_attn.q_proj", AdapterTarget::Query),
     ("self_attn.k_proj", AdapterTarget::Key),
     ("self_attn.v_proj", AdapterTarget::Value),

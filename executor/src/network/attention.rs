@@ -2,7 +2,7 @@
 
 use super::Pass;
 use super::operators::single;
-use crate::kernels::{self, AttentionShape, DropoutMask, Sees};
+use crate::kernels::{self, AttentionShape, DropoutMask, Scores, Sees};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
 
@@ -14,15 +14,26 @@ pub(super) struct HeadShape {
     pub(super) keys: usize,
     /// Features of a head.
     pub(super) width: usize,
+    pub(super) scores: Scores,
     /// Share of the weights that is dropped out.
     pub(super) dropout: f64,
 }
 
 impl HeadShape {
+    /// Returns as many heads of queries as of keys, whose scores are products over √width.
+    pub(super) fn equal(heads: usize, width: usize, dropout: f64) -> Self {
+        Self { queries: heads, keys: heads, width, scores: Scores::of_width(width), dropout }
+    }
+
     /// Returns the heads of one of the ranks that share the layer's weights.
     pub(super) fn on_rank(self, pass: &Pass) -> Self {
         let ranks = pass.tensor.size();
         Self { queries: self.queries / ranks, keys: self.keys / ranks, ..self }
+    }
+
+    fn in_samples(self, samples: usize, sequence: usize, sees: Sees, dropout: Option<DropoutMask>) -> AttentionShape {
+        let Self { queries, keys, scores, .. } = self;
+        AttentionShape { samples, sequence, heads: queries, groups: keys, scores, sees, dropout }
     }
 }
 
@@ -70,8 +81,7 @@ pub(super) fn attention(
     }
     let group = pass.context.clone();
     let sequence = operands[0].dims()[0] / samples;
-    let shape =
-        AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees: Sees::All, dropout };
+    let shape = heads.in_samples(samples, sequence, Sees::All, dropout);
     pass.core(operands, move |operands| group.attention(operands, shape, mask))
 }
 
@@ -89,17 +99,17 @@ fn core(
     };
     if let Some(sees) = sees {
         let sequence = tokens / samples;
-        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, sees, dropout };
+        let shape = heads.in_samples(samples, sequence, sees, dropout);
         return kernels::attention(queries, keys, values, &shape);
     }
     let (sequence, group) = (tokens / samples, heads.queries / heads.keys);
     let dtype = FloatDType::from(queries.dtype());
     // The queries of a group are rows of one product with the keys that they share.
-    let scaled = queries * (1.0 / (heads.width as f64).sqrt());
+    let scaled = queries * heads.scores.scale;
     let scaled = scaled.reshape([samples, sequence, heads.keys, group, heads.width]).permute([0, 2, 3, 1, 4]);
     let scaled = scaled.reshape([samples, heads.keys, group * sequence, heads.width]);
     let apart = |rows: Tensor<2>| rows.reshape([samples, sequence, heads.keys, heads.width]).swap_dims(1, 2);
-    let scores = single(scaled.matmul(apart(keys).transpose()));
+    let scores = heads.scores.bounded(single(scaled.matmul(apart(keys).transpose())));
     let scores = scores.reshape([samples * heads.keys, group, sequence, sequence]);
     let scores = match mask.hidden(sequence, &scores.device()) {
         Some(hidden) => {

@@ -23,7 +23,7 @@ pub(super) struct SelfAttention {
 impl SelfAttention {
     /// Declares its products: those of queries, keys and values under `inner`. A share of the heads' weights is dropped out.
     pub(super) fn new(slots: &mut Slots, inner: &str, hidden: usize, (heads, dropout): (usize, f64)) -> Self {
-        let heads = HeadShape { queries: heads, keys: heads, width: hidden / heads, dropout };
+        let heads = HeadShape::equal(heads, hidden / heads, dropout);
         let mut product = |name: &str| slots.linear(&format!("{inner}.{name}"), hidden, hidden, NORMAL, Cut::Columns);
         let (queries, keys, values) = (product("query"), product("key"), product("value"));
         let projection = slots.linear("attention.output.dense", hidden, hidden, NORMAL, Cut::Rows);

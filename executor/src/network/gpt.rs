@@ -175,7 +175,7 @@ impl Block {
         }
         let width = qkv.dims()[1] / 3;
         let parts = [0, 1, 2].map(|part| qkv.clone().narrow(1, part * width, width));
-        let shape = HeadShape { queries: heads, keys: heads, width: width / heads, dropout: share };
+        let shape = HeadShape::equal(heads, width / heads, share);
         attention(pass, parts, samples, shape, Mask::Causal)
     }
 }

@@ -10,8 +10,9 @@ use super::attention::{HeadShape, Mask, attention};
 use super::dropout::{Place, Shares};
 use super::experts::{self, Expert, ExpertPart};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
+use super::rotation::{self, Rotation};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::Llama;
@@ -28,12 +29,9 @@ pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     if let Some(experts) = llama.experts {
         experts::check(experts)?;
     }
-    if !llama.head_width.is_multiple_of(2) {
-        return Err(Invalid::breaks("model.head_width", llama.head_width, "positions turn pairs of features")
-            .with_hint("set head_width to an even number"));
-    }
+    rotation::check("model.head_width", llama.head_width)?;
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
-    let rotation = Arc::new(Rotation::new(llama));
+    let rotation = Arc::new(Rotation::new(llama.seq_len, llama.head_width, llama.rotary_base));
     layers.extend((0..llama.layers).map(|index| Arc::new(Block::new(llama, index, &rotation)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(llama)));
     Ok(layers)
@@ -133,10 +131,8 @@ impl Block {
     fn new(llama: &Llama, index: u32, rotation: &Arc<Rotation>) -> Self {
         let (hidden, shares) = (llama.hidden as usize, Shares::from(llama.dropout));
         let heads = HeadShape {
-            queries: llama.heads as usize,
             keys: llama.kv_heads as usize,
-            width: llama.head_width as usize,
-            dropout: shares.attention,
+            ..HeadShape::equal(llama.heads as usize, llama.head_width as usize, shares.attention)
         };
         let (wide, narrow) = (heads.queries * heads.width, heads.keys * heads.width);
         let mut slots = Slots::new(format!("model.layers.{index}."));
@@ -236,49 +232,5 @@ impl Layer for Head {
         let rows = self.norm.forward(weights, rows::from_before(input));
         let rows = pass.tensor.enter(rows, batch.samples);
         rows::vocabulary_loss(pass, weights, rows, (self.table, self.vocabulary), None, batch)
-    }
-}
-
-/// The angles by which pairs of features of queries and keys are turned: feature i and feature i + width / 2 at position
-/// t by t · base^(−2i / width). transformers pairs them so; the paper pairs neighbours, which is a permutation.
-///
-/// Source: Su et al., arXiv:2104.09864, equation 34.
-struct Rotation {
-    positions: usize,
-    /// Pairs of features of a head.
-    pairs: usize,
-    /// (positions, pairs), flat.
-    cosines: Vec<f32>,
-    sines: Vec<f32>,
-}
-
-impl Rotation {
-    fn new(llama: &Llama) -> Self {
-        let (positions, pairs) = (llama.seq_len as usize, llama.head_width as usize / 2);
-        let base = llama.rotary_base as f32;
-        // In single precision, as transformers computes them: weights were trained with these angles.
-        let frequency = |pair: usize| 1.0 / base.powf(2.0 * pair as f32 / (2 * pairs) as f32);
-        let angles: Vec<f32> =
-            (0..positions).flat_map(|t| (0..pairs).map(move |pair| t as f32 * frequency(pair))).collect();
-        let (cosines, sines) = angles.into_iter().map(|angle| (angle.cos(), angle.sin())).unzip();
-        Self { positions, pairs, cosines, sines }
-    }
-
-    /// Turns all heads of the own tokens, (samples × own tokens, heads × width).
-    fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
-        let [height, width] = rows.dims();
-        let (pairs, dtype) = (self.pairs, rows.dtype());
-        let (first, ranks) = (pass.context.first_token(), pass.context.size());
-        let own = self.positions / ranks;
-        let table = |values: &[f32]| {
-            let own_rows: Vec<f32> = values.chunks(pairs).skip(first).step_by(ranks).flatten().copied().collect();
-            Tensor::<4>::from_data(TensorData::new(own_rows, [1, own, 1, pairs]), &pass.device).cast(dtype)
-        };
-        let (cosines, sines) = (table(&self.cosines), table(&self.sines));
-        let features = rows.reshape([samples, own, heads, 2 * pairs]);
-        let (first, second) = (features.clone().narrow(3, 0, pairs), features.narrow(3, pairs, pairs));
-        let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
-        let turned_second = second * cosines + first * sines;
-        Tensor::cat(vec![turned_first, turned_second], 3).reshape([height, width])
     }
 }

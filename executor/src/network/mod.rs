@@ -12,7 +12,9 @@ mod dropout;
 mod encoder;
 mod exchange;
 mod experts;
+mod gemma2;
 mod gpt;
+mod gpt_neox;
 mod llama;
 mod mlp;
 pub(crate) mod operators;
@@ -22,6 +24,7 @@ mod peers;
 mod postponed;
 mod product;
 mod resnet;
+mod rotation;
 mod rows;
 mod shelf;
 mod vit;
@@ -238,6 +241,8 @@ impl Network {
             Model::Gpt(gpt) => gpt::layers(gpt),
             Model::GptMoe(routed) => gpt::layers_with_experts(routed)?,
             Model::Llama(llama) => llama::layers(llama)?,
+            Model::GptNeox(neox) => gpt_neox::layers(neox)?,
+            Model::Gemma2(gemma) => gemma2::layers(gemma)?,
             Model::Bert(bert) => bert::layers(bert)?,
             Model::Vit(vit) => vit::layers(vit)?,
             Model::ResNet(resnet) => resnet::layers(resnet)?,
@@ -343,6 +348,6 @@ pub(crate) fn rows_per_sample(model: &Model) -> u64 {
 }
 
 fn not_built(model: &Model) -> Invalid {
-    Invalid::breaks("model.family", model.family(), "only gpt, gpt-moe, llama, bert, vit, resnet and mlp are run")
-        .with_hint("describe a model of one of these families")
+    let rule = "only gpt, gpt-moe, llama, gpt-neox, gemma2, bert, vit, resnet and mlp are run";
+    Invalid::breaks("model.family", model.family(), rule).with_hint("describe a model of one of these families")
 }

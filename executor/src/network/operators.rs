@@ -3,7 +3,7 @@
 //! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
 
 use super::exchange::{TensorGroup, with_gradient, with_gradients};
-use crate::kernels::{self, AttentionShape, DropoutMask, Sees};
+use crate::kernels::{self, AttentionShape, DropoutMask, Scores, Sees};
 use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
@@ -43,7 +43,8 @@ pub(crate) struct Heads {
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
 pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, count, dropout }: Heads) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
-    let shape = AttentionShape { samples, sequence, heads: count, groups: count, sees: Sees::PAST, dropout };
+    let scores = Scores::of_width(qkv.dims()[1] / (3 * count));
+    let shape = AttentionShape { samples, sequence, heads: count, groups: count, scores, sees: Sees::PAST, dropout };
     kernels::packed_attention(qkv, &shape)
 }
 

@@ -114,6 +114,12 @@ impl Slots {
         RmsNorm { scale: self.add(scale), width, epsilon }
     }
 
+    /// Declares the scale of a normalisation by the root mean square, less one.
+    pub(super) fn centred_rms_norm(&mut self, name: &str, width: usize, epsilon: f64) -> CentredRmsNorm {
+        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Zeros).single();
+        CentredRmsNorm { scale: self.add(scale), epsilon }
+    }
+
     /// Returns the declared parameters, by slot.
     pub(super) fn parameters(self) -> Vec<Parameter> {
         self.parameters
@@ -147,6 +153,23 @@ impl Linear {
     }
 }
 
+/// Computes the sum of two products that ranks split by rows, whose partial sums are added up together.
+pub(super) fn summed_together(
+    pass: &Pass,
+    weights: &Weights,
+    parts: [(Linear, Tensor<2>); 2],
+    samples: usize,
+) -> Tensor<2> {
+    if pass.tensor.size() == 1 {
+        let [one, other] = parts.map(|(product, rows)| product.forward(weights, rows));
+        return one + other;
+    }
+    let biases = parts.each_ref().map(|(product, _)| product.bias);
+    let [one, other] = parts.map(|(product, rows)| weights.linear(rows, product.weight, None));
+    let sum = pass.tensor.leave(one + other, samples);
+    biases.into_iter().flatten().fold(sum, |sum, bias| sum + weights.get::<1>(bias).unsqueeze())
+}
+
 /// Normalisation by mean and variance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerNorm {
@@ -156,6 +179,11 @@ pub(super) struct LayerNorm {
 }
 
 impl LayerNorm {
+    /// Returns the slots of its parameters.
+    pub(super) fn slots(self) -> [usize; 2] {
+        [self.scale, self.shift]
+    }
+
     /// (rows, width) → the same.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
         operators::layer_norm(rows, weights.get(self.scale), weights.get(self.shift), self.epsilon)
@@ -184,6 +212,22 @@ impl RmsNorm {
         let heads = rows.reshape([tokens * features / self.width, self.width]);
         let scale = pass.tensor.applied_to_parts(weights.get(self.scale));
         kernels::rms_norm(heads, scale, self.epsilon).reshape([tokens, features])
+    }
+}
+
+/// Normalisation by the root mean square with a scale of one more than its parameter, so that weight decay draws it to one.
+///
+/// Source: `Gemma2RMSNorm` of transformers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CentredRmsNorm {
+    scale: usize,
+    epsilon: f64,
+}
+
+impl CentredRmsNorm {
+    /// (rows, width) → the same; computed in single precision.
+    pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
+        kernels::rms_norm(rows, weights.get::<1>(self.scale) + 1.0, self.epsilon)
     }
 }
 
@@ -231,6 +275,16 @@ impl BatchNorm {
 /// Computes x · Φ(x), with the distribution function itself (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
 pub(super) fn gelu(rows: Tensor<2>) -> Tensor<2> {
     kernels::gelu(rows)
+}
+
+/// Computes gelu(gate) · rows, with GELU's approximation by the hyperbolic tangent (Shazeer, arXiv:2002.05202, equation 5).
+pub(super) fn gelu_gated(gate: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
+    kernels::geglu_tanh(gate, rows)
+}
+
+/// Computes cap · tanh(rows / cap).
+pub(super) fn soft_cap(rows: Tensor<2>, cap: f64) -> Tensor<2> {
+    kernels::soft_cap(rows, cap)
 }
 
 /// Computes silu(gate) · rows (Shazeer, arXiv:2002.05202, equation 6).

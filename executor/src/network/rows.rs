@@ -89,6 +89,11 @@ pub(super) fn vocabulary_loss(
         Some(bias) => scores + bias.unsqueeze::<2>(),
         None => scores,
     };
+    scores_loss(pass, scores, vocabulary, batch)
+}
+
+/// Computes the mean loss under scores of a vocabulary, of which this rank has a part: (rows, own entries) → (1, 1).
+pub(super) fn scores_loss(pass: &Pass, scores: Tensor<2>, vocabulary: usize, batch: &MicroBatch) -> Tensor<2> {
     cross_entropy(scores, &batch.targets, first_entry(pass, vocabulary), &pass.tensor)
 }
 

@@ -214,7 +214,9 @@ fn the_ranks_of_a_world_are_told_where_they_live() {
 #[test]
 #[cfg(not(feature = "mpi"))]
 fn without_mpi_the_launcher_says_what_to_install() {
-    let error = launch(Launcher::Mpi, 2).map(|_| ()).expect_err("it was not built");
+    let error = launch(Launcher::Mpi { heartbeat_timeout: std::time::Duration::from_secs(1) }, 2)
+        .map(|_| ())
+        .expect_err("it was not built");
     assert_eq!(error, LaunchError::NotBuilt);
     assert!(error.hint().contains("libopenmpi-dev"), "{}", error.hint());
 }

@@ -1,7 +1,7 @@
 //! The names under which files hold the parameters of a model.
 
 /// Prefixes that transformers puts before the names of a model with a head, and leaves out without one.
-const PREFIXES: [&str; 5] = ["transformer.", "model.", "bert.", "vit.", "resnet."];
+const PREFIXES: [&str; 6] = ["transformer.", "model.", "gpt_neox.", "bert.", "vit.", "resnet."];
 
 /// Returns the names under which a file may hold the parameter `name`, the usual one first.
 pub(super) fn in_files(name: &str) -> Vec<String> {
@@ -16,6 +16,8 @@ pub(super) fn in_files(name: &str) -> Vec<String> {
     };
     let old: Vec<String> = names.iter().filter_map(old).collect();
     names.extend(old);
+    // What transformers 5 calls the head that its files, and version 4, have under this name.
+    names.extend((name == "embed_out.weight").then(|| "lm_head.weight".to_owned()));
     names.extend(residual_in_torchvision(name).or_else(|| encoder_in_torchvision(name)));
     names
 }
@@ -82,14 +84,22 @@ fn residual_in_torchvision(name: &str) -> Option<String> {
 }
 
 /// Ends of names that older versions saved though they are no weights, and of counters.
-const BUFFERS: [&str; 5] =
-    [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids", ".num_batches_tracked"];
+const BUFFERS: [&str; 7] = [
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+    ".rotary_emb.inv_freq",
+    ".position_ids",
+    ".num_batches_tracked",
+];
 
 /// Heads of other tasks than those that are trained here.
 const OTHER_HEADS: [&str; 3] = ["cls.seq_relationship.", "bert.pooler.", "vit.pooler."];
 
 /// Additional names under which files hold a head that is tied to the token table.
-const TIED: [&str; 3] = ["lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"];
+const TIED: [&str; 4] =
+    ["lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"];
 
 /// Returns `true` if the tensor `name`, which is not the name of a parameter, belongs to the head of another task.
 pub(super) fn is_of_other_head(name: &str) -> bool {
@@ -158,6 +168,7 @@ mod tests {
 
     #[test]
     fn masks_counters_and_other_heads_are_no_weights() {
+        assert!(may_be_ignored("gpt_neox.layers.3.attention.masked_bias", false));
         assert!(may_be_ignored("h.3.attn.bias", true) && may_be_ignored("a.num_batches_tracked", false));
         assert!(may_be_ignored("lm_head.weight", true) && !may_be_ignored("lm_head.weight", false));
         assert!(!may_be_ignored("h.3.attn.c_attn.bias", true) && !may_be_ignored("classifier.weight", true));

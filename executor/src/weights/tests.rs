@@ -190,6 +190,55 @@ fn other_field(fixture: &Fixture, configuration: &Value) -> Option<&'static str>
 }
 
 #[test]
+fn every_field_of_gpt_neox_and_gemma_2_that_changes_what_they_compute_is_compared() {
+    let golden = |case: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(case).join(CONFIGURATION);
+        let text = std::fs::read_to_string(path).expect("it is in the repository");
+        serde_json::from_str::<Value>(&text).expect("transformers wrote it")
+    };
+    for (case, changes) in [
+        (
+            "gpt-neox",
+            vec![
+                ("use_parallel_residual", false.into(), "use_parallel_residual"),
+                ("rope_parameters", serde_json::json!({ "partial_rotary_factor": 0.5 }), "rotary_pct"),
+                ("rope_parameters", serde_json::json!({ "partial_rotary_factor": 0.25 }), "rotary_emb_base"),
+                ("layer_norm_eps", 1e-6.into(), "layer_norm_eps"),
+                ("hidden_act", "gelu_fast".into(), "hidden_act"),
+                ("attention_bias", false.into(), "attention_bias"),
+                ("tie_word_embeddings", true.into(), TIE),
+            ],
+        ),
+        (
+            "gemma2",
+            vec![
+                ("attn_logit_softcapping", Value::Null, "attn_logit_softcapping"),
+                ("final_logit_softcapping", 30.into(), "final_logit_softcapping"),
+                ("query_pre_attn_scalar", 12.into(), "query_pre_attn_scalar"),
+                ("layer_types", Value::Null, ""),
+                ("layer_types", serde_json::json!(["full_attention", "full_attention", "full_attention"]), LAYER_TYPES),
+                ("sliding_window", 6.into(), WINDOW),
+                ("hidden_activation", "silu".into(), "hidden_activation"),
+                ("rms_norm_eps", 1e-5.into(), "rms_norm_eps"),
+                ("rope_parameters", serde_json::json!({ "rope_theta": 5e4 }), "rope_theta"),
+                ("tie_word_embeddings", false.into(), TIE),
+            ],
+        ),
+    ] {
+        let configuration = golden(case);
+        let spec = from_hugging_face(&configuration.to_string(), case).expect("it is read");
+        let fixture = Fixture::of(spec);
+        fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+        assert_eq!(other_field(&fixture, &configuration), None, "{case}");
+        for (field, value, refused) in changes {
+            let mut changed = configuration.clone();
+            changed[field] = value;
+            assert_eq!(other_field(&fixture, &changed).unwrap_or_default(), refused, "{case}, {field}");
+        }
+    }
+}
+
+#[test]
 fn a_window_narrower_than_a_sample_is_no_other_and_not_none() {
     let mistral = |window: Value| serde_json::json!({ "model_type": "mistral", "sliding_window": window });
     let absent = serde_json::json!({ "model_type": "mistral" });

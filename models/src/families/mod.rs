@@ -11,9 +11,11 @@ mod dropout;
 mod electra;
 mod encoder_decoder;
 mod fields;
+mod gemma2;
 mod gnmt;
 mod gpt;
 mod gpt_moe;
+mod gpt_neox;
 mod layers;
 mod llama;
 mod mamba2;
@@ -102,6 +104,10 @@ families! {
     bert::Bert = "bert",
     /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
     llama::Llama = "llama",
+    /// A decoder-only transformer with parts side by side and rotary positions for a part of each head, as GPT-NeoX and Pythia.
+    gpt_neox::GptNeox = "gpt-neox",
+    /// A decoder-only transformer with normalisations around its parts and bounded scores and logits, as Gemma 2.
+    gemma2::Gemma2 = "gemma2",
     /// One stack of transformer blocks over tokens, of parts that are chosen one by one, as most language models of today.
     blocks::Blocks = "blocks",
     /// A vision transformer.

@@ -109,9 +109,9 @@ specification! {
     hidden: u64,
     /// Attention heads (transformers).
     heads: u64,
-    /// Heads of keys and values (llama, blocks); as many as `heads` if left out.
+    /// Heads of keys and values (llama, gemma2, blocks); as many as `heads` if left out.
     kv_heads: u64,
-    /// Features of a head (llama, blocks, t5, transformer-xl, mamba2); hidden / heads if left out.
+    /// Features of a head (llama, gemma2, blocks, t5, transformer-xl, mamba2); hidden / heads if left out.
     head_width: u64,
     /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
     ffn: u64,
@@ -135,18 +135,21 @@ specification! {
     decoder_seq_len: u64,
     /// How attention is computed (transformers); `unfused` if left out.
     attention: AttentionKernel,
-    /// Tokens that a query sees at most (llama, blocks), in an encoder half of them on each side; all if left out.
+    /// Tokens that a query sees at most (llama, gemma2, blocks), in an encoder half of them on each side; all if left out.
     window: u64,
-    /// Blocks, counted from 0, in which the window holds (blocks); all if left out.
+    /// Blocks, counted from 0, in which the window holds (gemma2, blocks); all if left out.
     window_blocks: Vec<u32>,
-    /// Base of the frequencies by which positions turn queries and keys (llama); 10000 if left out. It does not change
+    /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out. It does not change
     /// what a model costs, only what it computes.
     rotary_base: f64,
-    /// What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
-    /// costs, only what it computes.
+    /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
+    /// 0.000001 if left out. It does not change what a model costs, only what it computes.
     norm_epsilon: f64,
-    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama, blocks and mamba2 if left
-    /// out.
+    /// The number by whose square root scores of attention are divided (gemma2); `head_width` if left out. It does not
+    /// change what a model costs, only what it computes.
+    query_scalar: u64,
+    /// Whether the head's weight is the token table; `true` for gpt-moe, gemma2 and t5, `false` for llama, gpt-neox, blocks
+    /// and mamba2 if left out.
     tied_head: bool,
     /// What is on top (bert, vit, blocks); `pretraining` for bert, `classifier` for vit, `language-model` for blocks if left
     /// out.
@@ -160,14 +163,14 @@ specification! {
     causal: bool,
     /// How a model knows where a token stands (blocks); `rotary` if left out.
     position: PositionKind,
-    /// Features of a head that are rotated (blocks); all if left out.
+    /// Features of a head that are rotated (gpt-neox, blocks); all if left out.
     rotary_width: u64,
     /// What normalises (blocks); `rms` if left out.
     norm: Norm,
     /// Normalisations of each of a block's two parts (blocks): 1, or 2, in front and behind; 1 if left out.
     part_norms: u64,
-    /// Normalisations in front of attention and feed-forward part, if these work side by side on the same input (blocks): 1
-    /// or 2; one part follows the other if left out.
+    /// Normalisations in front of attention and feed-forward part, if these work side by side on the same input (blocks: 1 or
+    /// 2, gpt-neox: 2); one part follows the other if left out.
     parallel_norms: u64,
     /// Whether attention of the first block has a normalisation in front (blocks); `true` if left out.
     first_norm: bool,
@@ -188,7 +191,8 @@ specification! {
     /// Features of the token table where they are not those of the residual stream, to which a product brings them, and from
     /// which another brings them back in front of the vocabulary (blocks).
     embedding_width: u64,
-    /// Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, bert, vit, blocks), or for
+    /// Share of what is added to the residual stream that is dropped out (gpt, gpt-moe, llama, gpt-neox, gemma2, bert,
+    /// vit, blocks), or for
     /// blocks whether any is. If left out a training here drops nothing out; costs are those of the published training,
     /// which is one with dropout for gpt, gpt-moe and bert.
     dropout: DropoutSpec,
@@ -196,9 +200,9 @@ specification! {
     attention_dropout: DropoutSpec,
     /// The same of what the first block is given (not blocks); `dropout` if left out.
     embedding_dropout: DropoutSpec,
-    /// What scores of attention are bounded by (blocks); nothing if left out. The value does not change what a model costs.
+    /// What scores of attention are bounded by (gemma2, blocks); nothing if left out. The value does not change what a model costs.
     score_cap: f64,
-    /// What logits are bounded by (blocks); nothing if left out. The value does not change what a model costs.
+    /// What logits are bounded by (gemma2, blocks); nothing if left out. The value does not change what a model costs.
     logit_cap: f64,
     /// Whether each head has a trained score beside those of keys (blocks); `false` if left out.
     sinks: bool,

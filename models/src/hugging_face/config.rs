@@ -91,7 +91,7 @@ impl Config<'_> {
 
     /// Returns the base of rotary positions.
     pub(super) fn rotary_base(&self) -> Result<f64, Invalid> {
-        Ok(self.rotation("rope_theta")?.unwrap_or(10_000.0))
+        Ok(self.rotation("rope_theta")?.or(self.number("rotary_emb_base")?).unwrap_or(10_000.0))
     }
 
     /// Returns the features of a head that are rotated, of which files state the part.

@@ -64,14 +64,21 @@ impl Config<'_> {
             return Ok(blocks);
         }
         Ok(ModelSpec {
-            family: Family::Llama,
             dropout: None,
-            attention_dropout: blocks.attention_dropout.filter(|share| share.drops()),
             output_bias: None,
-            rotary_base: Some(self.rotary_base()?),
             norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
-            ..blocks
+            ..self.of_own_family(blocks, Family::Llama)?
         })
+    }
+
+    /// Returns a stack of blocks as a model of a family that the executor trains: with what it drops out and the base of
+    /// rotary positions.
+    fn of_own_family(&self, blocks: ModelSpec, family: Family) -> Result<ModelSpec, Invalid> {
+        let dropout = blocks.dropout.filter(|share| share.drops());
+        // What says nothing of its own has the share of the residual stream.
+        let attention = blocks.attention_dropout.filter(|share| share.drops() || dropout.is_some());
+        let rotary_base = Some(self.rotary_base()?);
+        Ok(ModelSpec { family, dropout, attention_dropout: attention, rotary_base, ..blocks })
     }
 
     pub(super) fn qwen2(&self) -> Result<ModelSpec, Invalid> {
@@ -115,7 +122,19 @@ impl Config<'_> {
                 if self.fields.contains_key(name) { self.number(name) } else { Ok(Some(assumed)) }
             });
         let spec = ModelSpec { score_cap: score_cap?, logit_cap: logit_cap?, ..self.gemma_with_window()? };
-        self.with_window(spec, |block| block % 2 == 0)
+        let gated_by_tanh = self.text("hidden_activation")?.is_none_or(|name| name == "gelu_pytorch_tanh");
+        let spec = self.with_window(spec, |block| block % 2 == 0)?;
+        if spec.head.is_some() || spec.qkv_bias == Some(true) || !gated_by_tanh {
+            return Ok(spec);
+        }
+        Ok(ModelSpec {
+            query_scalar: self.count(&["query_pre_attn_scalar"])?.or(Some(256)),
+            dropout: None,
+            qkv_bias: None,
+            part_norms: None,
+            norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
+            ..self.of_own_family(spec, Family::Gemma2)?
+        })
     }
 
     pub(super) fn gemma3(&self) -> Result<ModelSpec, Invalid> {
@@ -149,13 +168,20 @@ impl Config<'_> {
     pub(super) fn gpt_neox(&self) -> Result<ModelSpec, Invalid> {
         let spec = self.smooth(self.decoder(false)?)?;
         let parallel = self.flag("use_parallel_residual")?.unwrap_or(true);
-        let attention_bias = Some(self.flag("attention_bias")?.unwrap_or(true));
+        let attention_bias = self.flag("attention_bias")?.unwrap_or(true);
+        let rotary_width = self.rotary_width(&spec, 0.25)?;
+        let spec = ModelSpec { parallel_norms: parallel.then_some(2), rotary_width, ..spec };
+        let is_gelu = self.text("hidden_act")?.is_none_or(|name| name == "gelu");
+        let is_grouped = spec.kv_heads.is_some() || spec.head_width.is_some();
+        if spec.head.is_some() || !attention_bias || !is_gelu || is_grouped {
+            let (qkv_bias, output_bias) = (Some(attention_bias), Some(attention_bias));
+            return Ok(ModelSpec { qkv_bias, output_bias, ..self.biased(spec, true) });
+        }
         Ok(ModelSpec {
-            parallel_norms: parallel.then_some(2),
-            rotary_width: self.rotary_width(&spec, 0.25)?,
-            qkv_bias: attention_bias,
-            output_bias: attention_bias,
-            ..self.biased(spec, true)
+            norm: None,
+            feed_forward: None,
+            norm_epsilon: Some(self.number("layer_norm_eps")?.unwrap_or(1e-5)),
+            ..self.of_own_family(spec, Family::GptNeox)?
         })
     }
 

@@ -1,15 +1,17 @@
 //! The `config.json` under which transformers builds the same model.
 
 use crate::families::Model;
-use crate::families::{Bert, BlockKind, Experts, Gpt, HeadKind, Llama, ResNet, Vit};
+use crate::families::{Bert, BlockKind, Experts, Gemma2, Gpt, GptNeox, HeadKind, Llama, ResNet, Vit};
 use serde_json::{Map, Value, json};
 
 /// Returns the `config.json` of a model that transformers has in the same form: GPT-2, Llama, Mistral, Mixtral, Qwen 2
-/// and 3, BERT with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
+/// and 3, GPT-NeoX, Gemma 2, BERT with the head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
 pub fn to_hugging_face(model: &Model) -> Option<Value> {
     let fields = match model {
         Model::Gpt(gpt) => gpt2(gpt),
         Model::Llama(llama) => llama_or_alike(llama)?,
+        Model::GptNeox(neox) => gpt_neox(neox)?,
+        Model::Gemma2(gemma) => gemma2(gemma),
         Model::Bert(model) if model.head == HeadKind::MaskedLanguageModel => bert(model),
         Model::Vit(model) => vit(model, model.classes?),
         Model::ResNet(model) if is_plain(model) => resnet(model),
@@ -85,6 +87,78 @@ fn llama_or_alike(llama: &Llama) -> Option<Value> {
     };
     fields.extend(common);
     Some(Value::Object(fields))
+}
+
+/// A model whose embeddings drop out another share than its residual stream is none of transformers'.
+fn gpt_neox(neox: &GptNeox) -> Option<Value> {
+    let share = |share: Option<f64>| share.unwrap_or(0.0);
+    let residual = share(neox.dropout.residual);
+    if residual.to_bits() != share(neox.dropout.embedding).to_bits() {
+        return None;
+    }
+    let rotated = part_of_head(neox.rotary_width.unwrap_or(neox.head_width()), neox.head_width());
+    Some(json!({
+        "model_type": "gpt_neox",
+        "architectures": ["GPTNeoXForCausalLM"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": neox.norm_epsilon,
+        // Written for both forms in which transformers has read them.
+        "rotary_emb_base": neox.rotary_base,
+        "rotary_pct": rotated,
+        "rope_parameters": { "rope_type": "default", "rope_theta": neox.rotary_base, "partial_rotary_factor": rotated },
+        "use_parallel_residual": neox.parallel_norms.is_some(),
+        "attention_bias": true,
+        "num_hidden_layers": neox.layers,
+        "hidden_size": neox.hidden,
+        "num_attention_heads": neox.heads,
+        "intermediate_size": neox.ffn,
+        "vocab_size": neox.vocab,
+        "max_position_embeddings": neox.seq_len,
+        "tie_word_embeddings": neox.tied_head,
+        "hidden_dropout": residual,
+        "attention_dropout": share(neox.dropout.attention),
+        "bos_token_id": null,
+        "eos_token_id": null,
+    }))
+}
+
+/// Returns a part of a head's features of which transformers, that rounds down, makes so many.
+fn part_of_head(features: u64, width: u64) -> f64 {
+    let part = features as f64 / width as f64;
+    if (width as f64 * part) as u64 == features { part } else { (features as f64 + 0.5) / width as f64 }
+}
+
+fn gemma2(gemma: &Gemma2) -> Value {
+    let kind = |block| if gemma.window_of(block).is_some() { "sliding_attention" } else { "full_attention" };
+    json!({
+        "model_type": "gemma2",
+        "architectures": ["Gemma2ForCausalLM"],
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rms_norm_eps": gemma.norm_epsilon,
+        // Written for both forms in which transformers has read it.
+        "rope_theta": gemma.rotary_base,
+        "rope_parameters": { "rope_type": "default", "rope_theta": gemma.rotary_base },
+        "num_hidden_layers": gemma.layers,
+        "layer_types": (0..gemma.layers).map(kind).collect::<Vec<_>>(),
+        "sliding_window": gemma.window,
+        "hidden_size": gemma.hidden,
+        "num_attention_heads": gemma.heads,
+        "num_key_value_heads": gemma.kv_heads,
+        "head_dim": gemma.head_width,
+        "query_pre_attn_scalar": gemma.query_scalar,
+        "attn_logit_softcapping": gemma.score_cap,
+        "final_logit_softcapping": gemma.logit_cap,
+        "intermediate_size": gemma.ffn,
+        "vocab_size": gemma.vocab,
+        "max_position_embeddings": gemma.seq_len,
+        "tie_word_embeddings": gemma.tied_head,
+        "attention_bias": false,
+        "attention_dropout": gemma.dropout.attention.unwrap_or(0.0),
+        // Otherwise transformers takes the first token for padding, whose embedding is then zero.
+        "pad_token_id": null,
+        "bos_token_id": null,
+        "eos_token_id": null,
+    })
 }
 
 fn bert(bert: &Bert) -> Value {
@@ -183,6 +257,24 @@ mod tests {
                 tied_head: Some(true),
                 ..text
             },
+            Family::GptNeox => ModelSpec {
+                rotary_width: Some(2),
+                rotary_base: Some(3000.5),
+                norm_epsilon: Some(1e-6),
+                parallel_norms: Some(2),
+                ..text
+            },
+            Family::Gemma2 => ModelSpec {
+                dropout: None,
+                kv_heads: Some(2),
+                head_width: Some(12),
+                window: Some(5),
+                window_blocks: Some(vec![0]),
+                query_scalar: Some(20),
+                score_cap: Some(50.0),
+                rotary_base: Some(3000.5),
+                ..text
+            },
             Family::Bert => ModelSpec { head: Some(HeadKind::MaskedLanguageModel), type_vocab: Some(3), ..text },
             Family::Vit => ModelSpec {
                 image_size: Some(16),
@@ -204,7 +296,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_the_same_model() {
-        for family in [Family::Gpt, Family::Llama, Family::Bert, Family::Vit, Family::ResNet] {
+        let all =
+            [Family::Gpt, Family::Llama, Family::GptNeox, Family::Gemma2, Family::Bert, Family::Vit, Family::ResNet];
+        for family in all {
             let model = Model::try_from(spec(family)).expect("valid");
             let written = to_hugging_face(&model).expect("transformers has it").to_string();
             let read = from_hugging_face(&written, "tiny").expect("it is readable");
@@ -241,6 +335,18 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_follow_each_other_and_heads_that_are_rotated_whole_are_written() {
+        for rotary_width in [None, Some(4)] {
+            let own = ModelSpec { rotary_width, parallel_norms: None, tied_head: Some(true), ..spec(Family::GptNeox) };
+            let model = Model::try_from(own).expect("valid");
+            let written = to_hugging_face(&model).expect("transformers has it");
+            assert_eq!(written["use_parallel_residual"], false);
+            let read = from_hugging_face(&written.to_string(), "tiny").expect("it is readable");
+            assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
+        }
+    }
+
+    #[test]
     fn models_that_transformers_builds_otherwise_are_not_written() {
         let pretraining = ModelSpec { head: None, ..spec(Family::Bert) };
         let grouped = ModelSpec {
@@ -249,7 +355,8 @@ mod tests {
             groups: Some(2),
             ..spec(Family::ResNet)
         };
-        for spec in [pretraining, grouped] {
+        let unequal = ModelSpec { embedding_dropout: Some(DropoutSpec::Share(0.0)), ..spec(Family::GptNeox) };
+        for spec in [pretraining, grouped, unequal] {
             assert_eq!(to_hugging_face(&Model::try_from(spec).expect("valid")), None);
         }
     }

@@ -32,6 +32,13 @@ fn model(name: &str) -> Model {
         "llama-3-8b" => spec(4096, 14336, 32, 32, 8, 128_256),
         "llama-2-70b" => spec(8192, 28672, 80, 64, 8, 32000),
         "tiny" => spec(64, 160, 2, 4, 2, 256),
+        "pythia-1.4b" => ModelSpec {
+            kv_heads: None,
+            parallel_norms: Some(2),
+            rotary_width: Some(32),
+            family: Family::GptNeox,
+            ..spec(2048, 8192, 24, 16, 16, 50304)
+        },
         other => return find(other).expect("in the catalog").model.clone(),
     };
     Model::try_from(spec).expect("valid")
@@ -60,6 +67,22 @@ fn adapters_have_as_many_values_as_peft_counts() {
         let blocks = |graph: &OperatorGraph| graph.layers().filter(|layer| layer.role == LayerRole::Block).count();
         assert_eq!((graph.len(), blocks(&graph)), (model(name).graph().len(), blocks(&model(name).graph())));
     }
+}
+
+#[test]
+fn products_of_parts_side_by_side_are_known_by_their_place() {
+    let pythia = model("pythia-1.4b");
+    let with = |target| tuned(&pythia, &adapters(8, vec![target], false));
+    for (target, inputs, outputs) in [
+        (AdapterTarget::Query, 2048, 3 * 2048),
+        (AdapterTarget::Output, 2048, 2048),
+        (AdapterTarget::Up, 2048, 8192),
+        (AdapterTarget::Down, 8192, 2048),
+    ] {
+        assert_eq!(trained(&with(target).expect("it is there")), 24 * 8 * (inputs + outputs), "{target:?}");
+    }
+    let refused = with(AdapterTarget::Key).expect_err("keys are in the product of queries").to_string();
+    assert_eq!(refused, "`lora.targets` is `k`, but it must be of q, o, up, down");
 }
 
 #[test]

@@ -144,6 +144,54 @@ fn what_the_fields_say_is_kept() {
     assert_eq!((roberta.seq_len, roberta.positions), (Some(512), Some(514)));
 }
 
+fn gpt_neox() -> Value {
+    json!({
+        "architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "hidden_size": 2048, "intermediate_size": 8192,
+        "layer_norm_eps": 1e-6, "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 16,
+        "num_hidden_layers": 24, "rotary_emb_base": 20000, "rotary_pct": 0.25, "use_parallel_residual": true,
+        "vocab_size": 50304
+    })
+}
+
+fn gemma2() -> Value {
+    json!({
+        "architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 40.0, "final_logit_softcapping": null,
+        "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304, "intermediate_size": 9216,
+        "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 8, "num_hidden_layers": 3,
+        "num_key_value_heads": 4, "query_pre_attn_scalar": 144, "rope_theta": 5000.0, "sliding_window": 4096,
+        "vocab_size": 256_000
+    })
+}
+
+#[test]
+fn what_gpt_neox_and_gemma_2_compute_with_is_kept() {
+    let neox = read(&gpt_neox());
+    assert_eq!((neox.family, neox.parallel_norms, neox.rotary_width), (Family::GptNeox, Some(2), Some(32)));
+    assert_eq!((neox.rotary_base, neox.norm_epsilon, neox.dropout), (Some(20000.0), Some(1e-6), None));
+    assert_eq!(read(&with(gpt_neox(), &json!({ "use_parallel_residual": false }))).parallel_norms, None);
+    let dropping = read(&with(gpt_neox(), &json!({ "hidden_dropout": 0.1, "attention_dropout": 0.0 })));
+    let dropout = Model::try_from(dropping).expect("valid").dropout();
+    assert_eq!([dropout.residual, dropout.attention, dropout.embedding], [Some(0.1), Some(0.0), Some(0.1)]);
+    let gemma = read(&gemma2());
+    assert_eq!((gemma.family, gemma.window_blocks.clone()), (Family::Gemma2, Some(vec![0, 2])));
+    assert_eq!((gemma.query_scalar, gemma.rotary_base, gemma.norm_epsilon), (Some(144), Some(5000.0), Some(1e-6)));
+    assert_eq!((gemma.score_cap, gemma.logit_cap, gemma.tied_head), (Some(40.0), None, Some(true)));
+}
+
+#[test]
+fn what_the_executor_does_not_compute_so_is_a_stack_of_blocks_with_the_same_parameters() {
+    for change in [json!({ "hidden_act": "gelu_fast" }), json!({ "attention_bias": false })] {
+        assert_eq!(read(&with(gpt_neox(), &change)).family, Family::Blocks, "{change}");
+    }
+    assert_eq!(parameters(&with(gpt_neox(), &json!({ "hidden_act": "gelu_fast" }))), parameters(&gpt_neox()));
+    let classes = json!({ "architectures": ["GPTNeoXForSequenceClassification"] });
+    assert_eq!(read(&with(gpt_neox(), &classes)).family, Family::Blocks);
+    for change in [json!({ "hidden_activation": "gelu" }), json!({ "attention_bias": true })] {
+        assert_eq!(read(&with(gemma2(), &change)).family, Family::Blocks, "{change}");
+    }
+    assert_eq!(parameters(&with(gemma2(), &json!({ "hidden_activation": "gelu" }))), parameters(&gemma2()));
+}
+
 fn refused(config: &Value) -> Invalid {
     from_hugging_face(&config.to_string(), "test").expect_err("refused")
 }

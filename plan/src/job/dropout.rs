@@ -30,7 +30,16 @@ pub enum DropoutShares {
 }
 
 /// Families whose description has the shares.
-const FAMILIES: [Family; 6] = [Family::Gpt, Family::GptMoe, Family::Llama, Family::Bert, Family::Vit, Family::Blocks];
+const FAMILIES: [Family; 8] = [
+    Family::Gpt,
+    Family::GptMoe,
+    Family::Llama,
+    Family::GptNeox,
+    Family::Gemma2,
+    Family::Bert,
+    Family::Vit,
+    Family::Blocks,
+];
 
 impl DropoutShares {
     /// Writes the shares into a model, whose operators and costs follow from them.
@@ -54,7 +63,7 @@ impl DropoutShares {
         if !FAMILIES.contains(&spec.family) {
             let rule = format!("a model of family `{}` has no shares of its own", spec.family);
             return Err(Invalid::conflict(field, "model", rule)
-                .with_hint("leave it out: gpt, gpt-moe, llama, bert, vit and blocks have them"));
+                .with_hint("leave it out: gpt, gpt-moe, llama, gpt-neox, gemma2, bert, vit and blocks have them"));
         }
         if let (Family::Blocks, Self::Each { embedding: Some(_), .. }) = (spec.family, self) {
             let rule = "a model of family `blocks` drops nothing out before its first block";

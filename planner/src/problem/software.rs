@@ -31,11 +31,12 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
 /// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
 /// (Hugging Face transformers, `_supports_sdpa` of each model).
-const FUSED: [Family; 10] = [
+const FUSED: [Family; 11] = [
     Family::Gpt,
     Family::GptMoe,
     Family::Bert,
     Family::Llama,
+    Family::GptNeox,
     Family::Vit,
     Family::Electra,
     Family::Bart,
@@ -48,6 +49,7 @@ const FUSED: [Family; 10] = [
 fn has_fused_attention(model: &Model) -> bool {
     match model {
         Model::Blocks(blocks) => !blocks.changes_scores(),
+        Model::Gemma2(gemma) => gemma.score_cap.is_none(),
         other => FUSED.contains(&other.family()),
     }
 }

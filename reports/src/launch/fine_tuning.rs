@@ -33,7 +33,7 @@ pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
     let plan = draft.job.plan();
     let predicts_tokens = matches!(
         plan.model().family(),
-        Family::Gpt | Family::GptMoe | Family::Llama | Family::Blocks
+        Family::Gpt | Family::GptMoe | Family::Llama | Family::GptNeox | Family::Gemma2 | Family::Blocks
     ) && has(draft, |operator| matches!(operator, OperatorKind::CrossEntropy { .. }))
         && !has(
             draft,
@@ -162,7 +162,7 @@ fn modules(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
         });
         return Ok(if has_experts { BESIDE_EXPERTS } else { "all-linear" }.into());
     }
-    if !matches!(draft.job.plan().model().family(), Family::Llama | Family::Blocks) {
+    if !matches!(draft.job.plan().model().family(), Family::Llama | Family::Gemma2 | Family::Blocks) {
         let why = "the modules of this family have names of their own; lora.targets = [\"all-linear\"] needs none";
         return Err(draft.cannot(Field::FineTuning, why));
     }

@@ -12,7 +12,8 @@ use trainyard_hardware_profiles::{
     OperatorClass, OperatorSample,
 };
 use trainyard_plan::operators::{
-    Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing, Sharing, Tuned,
+    Attention, Image, Layer, LayerRole, Mask, Operator, OperatorGraph, OperatorKind, Pass, Places, Pool, Routing,
+    Sharing, Tuned,
 };
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Method, NotExecutable, Optimizer,
@@ -563,8 +564,7 @@ fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> 
                 Mask::Full | Mask::Local(_) => OperatorClass::FullAttention,
                 Mask::Causal | Mask::Window(_) => OperatorClass::Attention,
             };
-            let differs = attention.value_width != attention.head_width || attention.soft_cap || attention.sinks;
-            if differs {
+            if attention.value_width != attention.head_width || attention.sinks {
                 return None;
             }
             // Where ranks share the tokens of a sample, the keys of each are as much work as the own ones.
@@ -626,13 +626,23 @@ fn dropout_of(operator: OperatorKind) -> Option<Image> {
     let (samples, elements) = match operator {
         OperatorKind::Residual { rows, width, dropout: true }
         | OperatorKind::Embedding { rows, width, dropout: true, .. } => (rows, width),
-        OperatorKind::Attention(attention) if attention.dropout => {
-            let seen = attention.keys as f64 * attention.unmasked_share();
-            (attention.samples * attention.heads * attention.queries, seen.ceil() as u64)
-        }
+        OperatorKind::Attention(attention) if attention.dropout => seen_scores(attention),
         _ => return None,
     };
     Some(Image::Dropout { samples, elements })
+}
+
+/// Returns the queries of all heads, and the keys that each sees.
+fn seen_scores(attention: Attention) -> (u64, u64) {
+    let seen = attention.keys as f64 * attention.unmasked_share();
+    (attention.samples * attention.heads * attention.queries, seen.ceil() as u64)
+}
+
+/// Returns the attention without bounds, and the hyperbolic tangents of its scores, which are also what GELU computes.
+fn parts_of_capped(attention: Attention) -> Vec<(u64, OperatorKind)> {
+    let (rows, width) = seen_scores(attention);
+    let plain = OperatorKind::Attention(Attention { soft_cap: false, ..attention });
+    vec![(1, plain), (1, OperatorKind::Activation { rows, width })]
 }
 
 fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKind)>> {
@@ -641,6 +651,7 @@ fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKin
             let each = OperatorKind::Linear { rows: rows.div_ceil(experts.max(1)), inputs, outputs, bias: false };
             Some(vec![(experts, each)])
         }
+        OperatorKind::Attention(attention) if attention.soft_cap => Some(parts_of_capped(attention)),
         OperatorKind::Routing(routing) => parts_of_routing(routing),
         OperatorKind::Tuned(tuned) => parts_of_tuned(tuned),
         OperatorKind::CentredNorm { rows, width, scale: false } => {
@@ -857,18 +868,37 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_scores_take_what_an_activation_of_those_that_are_seen_takes() {
+        let graph = trainyard_models::find("gemma-2-9b").expect("in the catalog").model.graph();
+        let attention = graph.layer(2).operators.iter().find_map(|operator| match operator.kind {
+            OperatorKind::Attention(attention) => Some(attention),
+            _ => None,
+        });
+        let attention = Attention { queries: 8, keys: 8, own_keys: 8, ..attention.expect("a block has one") };
+        assert!(attention.soft_cap && attention.mask == Mask::Causal);
+        let plain = Attention { soft_cap: false, ..attention };
+        // Half of the pairs of eight tokens.
+        let tangents = OperatorKind::Activation { rows: 16 * 8, width: 4 };
+        let parts = timed_parts(OperatorKind::Attention(attention), false).expect("it is timed");
+        assert_eq!(parts, [(1, OperatorKind::Attention(plain)), (1, tangents)]);
+        assert_eq!(timed_parts(OperatorKind::Attention(plain), false), Some(vec![(1, OperatorKind::Attention(plain))]));
+    }
+
+    #[test]
     fn every_operator_of_the_families_that_run_has_a_class_and_its_shape() {
         let families =
-            ["gpt2", "llama-3-8b", "mistral-7b", "bert-large", "vit-b-16", "resnet18", "resnet50", "mnist-mlp"];
-        for name in families {
+            ["gpt2", "llama-3-8b", "mistral-7b", "gemma-2-9b", "bert-large", "vit-b-16", "resnet18", "resnet50"];
+        for name in families.into_iter().chain(["mnist-mlp"]) {
             let graph =
                 trainyard_models::find(name).unwrap_or_else(|_| panic!("{name} is in the catalog")).model.graph();
             for operator in graph.layers().flat_map(|layer| &layer.operators) {
                 for sharing in [Sharing::WHOLE, Sharing { sequence: true, ..Sharing::tensor(2) }] {
                     let kind = operator.on_rank(2, sharing);
-                    let (class, shape) = class_and_shape(kind).unwrap_or_else(|| panic!("{name}: {kind:?}"));
-                    assert_eq!(shape.len(), class.dimensions(), "{kind:?}");
-                    assert!(work(class, &shape) > 0.0 && !shape.contains(&0), "{kind:?}");
+                    for (_, part) in timed_parts(kind, false).unwrap_or_default() {
+                        let (class, shape) = class_and_shape(part).unwrap_or_else(|| panic!("{name}: {part:?}"));
+                        assert_eq!(shape.len(), class.dimensions(), "{part:?}");
+                        assert!(work(class, &shape) > 0.0 && !shape.contains(&0), "{part:?}");
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@
 
 use super::super::dropout::drop_weights;
 use super::super::operation::{contiguous, from_numbers, plain};
-use super::{Attention, AttentionShape, Sees, Sources, Target};
+use super::{Attention, AttentionShape, Scores, Sees, Sources, Target};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
@@ -96,7 +96,7 @@ const LEAST: f32 = -1e30;
 fn by_burn(operands: [Tensor<2>; 3], shape: &AttentionShape) -> Partial {
     let rows = operands[0].dims();
     let split = Apart::new(operands, shape);
-    let scores = split.scores(shape);
+    let scores = seen(split.scores(shape.scores), shape);
     let most = scores.clone().max_dim(3).clamp_min(LEAST);
     let shares = (scores - most.clone()).exp();
     let sum = shares.clone().sum_dim(3);
@@ -117,12 +117,19 @@ fn gradients_by_burn(
     let split = Apart::new(operands, shape);
     let (format, width) = (split.format, split.width);
     let log_sums = whole.log_sums.clone().reshape([samples, heads, sequence, 1]);
-    let shares = (split.scores(shape) - log_sums).exp();
+    let scores = split.scores(shape.scores);
+    let shares = (seen(scores.clone(), shape) - log_sums).exp();
     let gradient = of_heads(gradient, shape, heads);
     let delta = (of_heads(whole.result.clone(), shape, heads) * gradient.clone()).sum_dim(3);
     let gradient = gradient.cast(format);
     let of_shares = dropped(single(gradient.clone().matmul(split.values.transpose())), shape);
-    let of_scores = (shares.clone() * (of_shares - delta) * split.scale).cast(format);
+    let of_scores = shares.clone() * (of_shares - delta) * shape.scores.scale;
+    let of_scores = match shape.scores.cap {
+        // tanh′ = 1 − tanh².
+        Some(cap) => of_scores * ((scores / cap).square().neg() + 1.0),
+        None => of_scores,
+    };
+    let of_scores = of_scores.cast(format);
     let of_queries = of_scores.clone().matmul(split.keys);
     let of_keys = of_scores.transpose().matmul(split.queries);
     let of_values = dropped(shares, shape).cast(format).transpose().matmul(gradient);
@@ -161,7 +168,6 @@ struct Apart {
     queries: Tensor<4>,
     keys: Tensor<4>,
     values: Tensor<4>,
-    scale: f64,
     width: usize,
     format: FloatDType,
 }
@@ -175,23 +181,20 @@ impl Apart {
             whole.expand([samples, groups, heads / groups, sequence, width]).reshape([samples, heads, sequence, width])
         };
         let (keys, values) = (shared(keys), shared(values));
-        Self {
-            queries: of_heads(queries, shape, heads),
-            keys,
-            values,
-            scale: 1.0 / (width as f64).sqrt(),
-            width,
-            format,
-        }
+        Self { queries: of_heads(queries, shape, heads), keys, values, width, format }
     }
 
-    /// Returns the scores in single precision, (samples, heads, sequence, sequence): −∞ where nothing is seen.
-    fn scores(&self, shape: &AttentionShape) -> Tensor<4> {
-        let scores = single((self.queries.clone() * self.scale).matmul(self.keys.clone().transpose()));
-        match hidden(shape.sees, shape.sequence, &scores.device()) {
-            Some(hidden) => scores.clone().mask_fill(hidden.expand(scores.dims()), f32::NEG_INFINITY),
-            None => scores,
-        }
+    /// Returns the scores in single precision, (samples, heads, sequence, sequence).
+    fn scores(&self, made: Scores) -> Tensor<4> {
+        made.bounded(single((self.queries.clone() * made.scale).matmul(self.keys.clone().transpose())))
+    }
+}
+
+/// Returns scores that are −∞ where nothing is seen.
+fn seen(scores: Tensor<4>, shape: &AttentionShape) -> Tensor<4> {
+    match hidden(shape.sees, shape.sequence, &scores.device()) {
+        Some(hidden) => scores.clone().mask_fill(hidden.expand(scores.dims()), f32::NEG_INFINITY),
+        None => scores,
     }
 }
 
@@ -209,8 +212,15 @@ mod tests {
     use super::super::super::testing::{numbers, use_kernels};
     use super::*;
 
-    const SHAPE: AttentionShape =
-        AttentionShape { samples: 2, sequence: 130, heads: 4, groups: 2, sees: Sees::All, dropout: None };
+    const SHAPE: AttentionShape = AttentionShape {
+        samples: 2,
+        sequence: 130,
+        heads: 4,
+        groups: 2,
+        sees: Sees::All,
+        dropout: None,
+        scores: Scores { scale: 0.353_553_4, cap: None },
+    };
     const WIDTH: usize = 8;
 
     fn tensor(heads: usize, start: usize) -> Tensor<2> {
@@ -233,10 +243,11 @@ mod tests {
     fn the_kernel_equals_burns_operators_whatever_is_seen() {
         use_kernels(true);
         for sees in [Sees::All, Sees::PAST, Sees::Past { behind: 1, reach: usize::MAX }] {
-            for dropout in
-                [None, Some(DropoutMask { columns: Every { first: 1, step: 2 }, ..DropoutMask::new(0.3, 1, 2) })]
+            let dropping = DropoutMask { columns: Every { first: 1, step: 2 }, ..DropoutMask::new(0.3, 1, 2) };
+            for (dropout, cap) in [(None, None), (Some(dropping), None), (None, Some(1.5)), (Some(dropping), Some(1.5))]
             {
-                let shape = AttentionShape { sees, dropout, ..SHAPE };
+                let scores = Scores { cap, ..SHAPE.scores };
+                let shape = AttentionShape { scores, sees, dropout, ..SHAPE };
                 let (ours, theirs) = (partial_attention(operands(1), &shape), by_burn(operands(1), &shape));
                 assert!(close(&ours.result, &theirs.result) && close(&ours.log_sums, &theirs.log_sums), "{sees:?}");
                 // Of more keys, so that every row sees one.

@@ -123,7 +123,7 @@ fn parts_that_are_not_run_are_refused() {
     };
     let images = &trainyard_models::find("vit-b-16").expect("in the catalog").model;
     let refused = refusal_of(&lora(images.spec())).expect("there are no such adapters");
-    assert!(refused.to_string().contains("lora of gpt, gpt-moe or llama"), "{refused}");
+    assert!(refused.to_string().contains("lora of gpt, gpt-moe, llama, gpt-neox or gemma2"), "{refused}");
     let mut quantised = adapted(spec(1, 1, 1, ScheduleName::None), &["all-linear"]);
     quantised.precision = Precision::Bf16Mixed;
     quantised.fine_tuning.as_mut().expect("a part").method = Method::Qlora;

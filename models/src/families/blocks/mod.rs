@@ -5,13 +5,13 @@ mod feed_forward;
 mod head;
 
 use super::parts::{Experts, FeedForward, Norm, Stream, operator};
-use crate::families::dropout::any_dropout;
+use crate::families::dropout::{Dropped, any_dropout};
 use crate::families::fields::{
-    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor,
+    self, Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor,
     equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{DropoutSpec, HeadKind, PositionKind, QueryKeyNorm};
+use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Operator, OperatorKind, Split};
 use std::collections::BTreeMap;
@@ -88,7 +88,12 @@ fn maybe<T>(_: Field, written: Option<T>) -> Result<Option<T>, Invalid> {
 }
 
 /// Reads the blocks in which a window holds.
-fn within(at: Field, written: Option<Vec<u32>>, window: Option<u64>, layers: u32) -> Result<Option<Vec<u32>>, Invalid> {
+pub(super) fn within(
+    at: Field,
+    written: Option<Vec<u32>>,
+    window: Option<u64>,
+    layers: u32,
+) -> Result<Option<Vec<u32>>, Invalid> {
     match (&written, window) {
         (None, _) => Ok(None),
         (Some(_), None) => Err(Invalid::missing("window", format!("`{}` says where it holds", at.name))),
@@ -109,7 +114,7 @@ fn table(at: Field, written: Option<u64>, position: PositionKind, seq_len: u64) 
 }
 
 /// Reads what values are bounded by.
-fn bound(at: Field, written: Option<f64>) -> Result<Option<f64>, Invalid> {
+pub(super) fn bound(at: Field, written: Option<f64>) -> Result<Option<f64>, Invalid> {
     written.map(|value| positive(at, Some(value), value, NUMBER_MAX)).transpose()
 }
 
@@ -184,7 +189,27 @@ impl Architecture for Blocks {
     }
 
     fn graph(&self) -> OperatorGraph {
-        let mut layers = vec![self.embedding()];
+        self.graph_with(self.dropout.drops())
+    }
+}
+
+impl Blocks {
+    /// Returns the operators of a model of another family whose layers are blocks of these parts, and what it drops out.
+    ///
+    /// # Panics
+    ///
+    /// When `spec` is no valid stack of blocks.
+    pub(super) fn graph_of(spec: ModelSpec, dropout: Dropout) -> OperatorGraph {
+        let Dropped { residual, attention, embedding } = dropout.counted(false);
+        let [residual, attention] = [residual, attention].map(DropoutSpec::Stated);
+        let spec = ModelSpec { dropout: Some(residual), attention_dropout: Some(attention), ..spec };
+        let blocks: Self = fields::read(&spec).expect("the family has checked its dimensions");
+        blocks.graph_with(embedding)
+    }
+
+    /// Returns the operators, where something is dropped out of what the first block is given or not.
+    fn graph_with(&self, drops_embedding: bool) -> OperatorGraph {
+        let mut layers = vec![self.embedding(drops_embedding)];
         let mut order = vec![0];
         let mut known = BTreeMap::new();
         for index in 0..self.layers {
@@ -199,9 +224,7 @@ impl Architecture for Blocks {
         layers.push(self.head_layer());
         OperatorGraph::new(layers, order, if self.tied_head { self.vocab * self.embedding_width } else { 0 })
     }
-}
 
-impl Blocks {
     /// Returns `true` if attention does to scores what `scaled_dot_product_attention` of PyTorch cannot, or for what the
     /// usual implementations do not call it (Hugging Face transformers, `_supports_sdpa` of Gemma 2, gpt-oss, BLOOM, MPT
     /// and DeBERTa).
@@ -233,8 +256,9 @@ impl Blocks {
         BlockKind { windowed, routed, normed: index > 0 || self.first_norm }
     }
 
-    fn embedding(&self) -> Layer {
+    fn embedding(&self, drops: bool) -> Layer {
         let stream = self.stream();
+        let stream = Stream { dropout: Dropped { embedding: drops, ..stream.dropout }, ..stream };
         let table = Stream { hidden: self.embedding_width, ..stream };
         let mut operators = vec![table.lookup(self.vocab, self.positions.unwrap_or(0), self.type_vocab.unwrap_or(0))];
         if self.embedding_width != self.hidden {

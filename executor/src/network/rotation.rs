@@ -1,0 +1,65 @@
+//! Positions as rotations of queries and keys.
+
+use super::Pass;
+use burn::tensor::{Tensor, TensorData};
+use trainyard_units::Invalid;
+
+/// Refuses a number of features, of which `field` tells, that are not pairs.
+pub(super) fn check(field: &'static str, features: u64) -> Result<(), Invalid> {
+    if features.is_multiple_of(2) {
+        return Ok(());
+    }
+    let name = field.rsplit('.').next().unwrap_or(field);
+    Err(Invalid::breaks(field, features, "positions turn pairs of features")
+        .with_hint(format!("set {name} to an even number")))
+}
+
+/// The angles by which pairs of features of queries and keys are turned: feature i and feature i + n / 2 at position t by
+/// t · base^(−2i / n), of the first n features of a head. transformers pairs them so; the paper pairs neighbours, which is a
+/// permutation.
+///
+/// Source: Su et al., arXiv:2104.09864, equation 34; a part of a head alone: Black et al., arXiv:2204.06745, section 2.1.1.
+pub(super) struct Rotation {
+    positions: usize,
+    /// Pairs of features of a head that are turned.
+    pairs: usize,
+    /// (positions, pairs), flat.
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+}
+
+impl Rotation {
+    /// Makes the angles of so many positions, for an even number of features of each head.
+    pub(super) fn new(positions: u64, features: u64, base: f64) -> Self {
+        let (positions, pairs) = (positions as usize, features as usize / 2);
+        let base = base as f32;
+        // In single precision, as transformers computes them: weights were trained with these angles.
+        let frequency = |pair: usize| 1.0 / base.powf(2.0 * pair as f32 / (2 * pairs) as f32);
+        let angles: Vec<f32> =
+            (0..positions).flat_map(|t| (0..pairs).map(move |pair| t as f32 * frequency(pair))).collect();
+        let (cosines, sines) = angles.into_iter().map(|angle| (angle.cos(), angle.sin())).unzip();
+        Self { positions, pairs, cosines, sines }
+    }
+
+    /// Turns all heads of the own tokens, (samples × own tokens, heads × width).
+    pub(super) fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
+        let [height, width] = rows.dims();
+        let (pairs, dtype) = (self.pairs, rows.dtype());
+        let (first, ranks) = (pass.context.first_token(), pass.context.size());
+        let own = self.positions / ranks;
+        let table = |values: &[f32]| {
+            let own_rows: Vec<f32> = values.chunks(pairs).skip(first).step_by(ranks).flatten().copied().collect();
+            Tensor::<4>::from_data(TensorData::new(own_rows, [1, own, 1, pairs]), &pass.device).cast(dtype)
+        };
+        let (cosines, sines) = (table(&self.cosines), table(&self.sines));
+        let features = rows.reshape([samples, own, heads, width / heads]);
+        let part = |start, length| features.clone().narrow(3, start, length);
+        let (first, second) = (part(0, pairs), part(pairs, pairs));
+        let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
+        let turned_second = second * cosines + first * sines;
+        let mut parts = vec![turned_first, turned_second];
+        let rest = width / heads - 2 * pairs;
+        parts.extend((rest > 0).then(|| part(2 * pairs, rest)));
+        Tensor::cat(parts, 3).reshape([height, width])
+    }
+}
