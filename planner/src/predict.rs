@@ -2,8 +2,8 @@
 
 use crate::cost::Rent;
 use crate::problem::{
-    AUTO_STACK, catalog_with, data_set, executor_stack, has_instead, in_job, inside, memory_margin, on_no_instance,
-    price_of, price_used, purchase, send_over, transport_named,
+    AUTO_STACK, Evaluations, catalog_with, data_set, evaluation_of, executor_stack, has_instead, in_job, inside,
+    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, transport_named,
 };
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
@@ -22,7 +22,7 @@ use trainyard_units::{Invalid, Seconds};
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
-/// Predicts `plan` on `machine` over `steps` optimizer steps. If the plan says how samples are loaded, `data` is the
+/// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan says how samples are loaded, `data` is the
 /// data set that they come from.
 ///
 /// # Errors
@@ -32,10 +32,11 @@ pub(crate) fn predict(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
+    job: &JobSpec,
     rent: Option<Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), Invalid> {
-    predict_of(plan, machine, steps, rent, data, simulated(plan, machine, Options::default())?)
+    predict_of(plan, machine, steps, job, rent, data, simulated(plan, machine, Options::default())?)
 }
 
 /// Predicts from a step that is simulated already.
@@ -43,6 +44,7 @@ pub(crate) fn predict_of(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
+    job: &JobSpec,
     rent: Option<Rent>,
     data: Option<&DataSet>,
     outcome: Outcome,
@@ -71,6 +73,7 @@ pub(crate) fn predict_of(
         time_s,
         start_up_s: None,
         checkpoints_s: None,
+        evaluations_s: evaluations_s(plan, machine, steps, job)?,
         interruptions: None,
         checkpoint_interval_s: None,
         cost_usd: None,
@@ -82,6 +85,13 @@ pub(crate) fn predict_of(
         rent.add_to(&mut prediction, plan.input().map(|input| input.storage), time_of);
     }
     Ok((prediction, outcome))
+}
+
+/// Computes the seconds of all evaluations; `None` if the job asks for none.
+fn evaluations_s(plan: &Plan, machine: &Machine, steps: u64, job: &JobSpec) -> Result<Option<f64>, Invalid> {
+    let Some(evaluation) = evaluation_of(job, plan.model()).map_err(in_job)? else { return Ok(None) };
+    let time = Evaluations::new(evaluation, steps, plan.batch().global).time_of(plan, machine);
+    time.map(|time| Some(time.0)).map_err(|error| inside("plan", &error, error.hint()))
 }
 
 /// Computes how loading samples slows the steps down; `None` if samples are assumed to be at hand.
@@ -307,7 +317,8 @@ pub fn resimulate(
         return Err(Invalid::value("prediction.steps", 0, "at least 1").with_hint("plan again"));
     }
     let outcome = simulated(&plan, &machine, options)?;
-    let (prediction, outcome) = predict_of(&plan, &machine, document.prediction.steps, rent, data.as_ref(), outcome)?;
+    let (prediction, outcome) =
+        predict_of(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref(), outcome)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

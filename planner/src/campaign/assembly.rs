@@ -1,13 +1,12 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
 use crate::cost::{RunConditions, operations};
-use crate::problem::target;
-use crate::problem::{Every, Settings};
+use crate::problem::{Evaluations, Settings, inside, target};
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
-use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Campaign, CampaignPrice, Checkpoint, Evaluation, StepTime, Steps, best_interval};
+use trainyard_sim::{Machine, evaluation_time};
 use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
 
 /// Standard normal quantile of 95 %: half of an interval that holds 90 %.
@@ -42,7 +41,7 @@ impl Assembly<'_> {
             restart: RunConditions::restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
-            evaluation: self.evaluation(),
+            evaluation: self.evaluation()?,
             hazards: conditions.hazards(scenario)?,
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
@@ -71,16 +70,13 @@ impl Assembly<'_> {
         self.conditions().saved.bytes
     }
 
-    /// Returns the interval and the time of evaluations: forward passes of their samples, the pipeline bubble included.
-    fn evaluation(&self) -> Option<Evaluation> {
-        let evaluation = self.settings.evaluation?;
-        let (batch, prediction) = (self.plan.batch().global, &self.document.prediction);
-        let every = match evaluation.every {
-            Every::Steps(steps) => steps,
-            Every::Samples(samples) => (samples / batch as f64).ceil().max(1.0) as u64,
-        };
-        let forward = prediction.phases.forward_s * (1.0 + prediction.bubble) / batch as f64;
-        Some(Evaluation { every, time: Seconds(forward * evaluation.samples as f64) })
+    /// Returns the interval and the time of evaluations.
+    fn evaluation(&self) -> Result<Option<Evaluation>, Invalid> {
+        let Some(evaluation) = self.settings.evaluation else { return Ok(None) };
+        let evaluations = Evaluations::new(evaluation, self.document.prediction.steps, self.plan.batch().global);
+        let time = evaluation_time(self.plan, self.machine, evaluations.samples)
+            .map_err(|error| inside("plan", &error, error.hint()))?;
+        Ok(Some(Evaluation { every: evaluations.interval, time }))
     }
 
     fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, Invalid> {

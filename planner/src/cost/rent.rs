@@ -1,6 +1,6 @@
 //! The rent of a plan's machines, as a prediction states it.
 
-use super::overheads::Overheads;
+use super::overheads::{Overheads, Work};
 use super::run_conditions::RunConditions;
 use crate::problem::settings;
 use trainyard_hardware_profiles::Service;
@@ -32,7 +32,10 @@ impl Rent {
     /// a step time.
     pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
         let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-        let spent = |time: f64| self.overheads.training_cost(prediction.steps, Seconds(time), download);
+        let evaluations = Seconds(prediction.evaluations_s.unwrap_or(0.0));
+        let spent = |time: f64| {
+            self.overheads.training_cost(prediction.steps, Work { steps: Seconds(time), evaluations, download })
+        };
         let cost = |time: f64, usd: f64| self.overheads.cost(&spent(time), UsdPerHour(usd), input);
         let (own, parts) = (spent(prediction.time_s), cost(prediction.time_s, self.price.usd_per_hour));
         let [low, high] = prediction.interval_s.map(time_of);

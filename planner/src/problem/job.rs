@@ -2,6 +2,7 @@
 
 use super::campaign_settings::{Settings, above_zero, settings};
 use super::error::{JobError, inside};
+use super::evaluations::Evaluations;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::{Trained, place};
@@ -85,6 +86,12 @@ impl Problem {
     /// Returns which weights are trained.
     pub(crate) fn method(&self) -> Method {
         self.fine_tuning.as_ref().map_or(Method::Full, |own| own.method)
+    }
+
+    /// Returns the evaluations of a training with this global batch, if the job asks for some.
+    pub(crate) fn evaluations(&self, global_batch: u64) -> Option<Evaluations> {
+        let evaluation = self.settings.evaluation?;
+        Some(Evaluations::new(evaluation, self.training.steps(global_batch), global_batch))
     }
 
     /// Returns the operators of the model as it is trained.

@@ -1,6 +1,6 @@
 //! The time and cost of a plan that is laid out, on some machines.
 
-use crate::cost::Overheads;
+use crate::cost::{Overheads, Work};
 use crate::problem::Problem;
 use std::sync::Arc;
 use trainyard_plan::document::CostParts;
@@ -47,11 +47,15 @@ impl Totals {
             }
             _ => (step.0, step.0 * steps as f64, Seconds(0.0)),
         };
+        let evaluations = match problem.evaluations(plan.batch().global) {
+            Some(evaluations) => evaluations.time_of(plan, machine).ok()?,
+            None => Seconds::ZERO,
+        };
         let Some(price) = problem.place.price(choice) else {
-            return Some(Self { step_time_s, time_s, elapsed_s: time_s, cost_usd: None });
+            return Some(Self { step_time_s, time_s, elapsed_s: time_s + evaluations.0, cost_usd: None });
         };
         let overheads = Overheads::of_plan(problem, plan, machine, price);
-        let spent = overheads.training_cost(steps, Seconds(time_s), download);
+        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), evaluations, download });
         let storage = plan.input().map(|input| input.storage);
         let cost_usd = Some(overheads.cost(&spent, price.hourly(), storage).total());
         Some(Self { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd })
@@ -72,8 +76,14 @@ impl Totals {
 impl Evaluated {
     /// Computes the cost over `steps` steps, with overheads at a price of one machine.
     pub(crate) fn cost(&self, overheads: &Overheads, steps: u64, hourly: UsdPerHour) -> CostParts {
-        let spent = overheads.training_cost(steps, Seconds(self.time_s), Seconds(self.download_s));
+        let spent = overheads.training_cost(steps, self.work());
         overheads.cost(&spent, hourly, self.plan.input().map(|input| input.storage))
+    }
+
+    /// Returns the work of the training.
+    pub(crate) fn work(&self) -> Work {
+        let [steps, evaluations, download] = [self.time_s, self.evaluations_s, self.download_s].map(Seconds);
+        Work { steps, evaluations, download }
     }
 
     /// Returns the machines that the plan is for.
@@ -100,6 +110,8 @@ pub struct Evaluated {
     pub time_s: f64,
     /// Seconds from the request for machines to the last checkpoint.
     pub elapsed_s: f64,
+    /// Seconds of all evaluations.
+    pub evaluations_s: f64,
     /// Seconds of downloading before the first step.
     pub download_s: f64,
     /// Price of the training and its overheads, in USD.

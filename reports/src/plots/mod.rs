@@ -89,6 +89,7 @@ pub(crate) mod tests {
             time_s: 1e5,
             start_up_s: Some(400.0),
             checkpoints_s: Some(100.0),
+            evaluations_s: None,
             interruptions: None,
             checkpoint_interval_s: None,
             cost_usd: Some(1_830.0),
