@@ -46,4 +46,4 @@ pub use operator::{
     Image, Mask, Operator, OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing,
     Scan, Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
 };
-pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, tuned};
+pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, on_pairs, tuned};

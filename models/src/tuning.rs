@@ -2,7 +2,7 @@
 
 use crate::families::{Family, Model};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::operator::{Attention, FrozenWeights, Operator, OperatorKind, Tuned, Weights, nf4_bytes};
+use crate::operator::{Attention, FrozenWeights, Mask, Operator, OperatorKind, Tuned, Weights, nf4_bytes};
 use trainyard_units::Invalid;
 
 /// The most features between an adapter's two products.
@@ -107,6 +107,69 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
             }
             Ok(OperatorGraph::new(distinct, graph.order().to_vec(), 0))
         }
+    }
+}
+
+/// Returns the operators of a model that is trained on pairs of sequences (direct preference optimisation), one that is
+/// preferred and one that is not. Both go through the model as one sample, and, with a reference, through the model as it
+/// was before, forward alone: a copy of its weights in the compute precision, or, where adapters are trained, the same
+/// weights without adapters.
+///
+/// # Source
+///
+/// Rafailov et al., arXiv:2305.18290, equation 7; Hugging Face TRL 1.16, `DPOTrainer._compute_loss`.
+///
+/// # Errors
+///
+/// As [`tuned`], and when the model does not predict the next token.
+pub fn on_pairs(model: &Model, tuning: Option<&Tuning>, reference: bool) -> Result<OperatorGraph, Invalid> {
+    let graph = model.graph();
+    if !predicts_next_token(model, &graph) {
+        let rule = format!("`{}`, of family {}, does not predict the next token", model.name(), model.family());
+        return Err(Invalid::breaks("objective", "dpo", rule).with_hint("leave it out, or take a causal decoder"));
+    }
+    let trained = tuning.map(|tuning| tuned(model, tuning)).transpose()?;
+    let before: Vec<Layer> = match &trained {
+        _ if !reference => Vec::new(),
+        Some(trained) => trained.layers().map(|layer| doubled(&without_adapters(layer))).collect(),
+        None => graph.layers().map(|layer| doubled(&Layer { frozen: true, ..frozen(layer) })).collect(),
+    };
+    let own = trained.as_ref().unwrap_or(&graph).layers().map(doubled).collect();
+    Ok(OperatorGraph::behind(before, own).dropping_out(graph.drops_out()))
+}
+
+fn predicts_next_token(model: &Model, graph: &OperatorGraph) -> bool {
+    let any = |is_it: fn(OperatorKind) -> bool| {
+        graph.distinct().iter().flat_map(|layer| &layer.operators).any(|operator| is_it(operator.kind))
+    };
+    let sees_all =
+        |kind| matches!(kind, OperatorKind::Attention(own) if matches!(own.mask, Mask::Full | Mask::Local(_)));
+    let families = [Family::Gpt, Family::GptMoe, Family::Llama, Family::Blocks];
+    families.contains(&model.family())
+        && any(|kind| matches!(kind, OperatorKind::CrossEntropy { .. }))
+        && !any(sees_all)
+}
+
+/// Returns the layer of an adapted model as its reference computes it: forward alone, with the same weights.
+fn without_adapters(layer: &Layer) -> Layer {
+    let kept = layer.operators.iter().filter(|own| !matches!(own.kind, OperatorKind::Tuned(Tuned::Adapter { .. })));
+    let borrowed = |operator: &Operator| match operator.weights {
+        Weights::Frozen(weights) => Operator { weights: Weights::Borrowed(weights), ..*operator },
+        Weights::Trained | Weights::Borrowed(_) => *operator,
+    };
+    Layer { operators: kept.map(borrowed).collect(), frozen: true, ..layer.clone() }
+}
+
+/// Returns a layer for samples of two sequences.
+fn doubled(layer: &Layer) -> Layer {
+    let twice = |operator: &Operator| Operator { kind: operator.kind.for_samples(2), ..*operator };
+    Layer {
+        operators: layer.operators.iter().map(twice).collect(),
+        output_elements: 2 * layer.output_elements,
+        stream_elements: 2 * layer.stream_elements,
+        exchanged_elements: 2 * layer.exchanged_elements,
+        context_elements: 2 * layer.context_elements,
+        ..layer.clone()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::name::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_models::{AdapterTarget, Adapters, RANK_MAX, Tuning};
+use trainyard_models::{AdapterTarget, Adapters, Model, OperatorGraph, RANK_MAX, Tuning, on_pairs, tuned};
 use trainyard_units::Invalid;
 
 named! {
@@ -17,6 +17,55 @@ named! {
         Qlora = "qlora" | "q-lora",
         /// The last blocks and the head.
         Frozen = "frozen" | "last-blocks",
+    }
+}
+
+named! {
+    /// What a training gets better at.
+    TuningObjective {
+        /// The model's own loss, of the next token say (supervised fine-tuning).
+        Sft = "sft" | "supervised",
+        /// The preferred one of two sequences (direct preference optimisation, Rafailov et al., arXiv:2305.18290).
+        Dpo = "dpo",
+    }
+}
+
+named! {
+    /// Where the scores of the model as it was before come from, with which those of the model are compared.
+    Reference {
+        /// A forward pass of it in every step: of a copy of its weights or, where adapters are trained, of the same weights
+        /// without them.
+        Model = "model",
+        /// One pass over the data set before the first step.
+        Precomputed = "precomputed",
+    }
+}
+
+/// Direct preference optimisation, as TRL's `DPOConfig` sets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DpoSpec {
+    /// Where the scores of the reference model come from (`precompute_ref_log_probs`); model if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+}
+
+/// What is trained of a model, and towards what: what software must be able to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TuningKind {
+    pub method: Method,
+    /// `true` if it is trained on preferences.
+    pub dpo: bool,
+}
+
+impl TuningKind {
+    /// All weights, by the model's own loss.
+    pub const FULL: Self = Self { method: Method::Full, dpo: false };
+}
+
+impl std::fmt::Display for TuningKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}{}", self.method, if self.dpo { " with dpo" } else { "" })
     }
 }
 
@@ -45,7 +94,7 @@ pub struct LoraSpec {
     pub targets: Option<Vec<String>>,
 }
 
-/// Which weights of the model are trained, where not all are.
+/// Which weights of the model are trained and towards what, where not all are by the model's own loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FineTuningSpec {
@@ -57,6 +106,9 @@ pub struct FineTuningSpec {
     /// With frozen, the last so many blocks are trained, and what follows them; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_blocks: Option<u32>,
+    /// Training on preferences; the model's own loss if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dpo: Option<DpoSpec>,
 }
 
 impl FineTuningSpec {
@@ -66,6 +118,26 @@ impl FineTuningSpec {
     ///
     /// When a setting does not belong to the method, or is out of range.
     pub fn of(method: Method, lora: Option<&LoraSpec>, blocks: Option<u32>) -> Result<Option<Self>, Invalid> {
+        Self::towards(None, method, lora, blocks)
+    }
+
+    /// Returns the same for a training on preferences, if there is `dpo`, of which no part is left out either.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn towards(
+        dpo: Option<DpoSpec>,
+        method: Method,
+        lora: Option<&LoraSpec>,
+        blocks: Option<u32>,
+    ) -> Result<Option<Self>, Invalid> {
+        let dpo = dpo.map(|dpo| DpoSpec { reference: Some(dpo.reference.unwrap_or(Reference::Model)) });
+        if dpo.is_some() && method == Method::Frozen {
+            let rule = "the last blocks alone are not trained on preferences";
+            return Err(Invalid::conflict("objective", "method", rule)
+                .with_hint("use method = \"full\", \"lora\" or \"qlora\", or leave objective out"));
+        }
         let adapters = matches!(method, Method::Lora | Method::Qlora);
         if let (Some(_), false) = (lora, adapters) {
             let rule = format!("method is {method}, which has no adapters");
@@ -76,13 +148,46 @@ impl FineTuningSpec {
             return Err(Invalid::breaks("trained_blocks", blocks, rule).with_hint("use method = \"frozen\""));
         }
         Ok(match method {
-            Method::Full => None,
-            Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)) }),
+            Method::Full => dpo.map(|_| Self { method, lora: None, trained_blocks: None, dpo }),
+            Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)), dpo }),
             Method::Lora | Method::Qlora => {
                 let lora = Some(filled_in(lora.unwrap_or(&LoraSpec::default()))?);
-                Some(Self { method, lora, trained_blocks: None })
+                Some(Self { method, lora, trained_blocks: None, dpo })
             }
         })
+    }
+
+    /// Returns the same with every default filled in; `None` if all weights are trained by the model's own loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn filled_in(&self) -> Result<Option<Self>, Invalid> {
+        Self::towards(self.dpo, self.method, self.lora.as_ref(), self.trained_blocks)
+    }
+
+    /// Returns what is trained, and towards what.
+    pub fn kind(&self) -> TuningKind {
+        TuningKind { method: self.method, dpo: self.dpo.is_some() }
+    }
+
+    /// Returns where the scores of the reference model come from, if the training is on preferences.
+    pub fn reference(&self) -> Option<Reference> {
+        self.dpo.map(|dpo| dpo.reference.unwrap_or(Reference::Model))
+    }
+
+    /// Returns the operators of a model that is trained so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`], and when the model has no such part.
+    pub(crate) fn graph(&self, model: &Model) -> Result<OperatorGraph, Invalid> {
+        let tuning = self.tuning()?;
+        match (self.reference(), tuning) {
+            (Some(reference), tuning) => on_pairs(model, tuning.as_ref(), reference == Reference::Model),
+            (None, Some(tuning)) => tuned(model, &tuning),
+            (None, None) => Ok(model.graph()),
+        }
     }
 
     /// Returns the part of the model that is trained; `None` if it is all of it.
@@ -91,9 +196,11 @@ impl FineTuningSpec {
     ///
     /// As [`Self::of`].
     pub fn tuning(&self) -> Result<Option<Tuning>, Invalid> {
-        let Some(own) = Self::of(self.method, self.lora.as_ref(), self.trained_blocks)? else { return Ok(None) };
-        if self.method == Method::Frozen {
-            return Ok(own.trained_blocks.map(Tuning::LastBlocks));
+        let Some(own) = self.filled_in()? else { return Ok(None) };
+        match self.method {
+            Method::Full => return Ok(None),
+            Method::Frozen => return Ok(own.trained_blocks.map(Tuning::LastBlocks)),
+            Method::Lora | Method::Qlora => {}
         }
         let lora = own.lora.unwrap_or_default();
         Ok(Some(Tuning::Adapters(Adapters {
@@ -158,6 +265,10 @@ mod tests {
         let again = FineTuningSpec::of(spec.method, spec.lora.as_ref(), None).expect("valid");
         assert_eq!(again.as_ref(), Some(&spec));
         assert_eq!(FineTuningSpec::of(Method::Full, None, None), Ok(None));
+        let full = FineTuningSpec::towards(Some(DpoSpec::default()), Method::Full, None, None);
+        let full = full.expect("valid").expect("it is on preferences");
+        assert_eq!((full.reference(), full.kind().to_string()), (Some(Reference::Model), "full with dpo".into()));
+        assert_eq!((full.filled_in(), full.tuning()), (Ok(Some(full.clone())), Ok(None)));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::cost::Rent;
 use crate::problem::{
-    AUTO_STACK, Evaluations, catalog_with, data_set, evaluation_of, executor_stack, has_instead, in_job, inside,
-    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, transport_named,
+    AUTO_STACK, catalog_with, data_set, executor_stack, forward_plan, has_instead, in_job, inside, memory_margin,
+    on_no_instance, price_of, price_used, purchase, send_over, transport_named,
 };
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
@@ -57,11 +57,12 @@ pub(crate) fn predict_of(
     let uneven_s = time_s - step * steps as f64;
     let time_of = |step: f64| step * steps as f64 + uneven_s;
     let samples_per_s = plan.batch().global as f64 / step;
+    let [evaluations_s, reference_s] = forward_s(plan, machine, steps, job)?;
     let mut prediction = Prediction {
         step_time_s: step,
         interval_s,
         samples_per_s,
-        tokens_per_s: plan.model().tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
+        tokens_per_s: plan.tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
         mfu: outcome.mfu.map(|mfu| mfu * fed.map_or(1.0, |feed| feed.utilisation)),
         input: fed.map(|feed| input(plan, machine, &outcome, &feed)),
         bubble: outcome.bubble,
@@ -73,7 +74,8 @@ pub(crate) fn predict_of(
         time_s,
         start_up_s: None,
         checkpoints_s: None,
-        evaluations_s: evaluations_s(plan, machine, steps, job)?,
+        evaluations_s,
+        reference_s,
         interruptions: None,
         checkpoint_interval_s: None,
         cost_usd: None,
@@ -87,11 +89,11 @@ pub(crate) fn predict_of(
     Ok((prediction, outcome))
 }
 
-/// Computes the seconds of all evaluations; `None` if the job asks for none.
-fn evaluations_s(plan: &Plan, machine: &Machine, steps: u64, job: &JobSpec) -> Result<Option<f64>, Invalid> {
-    let Some(evaluation) = evaluation_of(job, plan.model()).map_err(in_job)? else { return Ok(None) };
-    let time = Evaluations::new(evaluation, steps, plan.batch().global).time_of(plan, machine);
-    time.map(|time| Some(time.0)).map_err(|error| inside("plan", &error, error.hint()))
+/// Computes the seconds of all evaluations and of the scores of a reference model, where the job asks for them.
+fn forward_s(plan: &Plan, machine: &Machine, steps: u64, job: &JobSpec) -> Result<[Option<f64>; 2], Invalid> {
+    let passes = forward_plan(job, plan.model()).map_err(in_job)?.passes(steps, plan.batch().global);
+    let times = passes.times_of(plan, machine).map_err(|error| inside("plan", &error, error.hint()))?;
+    Ok([passes.evaluations.map(|_| times.evaluations.0), passes.reference.map(|_| times.reference.0)])
 }
 
 /// Computes how loading samples slows the steps down; `None` if samples are assumed to be at hand.

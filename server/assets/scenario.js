@@ -361,7 +361,7 @@ export function differences(one, other) {
 
 /** Figures of a plan: term, value, and what is said smaller. */
 export function figures({ plan, prediction }) {
-  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0) + (prediction.evaluations_s ?? 0);
+  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0) + (prediction.evaluations_s ?? 0) + (prediction.reference_s ?? 0);
   const [low, high] = prediction.interval_s;
   const peak = Math.max(...prediction.memory_bytes.stages.map((stage) => stage.total));
   const costs = prediction.cost_interval_usd;

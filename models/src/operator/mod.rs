@@ -323,6 +323,17 @@ impl Operator {
     /// Returns its weights that stay as they are, on one of those ranks.
     pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
         let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the weights of another layer that it computes with, on one of those ranks.
+    pub fn borrowed_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Borrowed(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the part of its weights on one of those ranks.
+    fn part_of(&self, whole: FrozenWeights, sharing: Sharing) -> FrozenWeights {
         let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
         if own == all {
             return whole;

@@ -21,6 +21,8 @@ pub enum Weights {
     Trained,
     /// They stay as they are.
     Frozen(FrozenWeights),
+    /// They are those of another layer, which stay as they are and which it computes with once more.
+    Borrowed(FrozenWeights),
 }
 
 /// Weights that have neither gradients nor an optimizer's state.

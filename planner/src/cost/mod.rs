@@ -5,5 +5,5 @@ mod rent;
 mod run_conditions;
 
 pub(crate) use overheads::{Overheads, Work};
-pub(crate) use rent::Rent;
+pub(crate) use rent::{Rent, forward_of};
 pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

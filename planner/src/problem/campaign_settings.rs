@@ -1,9 +1,8 @@
 //! What a job says of a whole training, checked.
 
-use super::evaluations::{EvaluationPlan, evaluation};
+use super::evaluations::{ForwardPlan, forward_plan};
 use super::input::data_set;
 use super::terms::{NoWarmPool, no_warm_pool};
-use super::training::epoch;
 use std::fmt::Display;
 use std::str::FromStr;
 use trainyard_hardware_profiles::Service;
@@ -22,7 +21,7 @@ pub(crate) struct Settings {
     pub(crate) interval: Option<Seconds>,
     pub(crate) storage: CheckpointStorage,
     pub(crate) bandwidth: Option<BytesPerSecond>,
-    pub(crate) evaluation: Option<EvaluationPlan>,
+    pub(crate) forward: ForwardPlan,
     pub(crate) scenario: u32,
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
@@ -45,7 +44,6 @@ pub(crate) fn settings(
     let default = CampaignSpec::default();
     let spec = job.campaign.as_ref().unwrap_or(&default);
     terms(spec, pricing, service)?;
-    let epoch = epoch(job, model)?;
     let scenario = spec.spot_scenario.unwrap_or(1);
     if !SCENARIOS.contains(&scenario) {
         return Err(Invalid::value("campaign.spot_scenario", scenario, "1, 5 or 20"));
@@ -64,7 +62,7 @@ pub(crate) fn settings(
         interval: duration("campaign.checkpoint_interval", spec.checkpoint_interval.as_deref())?,
         storage: spec.checkpoint_storage.unwrap_or_default(),
         bandwidth: rate("campaign.checkpoint_bandwidth", spec.checkpoint_bandwidth.as_deref())?,
-        evaluation: evaluation(job, epoch)?,
+        forward: forward_plan(job, model)?,
         scenario,
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
@@ -201,17 +199,21 @@ mod tests {
                 campaign.evaluation =
                     Some(EvaluationSpec { every_epochs: Some(0.5), share: Some(0.1), ..EvaluationSpec::default() });
             });
-            settings.expect("valid").evaluation.expect("it is said")
+            settings.expect("valid").forward
         };
         // 1,000 samples at 64 a step are 16 steps.
         let of_data = of(|_| {});
-        assert_eq!((of_data.interval(47, 64), of_data.samples(47, 64)), (8, 100));
+        let told = |forward: ForwardPlan, steps| {
+            let own = forward.passes(steps, 64).evaluations.expect("it is said");
+            (own.interval, own.count, own.samples)
+        };
+        assert_eq!(told(of_data, 47), (8, 5, 100));
         // Three passes of 30 steps: half of one is 5 steps, a tenth 64 samples.
         let of_training = of(|job| {
             (job.data.samples, job.data.bytes_per_sample) = (None, None);
             (job.data.lengths, job.training.epochs) = (Some("lengths.txt".into()), Some(3.0));
         });
-        assert_eq!((of_training.interval(30, 64), of_training.samples(30, 64)), (5, 64));
+        assert_eq!(told(of_training, 30), (5, 6, 64));
     }
 
     #[test]
@@ -222,8 +224,8 @@ mod tests {
             c.spot_scenario = Some(20);
         });
         let settings = settings.expect("valid");
-        let evaluation = settings.evaluation.expect("it is said");
-        assert_eq!((evaluation.interval(100, 64), evaluation.samples(100, 64)), (32, 50));
+        let evaluations = settings.forward.passes(100, 64).evaluations.expect("it is said");
+        assert_eq!((evaluations.interval, evaluations.count, evaluations.samples), (32, 3, 50));
         let bytes = settings.data.and_then(|data| data.bytes());
         assert_eq!((settings.interval, bytes), (Some(Seconds(600.0)), Some(Bytes(100_000))));
         assert_eq!(settings.scenario, 20);

@@ -1,9 +1,9 @@
-//! When a model is evaluated in the course of a training, and how long that takes.
+//! Forward passes of a training besides its steps: evaluations, and the scores of a reference model.
 
 use super::training::epoch;
 use trainyard_models::Model;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{JobSpec, Plan};
+use trainyard_plan::{JobSpec, Plan, Reference, TuningObjective};
 use trainyard_sim::{Machine, MachineError, evaluation_time};
 use trainyard_units::{Invalid, Seconds};
 
@@ -12,7 +12,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// The interval and size of evaluations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct EvaluationPlan {
+struct EvaluationPlan {
     every: Every,
     samples: Amount,
 }
@@ -42,7 +42,7 @@ enum DataPass {
 
 impl EvaluationPlan {
     /// Returns the steps from one evaluation to the next in a training of `steps` steps of `batch` samples, at least one.
-    pub(crate) fn interval(&self, steps: u64, batch: u64) -> u64 {
+    fn interval(&self, steps: u64, batch: u64) -> u64 {
         match self.every {
             Every::Steps(steps) => steps,
             Every::Passes(passes, pass) => {
@@ -56,17 +56,88 @@ impl EvaluationPlan {
     }
 
     /// Returns the samples of an evaluation, at least one.
-    pub(crate) fn samples(&self, steps: u64, batch: u64) -> u64 {
+    fn samples(&self, steps: u64, batch: u64) -> u64 {
         match self.samples {
             Amount::Samples(samples) => samples,
             Amount::Share(share, pass) => {
-                let of_pass = match pass {
-                    DataPass::Samples(samples) => samples as f64,
-                    DataPass::Part(part) => part * steps as f64 * batch as f64,
-                };
-                ((share * of_pass * (1.0 - ROUNDING)).ceil() as u64).max(1)
+                ((share * pass.samples(steps, batch) as f64 * (1.0 - ROUNDING)).ceil() as u64).max(1)
             }
         }
+    }
+}
+
+impl DataPass {
+    fn samples(self, steps: u64, batch: u64) -> u64 {
+        match self {
+            Self::Samples(samples) => samples,
+            Self::Part(part) => (part * steps as f64 * batch as f64).ceil() as u64,
+        }
+    }
+}
+
+/// What a job says of forward passes besides its steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ForwardPlan {
+    evaluation: Option<EvaluationPlan>,
+    /// The pass in which the scores of a reference model are computed before the first step.
+    reference: Option<DataPass>,
+}
+
+impl ForwardPlan {
+    /// Returns the forward passes of a training of `steps` steps of `batch` samples.
+    pub(crate) fn passes(&self, steps: u64, batch: u64) -> ForwardPasses {
+        let evaluations = self.evaluation.map(|own| Evaluations::new(own, steps, batch));
+        // What the model is evaluated on is scored as well.
+        let scored = |pass: DataPass| pass.samples(steps, batch) + evaluations.map_or(0, |own| own.samples);
+        ForwardPasses { evaluations, reference: self.reference.map(scored) }
+    }
+}
+
+/// Forward passes of a training besides its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardPasses {
+    pub evaluations: Option<Evaluations>,
+    /// Samples that a reference model scores before the first step, where it does not in every step.
+    pub reference: Option<u64>,
+}
+
+/// The time of these passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ForwardTimes {
+    /// All evaluations.
+    pub evaluations: Seconds,
+    /// The scores of the reference model.
+    pub reference: Seconds,
+}
+
+impl ForwardTimes {
+    pub(crate) fn total(self) -> Seconds {
+        self.evaluations + self.reference
+    }
+}
+
+impl ForwardPasses {
+    /// Returns the time of all of them, if `once` is the time of a pass over so many samples.
+    ///
+    /// # Errors
+    ///
+    /// When `once` fails.
+    pub(crate) fn times<E>(self, once: impl Fn(u64) -> Result<Seconds, E>) -> Result<ForwardTimes, E> {
+        let none = || Ok(Seconds::ZERO);
+        let evaluations = self.evaluations.map_or_else(none, |own| Ok(once(own.samples)? * own.count as f64))?;
+        Ok(ForwardTimes { evaluations, reference: self.reference.map_or_else(none, once)? })
+    }
+
+    /// Returns the time of all of them with a plan on its machine.
+    ///
+    /// # Errors
+    ///
+    /// When the machine was not measured for the plan.
+    pub(crate) fn times_of(self, plan: &Plan, machine: &Machine) -> Result<ForwardTimes, MachineError> {
+        if self == Self::default() {
+            return Ok(ForwardTimes::default());
+        }
+        self.times(|samples| evaluation_time(plan, machine, samples))
     }
 }
 
@@ -83,47 +154,39 @@ pub struct Evaluations {
 
 impl Evaluations {
     /// Returns the evaluations of a training of `steps` steps of `batch` samples: one after each whole interval.
-    pub(crate) fn new(plan: EvaluationPlan, steps: u64, batch: u64) -> Self {
+    fn new(plan: EvaluationPlan, steps: u64, batch: u64) -> Self {
         let interval = plan.interval(steps, batch);
         Self { interval, count: steps / interval, samples: plan.samples(steps, batch) }
     }
-
-    /// Returns the time of all of them, of which one takes `each`.
-    pub(crate) fn time(self, each: Seconds) -> Seconds {
-        each * self.count as f64
-    }
-
-    /// Returns the time of all of them with a plan on its machine.
-    ///
-    /// # Errors
-    ///
-    /// When the machine was not measured for the plan.
-    pub(crate) fn time_of(self, plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
-        Ok(self.time(evaluation_time(plan, machine, self.samples)?))
-    }
 }
 
-/// Returns when and on how much a job evaluates the model, if it says so.
+/// Returns the forward passes that a job has besides its steps.
 ///
 /// # Errors
 ///
 /// When a value is out of range or contradicts another.
-pub(crate) fn evaluation_of(job: &JobSpec, model: &Model) -> Result<Option<EvaluationPlan>, Invalid> {
-    evaluation(job, epoch(job, model)?)
+pub(crate) fn forward_plan(job: &JobSpec, model: &Model) -> Result<ForwardPlan, Invalid> {
+    let epoch = epoch(job, model)?;
+    let training = &job.training;
+    let precomputed = training.dpo.and_then(|dpo| dpo.reference) == Some(Reference::Precomputed);
+    let reference = precomputed && training.objective == Some(TuningObjective::Dpo);
+    Ok(ForwardPlan {
+        evaluation: evaluation(job, epoch)?,
+        reference: reference.then(|| data_pass(job, epoch, "training.dpo.reference")).transpose()?,
+    })
 }
 
-/// Returns the evaluations of a document's training, if its job asks for some.
+/// Returns the forward passes of a document's training besides its steps.
 ///
 /// # Errors
 ///
-/// When the job's evaluation is out of range or contradicts itself.
-pub fn evaluations(document: &PlanDocument, plan: &Plan) -> Result<Option<Evaluations>, Invalid> {
-    let evaluation = evaluation_of(&document.job, plan.model())?;
-    Ok(evaluation.map(|own| Evaluations::new(own, document.prediction.steps, plan.batch().global)))
+/// When what its job says of them is out of range or contradicts itself.
+pub fn forward_passes(document: &PlanDocument, plan: &Plan) -> Result<ForwardPasses, Invalid> {
+    Ok(forward_plan(&document.job, plan.model())?.passes(document.prediction.steps, plan.batch().global))
 }
 
 /// Reads when and on how much the model is evaluated, if the job says so.
-pub(super) fn evaluation(job: &JobSpec, epoch: Option<u64>) -> Result<Option<EvaluationPlan>, Invalid> {
+fn evaluation(job: &JobSpec, epoch: Option<u64>) -> Result<Option<EvaluationPlan>, Invalid> {
     let Some(spec) = job.campaign.as_ref().and_then(|campaign| campaign.evaluation.as_ref()) else { return Ok(None) };
     let field = |name: &str| format!("campaign.evaluation.{name}");
     let one_of = |first: &str, second: &str| Err(Invalid::conflict(&field(first), &field(second), "write one of them"));

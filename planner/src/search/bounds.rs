@@ -11,6 +11,7 @@ use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Reco
 use trainyard_sim::{
     Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs_among, micro_batches,
 };
+use trainyard_units::Seconds;
 
 /// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
 /// less.
@@ -207,12 +208,12 @@ impl Bounds {
         Some(&self.prices[&self.key(candidate)].as_ref()?.weights[place(candidate.recompute)])
     }
 
-    /// Returns a lower bound of an evaluation in seconds: the stages together compute all layers forward for every
+    /// Returns a lower bound of a forward pass over so many samples: the stages together compute all layers forward for every
     /// micro-batch, and the slowest of them takes no less than the mean.
-    pub(crate) fn evaluation(&self, candidate: &Candidate, samples: u64) -> f64 {
-        let Some(priced) = &self.prices[&self.key(candidate)] else { return 0.0 };
+    pub(crate) fn forward_pass(&self, candidate: &Candidate, samples: u64) -> Seconds {
+        let Some(priced) = &self.prices[&self.key(candidate)] else { return Seconds::ZERO };
         let micro_batches = micro_batches(samples, candidate.batch.micro, candidate.parallel.data);
-        priced.forward / f64::from(candidate.parallel.pipeline) * micro_batches as f64
+        Seconds(priced.forward / f64::from(candidate.parallel.pipeline) * micro_batches as f64)
     }
 
     /// Cuts the layers of a candidate's model into this many runs of about the same time; `None` if the machine was not

@@ -4,6 +4,7 @@ use super::bounds::Bounds;
 use super::found::nearer;
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
+use crate::problem::ForwardTimes;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,13 +41,13 @@ pub(crate) struct Cut {
     pub(crate) times: Times,
 }
 
-/// What a plan takes, in seconds.
+/// What a plan takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// A step, or a lower bound of it; infinite if it cannot be priced.
+    /// Seconds of a step, or a lower bound of them; infinite if it cannot be priced.
     pub(crate) step: f64,
-    /// One evaluation, or a lower bound of it; nothing where the job asks for none.
-    pub(crate) evaluation: f64,
+    /// Forward passes besides the steps, or lower bounds of them.
+    pub(crate) forward: ForwardTimes,
 }
 
 /// The memory that a variant needs and that there is, where it does not fit.
@@ -195,18 +196,18 @@ impl Builder<'_> {
         self.space.plan(self.candidate, variant, stages.to_vec(), self.machine)
     }
 
-    /// Returns a lower bound of a step, infinite if the machine was not measured for the plan, and the time of an
-    /// evaluation.
+    /// Returns a lower bound of a step, infinite if the machine was not measured for the plan, and the time of other forward
+    /// passes.
     fn least(&self, plan: &Plan) -> Times {
-        let Some(layers) = self.layers(plan) else { return Times { step: f64::INFINITY, evaluation: 0.0 } };
-        let evaluation = self.space.problem().evaluations(plan.batch().global).map_or(0.0, |evaluations| {
-            let time = evaluation_time_with(plan, self.machine, layers, evaluations.samples);
-            time.map_or(f64::INFINITY, |time| time.0)
-        });
+        let unmeasured = Times { step: f64::INFINITY, forward: ForwardTimes::default() };
+        let Some(layers) = self.layers(plan) else { return unmeasured };
+        let passes = self.space.problem().forward_passes(plan.batch().global);
+        let forward = passes.times(|samples| evaluation_time_with(plan, self.machine, layers, samples));
+        let Ok(forward) = forward else { return unmeasured };
         let known = self.bounds.communications(self.bounds.communication_key(self.candidate, plan));
         let mut known = known.lock().expect("nobody panics while a bound is computed");
         let step = step_time_bound_with(plan, self.machine, layers, &mut known).map_or(f64::INFINITY, |bound| bound.0);
-        Times { step, evaluation }
+        Times { step, forward }
     }
 
     /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more

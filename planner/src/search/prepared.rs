@@ -14,6 +14,7 @@ use crate::cost::Work;
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::{Mutex, OnceLock};
 use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
@@ -136,9 +137,10 @@ impl<'a> Prepared<'a> {
         self.least.get_or_init(|| {
             let least = |candidate: &Candidate| {
                 let step = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
-                let evaluations = self.problem.evaluations(candidate.batch.global);
-                let evaluation = evaluations.map_or(0.0, |own| self.bounds.evaluation(candidate, own.samples));
-                let times = Times { step, evaluation };
+                let passes = self.problem.forward_passes(candidate.batch.global);
+                let once = |samples| Ok::<_, Infallible>(self.bounds.forward_pass(candidate, samples));
+                let Ok(forward) = passes.times(once);
+                let times = Times { step, forward };
                 // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
                 // in each figure.
                 let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, times));
@@ -213,12 +215,6 @@ impl<'a> Prepared<'a> {
         self.complexities_of(candidate).any(|own| own == class)
     }
 
-    /// Returns the time of all evaluations of a candidate's training, one of which takes what `times` says.
-    pub(super) fn evaluations(&self, candidate: &Candidate, times: Times) -> Seconds {
-        let evaluations = self.problem.evaluations(candidate.batch.global);
-        evaluations.map_or(Seconds::ZERO, |evaluations| evaluations.time(Seconds(times.evaluation)))
-    }
-
     /// Computes the totals of a candidate with plans that take `times`. `shared_out` says whether its replicas shard their
     /// state.
     pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, times: Times) -> Totals {
@@ -226,13 +222,13 @@ impl<'a> Prepared<'a> {
         let feed = self.input_stalls.of(candidate, times.step, steps);
         let time_s = feed.map_or(times.step * steps as f64, |feed| feed.time.0);
         let step_time_s = feed.map_or(times.step, |feed| feed.step_time.0);
-        let evaluations = self.evaluations(candidate, times);
+        let forward = times.forward;
         let overheads = self.overheads.of(candidate, shared_out);
         let Some((overheads, price)) = overheads.zip(self.problem.place.price(candidate.choice)) else {
-            return Totals { step_time_s, time_s, elapsed_s: time_s + evaluations.0, cost_usd: None };
+            return Totals { step_time_s, time_s, elapsed_s: time_s + forward.total().0, cost_usd: None };
         };
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
-        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), evaluations, download });
+        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), forward, download });
         let input = self.input_stalls.input(candidate).map(|input| input.storage);
         let cost_usd = Some(overheads.cost(&spent, price.hourly(), input).total());
         Totals { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd }

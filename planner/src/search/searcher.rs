@@ -323,7 +323,6 @@ impl<'a> Searcher<'a> {
         };
         let times = Times { step: step_time_s, ..fitting.cut.times };
         let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), times);
-        let evaluations_s = self.sought.prepared.evaluations(candidate, times).0;
         let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
@@ -334,7 +333,7 @@ impl<'a> Searcher<'a> {
             step_time_s,
             time_s,
             elapsed_s,
-            evaluations_s,
+            forward: times.forward,
             download_s,
             cost_usd,
             memory_peak,
@@ -416,7 +415,7 @@ mod tests {
             let value = searcher.sought.value(prepared.totals(
                 candidate,
                 variant.shares_out(),
-                Times { step: simulated, evaluation: 0.0 },
+                Times { step: simulated, forward: ForwardTimes::default() },
             ));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");

@@ -2,10 +2,10 @@
 
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
-use trainyard_plan::document::{MethodChoice, PlanDocument};
+use trainyard_plan::document::{MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
-    ClusterSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute,
-    StateSharding,
+    ClusterSpec, DpoSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute,
+    Reference, StateSharding, TuningObjective,
 };
 use trainyard_planner::{Limits, Resources, problem, recommend};
 use trainyard_sim::{Machine, footprint, step_time};
@@ -36,6 +36,87 @@ fn full_fine_tuning_is_training() {
     assert_eq!((plain.reasons, plain.alternatives, plain.pareto), (full.reasons, full.alternatives, full.pareto));
     assert!(plain.methods.is_empty());
     assert_eq!(full.methods.len(), 3);
+}
+
+/// The same, trained on preferences.
+fn preferences(model: &str, method: Option<Method>, reference: Option<Reference>) -> JobSpec {
+    let mut job = job(model, method);
+    job.training.objective = Some(TuningObjective::Dpo);
+    job.training.dpo = reference.map(|reference| DpoSpec { reference: Some(reference) });
+    job
+}
+
+#[test]
+fn preferences_take_twice_the_sequences_and_a_reference() {
+    let held = |job: &mut JobSpec| {
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        job.cluster.max_instances = Some(1);
+        job.cluster.stack = Some("deepspeed".into());
+        planned(job).prediction
+    };
+    let sft = held(&mut job("gpt2-large", Some(Method::Full)));
+    let dpo = held(&mut preferences("gpt2-large", Some(Method::Full), None));
+    let kept = held(&mut preferences("gpt2-large", Some(Method::Full), Some(Reference::Precomputed)));
+    assert_eq!((dpo.steps, sft.reference_s, dpo.reference_s), (sft.steps, None, None));
+    // Arithmetic is 8 thirds and 6 thirds of it; updates and sums of gradients are once a step in all.
+    let times = |prediction: &Prediction| prediction.step_time_s / sft.step_time_s;
+    assert!(times(&dpo) > 1.8 && times(&dpo) < 2.9, "{}", times(&dpo));
+    assert!(times(&kept) > 1.4 && times(&kept) < 2.2 && times(&kept) < times(&dpo), "{}", times(&kept));
+    // The scores are one pass over the pairs, a sixth of the arithmetic of an epoch with them.
+    let scored = kept.reference_s.expect("before the steps") / kept.time_s;
+    assert!(scored > 0.1 && scored < 0.5, "{scored}");
+    assert!(kept.cost_parts.expect("rented").reference_usd > 0.0);
+    assert!((kept.elapsed_s() - kept.time_s - kept.around_s()).abs() < 1e-9);
+    assert!(kept.around_s() > kept.reference_s.expect("before the steps"));
+    // Both sequences are counted.
+    let tokens = |own: &Prediction| own.tokens_per_s.expect("tokens") / own.samples_per_s;
+    assert!((tokens(&dpo) / tokens(&sft) - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn preferences_are_planned_for_software_that_has_them() {
+    let document = planned(&preferences("llama-2-7b", Some(Method::Lora), None));
+    let own = document.plan.fine_tuning.as_ref().expect("a part is trained");
+    assert_eq!((own.method, own.reference()), (Method::Lora, Some(Reference::Model)));
+    let of = |method| document.methods.iter().find(|own| own.method == method).expect("compared");
+    assert_eq!((of(Method::Lora).trained_parameters, of(Method::Lora).parameters), (39_976_960, 6_778_392_576));
+    let full = of(Method::Full);
+    assert_eq!(full.trained_parameters, full.parameters, "the reference is no part of the model");
+    assert!(full.best.as_ref().is_none_or(|best| best.plan.stack.as_deref() == Some("deepspeed")), "{full:?}");
+    for best in document.methods.iter().filter_map(|own| own.best.as_ref()) {
+        assert!(best.plan.fine_tuning.as_ref().is_some_and(|own| own.reference() == Some(Reference::Model)));
+    }
+}
+
+#[test]
+fn what_is_no_training_on_preferences_is_told() {
+    let refused = |change: fn(&mut JobSpec)| {
+        let mut job = preferences("gpt2", Some(Method::Lora), None);
+        change(&mut job);
+        problem(&job, Resources::default()).expect_err("refused").to_string()
+    };
+    for (error, told) in [
+        (refused(|job| job.model.name = Some("bert-base".into())), "does not predict the next token"),
+        (refused(|job| (job.data.samples, job.data.tokens) = (None, Some(1e6))), "data.tokens"),
+        (refused(|job| job.training.method = Some(Method::Frozen)), "training.objective"),
+        (refused(|job| job.cluster.stack = Some("megatron-core".into())), "lora with dpo"),
+        (
+            refused(|job| {
+                job.training.objective = None;
+                job.training.dpo = Some(DpoSpec::default());
+            }),
+            "training.dpo",
+        ),
+        (
+            refused(|job| {
+                (job.data.samples, job.training.steps) = (None, Some(10));
+                job.training.dpo = Some(DpoSpec { reference: Some(Reference::Precomputed) });
+            }),
+            "data",
+        ),
+    ] {
+        assert!(error.contains(told), "{error} without {told}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use trainyard_hardware_profiles::PriceTable;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind, StorageMode};
 use trainyard_planner::{
-    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, evaluations, missed_by_choice, missed_goal, plan_of,
+    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of,
     point, problem, recommend, resimulate,
 };
 use trainyard_sim::Options;
@@ -67,7 +67,8 @@ fn evaluations_are_in_time_and_cost() {
     let document = plan(&evaluated);
     let with = &document.prediction;
     // 15,625 steps, one of 100,000 samples after every 3,906.
-    let counted = evaluations(&document, &plan_of(&document).expect("a plan")).expect("valid").expect("it is said");
+    let counted = forward_passes(&document, &plan_of(&document).expect("a plan")).expect("valid");
+    let counted = counted.evaluations.expect("it is said");
     assert_eq!((with.steps, counted.interval, counted.count, counted.samples), (15_625, 3906, 4, 100_000));
     let took = with.evaluations_s.expect("it is said");
     let (parts, price) = (with.cost_parts.expect("rented"), with.price.as_ref().expect("rented"));

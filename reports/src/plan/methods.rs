@@ -6,7 +6,7 @@ use crate::layout::cluster;
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{Method, Plan, PlanSpec};
+use trainyard_plan::{Method, Plan, PlanSpec, Reference};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -70,13 +70,24 @@ fn title(method: Method) -> &'static str {
 pub(super) fn trained(document: &PlanDocument) -> Option<String> {
     let own = document.methods.iter().find(|own| own.chosen);
     let share = own.map(|own| format!(": {}", of_parameters(own.trained_parameters, own.parameters)));
-    Some(format!("{}{}", in_words(&document.plan)?, share.unwrap_or_default()))
+    Some(format!("{}{}{}", in_words(&document.plan)?, share.unwrap_or_default(), preferences(&document.plan)))
+}
+
+/// Tells what a training on preferences compares with; nothing of another.
+fn preferences(plan: &PlanSpec) -> &'static str {
+    let Some(spec) = &plan.fine_tuning else { return "" };
+    match (spec.reference(), spec.method) {
+        (None, _) => "",
+        (Some(Reference::Precomputed), _) => "; DPO with precomputed scores",
+        (Some(Reference::Model), Method::Full) => "; DPO beside a copy of the model",
+        (Some(Reference::Model), _) => "; DPO beside the model without adapters",
+    }
 }
 
 /// Tells the same of a plan that runs; `None` if it trains all weights.
 pub fn trained_part(plan: &Plan) -> Option<String> {
-    let trained: u64 = plan.graph().layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
-    let frozen: u64 = plan.graph().layers().map(Layer::frozen_values).sum();
+    let trained: u64 = plan.graph().own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    let frozen: u64 = plan.graph().own_layers().map(Layer::frozen_values).sum();
     Some(format!("{}: {}", in_words(plan.spec())?, of_parameters(trained, trained + frozen)))
 }
 

@@ -90,6 +90,7 @@ pub(crate) mod tests {
             start_up_s: Some(400.0),
             checkpoints_s: Some(100.0),
             evaluations_s: None,
+            reference_s: None,
             interruptions: None,
             checkpoint_interval_s: None,
             cost_usd: Some(1_830.0),
