@@ -2,7 +2,7 @@
 
 use crate::families::{Family, Model};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::operator::{Attention, FrozenWeights, Mask, Operator, OperatorKind, Tuned, Weights, nf4_bytes};
+use crate::operator::{Attention, FrozenWeights, Mask, Operator, OperatorKind, Quantization, Tuned, Weights};
 use trainyard_units::Invalid;
 
 /// The most features between an adapter's two products.
@@ -60,8 +60,8 @@ pub struct Adapters {
     pub dropout: bool,
     /// The products that have one; all of a block if empty.
     pub targets: Vec<AdapterTarget>,
-    /// `true` if weights of blocks are kept in NF4.
-    pub quantised: bool,
+    /// The format in which weights of blocks are kept, if it is not the compute precision.
+    pub quantised: Option<Quantization>,
 }
 
 /// The part of a model that is trained.
@@ -174,7 +174,7 @@ fn doubled(layer: &Layer) -> Layer {
 }
 
 fn method_of(adapters: &Adapters) -> &'static str {
-    if adapters.quantised { "qlora" } else { "lora" }
+    if adapters.quantised.is_some() { "qlora" } else { "lora" }
 }
 
 /// Freezes everything before the last so many blocks.
@@ -219,7 +219,7 @@ fn in_compute_precision(operator: &Operator) -> FrozenWeights {
 /// Returns a head whose product with the embedding's table has no gradient of it.
 fn with_frozen_table(layer: &Layer) -> Layer {
     let operators = layer.operators.iter().map(|operator| match operator.kind {
-        OperatorKind::TiedHead { .. } => frozen_product(operator, false),
+        OperatorKind::TiedHead { .. } => frozen_product(operator, None),
         _ => *operator,
     });
     Layer { operators: operators.collect(), ..layer.clone() }
@@ -233,7 +233,7 @@ fn adapted(layer: &Layer, adapters: &Adapters, fused: bool) -> Layer {
     let mut operators = Vec::new();
     for (at, operator) in layer.operators.iter().enumerate() {
         let parts = if layer.role == LayerRole::Block { parts(&layer.operators, at, fused) } else { Vec::new() };
-        operators.push(frozen_product(operator, adapters.quantised && !parts.is_empty()));
+        operators.push(frozen_product(operator, adapters.quantised.filter(|_| !parts.is_empty())));
         let OperatorKind::Linear { rows, inputs, .. } = operator.kind else { continue };
         let wanted = |target| adapters.targets.is_empty() || adapters.targets.contains(&target);
         for (_, outputs) in parts.into_iter().filter(|(target, _)| wanted(*target)) {
@@ -246,24 +246,24 @@ fn adapted(layer: &Layer, adapters: &Adapters, fused: bool) -> Layer {
 }
 
 /// Returns an operator whose weights stay as they are.
-fn frozen_product(operator: &Operator, quantised: bool) -> Operator {
+fn frozen_product(operator: &Operator, quantised: Option<Quantization>) -> Operator {
     let held = in_compute_precision(operator);
     let (kind, held) = match operator.kind {
         OperatorKind::Linear { rows, inputs, outputs, bias } => {
             let kind = Tuned::Frozen { experts: 1, rows, inputs, outputs, bias, quantised };
             let weights = inputs * outputs;
-            let packed = FrozenWeights {
+            let packed = |format: Quantization| FrozenWeights {
                 values: held.values.saturating_sub(weights),
-                quantised: nf4_bytes(weights),
+                quantised: format.bytes(inputs, outputs),
                 matrices: held.matrices,
             };
-            (OperatorKind::Tuned(kind), if quantised { packed } else { held })
+            (OperatorKind::Tuned(kind), quantised.map_or(held, packed))
         }
         OperatorKind::ExpertLinear { experts, rows, inputs, outputs, bias } => {
-            (OperatorKind::Tuned(Tuned::Frozen { experts, rows, inputs, outputs, bias, quantised: false }), held)
+            (OperatorKind::Tuned(Tuned::Frozen { experts, rows, inputs, outputs, bias, quantised: None }), held)
         }
         OperatorKind::TiedHead { rows, width, vocab, bias } => {
-            let kind = Tuned::Frozen { experts: 1, rows, inputs: width, outputs: vocab, bias, quantised: false };
+            let kind = Tuned::Frozen { experts: 1, rows, inputs: width, outputs: vocab, bias, quantised: None };
             (OperatorKind::Tuned(kind), held)
         }
         // No second pass backward for the gradients of scale and shift.

@@ -1,6 +1,6 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
-use crate::fine_tuning::{Method, TuningKind};
+use crate::fine_tuning::{BaseFormat, FineTuningSpec, Method, TuningKind};
 use crate::input::{INPUT_COUNT_MAX, InputSpec};
 use crate::offload::Offload;
 use crate::schedules::{Accumulation, ScheduleName};
@@ -296,6 +296,16 @@ pub(crate) fn fine_tuning(spec: &PlanSpec) -> Result<(), Invalid> {
     if spec.offload != Offload::NONE {
         let rule = format!("fine_tuning.method is {kind}, whose frozen weights stay on the devices");
         return Err(wrong("offload", spec.offload, rule, "set offload = \"none\""));
+    }
+    let base = spec.fine_tuning.as_ref().and_then(FineTuningSpec::base);
+    if base == Some(BaseFormat::Int8) && spec.state_sharding == StateSharding::Parameters {
+        let rule = "fine_tuning.lora.base is int8, and ZeRO-3 shares out weights in int8 in no software";
+        return Err(wrong(
+            "state_sharding",
+            spec.state_sharding,
+            rule,
+            "set state_sharding = \"none\", or lora.base = \"nf4\"",
+        ));
     }
     if method == Method::Qlora && spec.precision.master_bytes() == 0 {
         let rule = "quantised weights are computed with in half precision";

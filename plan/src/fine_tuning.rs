@@ -3,7 +3,9 @@
 use crate::name::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_models::{AdapterTarget, Adapters, Model, OperatorGraph, RANK_MAX, Tuning, on_pairs, tuned};
+use trainyard_models::{
+    AdapterTarget, Adapters, Model, OperatorGraph, Quantization, RANK_MAX, Tuning, on_pairs, tuned,
+};
 use trainyard_units::Invalid;
 
 named! {
@@ -69,6 +71,16 @@ impl std::fmt::Display for TuningKind {
     }
 }
 
+named! {
+    /// The format of weights beside which the adapters of qlora stand.
+    BaseFormat {
+        /// Four bits (NormalFloat) with double quantisation.
+        Nf4 = "nf4",
+        /// Eight bits with outliers in half precision (LLM.int8, Dettmers et al., arXiv:2208.07339).
+        Int8 = "int8" | "llm.int8",
+    }
+}
+
 /// Features between an adapter's two products where nothing is said.
 const RANK: u64 = 16;
 
@@ -92,6 +104,9 @@ pub struct LoraSpec {
     /// blocks, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<Vec<String>>,
+    /// The format of the weights of blocks with qlora, nf4 or int8; nf4 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseFormat>,
 }
 
 /// Which weights of the model are trained and towards what, where not all are by the model's own loss.
@@ -151,7 +166,7 @@ impl FineTuningSpec {
             Method::Full => dpo.map(|_| Self { method, lora: None, trained_blocks: None, dpo }),
             Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)), dpo }),
             Method::Lora | Method::Qlora => {
-                let lora = Some(filled_in(lora.unwrap_or(&LoraSpec::default()))?);
+                let lora = Some(filled_in(method, lora.unwrap_or(&LoraSpec::default()))?);
                 Some(Self { method, lora, trained_blocks: None, dpo })
             }
         })
@@ -169,6 +184,12 @@ impl FineTuningSpec {
     /// Returns what is trained, and towards what.
     pub fn kind(&self) -> TuningKind {
         TuningKind { method: self.method, dpo: self.dpo.is_some() }
+    }
+
+    /// Returns the format of the weights beside which adapters stand, if they are quantised.
+    pub fn base(&self) -> Option<BaseFormat> {
+        let own = self.lora.as_ref().and_then(|lora| lora.base);
+        (self.method == Method::Qlora).then(|| own.unwrap_or(BaseFormat::Nf4))
     }
 
     /// Returns where the scores of the reference model come from, if the training is on preferences.
@@ -207,12 +228,24 @@ impl FineTuningSpec {
             rank: lora.rank.unwrap_or(RANK),
             dropout: lora.dropout.is_some_and(|dropout| dropout > 0.0),
             targets: targets(lora.targets.as_deref())?,
-            quantised: self.method == Method::Qlora,
+            quantised: (self.method == Method::Qlora).then(|| match lora.base {
+                None | Some(BaseFormat::Nf4) => Quantization::Nf4,
+                Some(BaseFormat::Int8) => Quantization::Int8,
+            }),
         })))
     }
 }
 
-fn filled_in(lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
+fn filled_in(method: Method, lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
+    if let (Method::Lora, Some(base)) = (method, lora.base) {
+        let rule = "method is lora, which keeps weights in the precision that it computes in";
+        return Err(
+            Invalid::breaks("lora.base", base, rule).with_hint("use method = \"qlora\", or leave lora.base out")
+        );
+    }
+    // Only what is not the usual format is written out.
+    let base = lora.base.filter(|base| *base != BaseFormat::Nf4);
+
     let rank = lora.rank.unwrap_or(RANK);
     if !(1..=RANK_MAX).contains(&rank) {
         return Err(Invalid::range("lora.rank", rank, 1..=RANK_MAX));
@@ -231,7 +264,7 @@ fn filled_in(lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
     } else {
         known.iter().map(|target| target.name().to_string()).collect()
     };
-    Ok(LoraSpec { rank: Some(rank), alpha: Some(alpha), dropout: Some(dropout), targets: Some(named) })
+    Ok(LoraSpec { rank: Some(rank), alpha: Some(alpha), dropout: Some(dropout), targets: Some(named), base })
 }
 
 /// Returns the products that are named, in the order of a block; none for all of them.
@@ -285,6 +318,7 @@ mod tests {
             (Method::Lora, Some(lora(None, &["query"])), None, "`query`"),
             (Method::Lora, Some(lora(None, &[])), None, "at least one"),
             (Method::Lora, Some(LoraSpec { dropout: Some(1.0), ..LoraSpec::default() }), None, "below 1"),
+            (Method::Lora, Some(LoraSpec { base: Some(BaseFormat::Int8), ..LoraSpec::default() }), None, "lora.base"),
             (Method::Lora, Some(LoraSpec { alpha: Some(0.0), ..LoraSpec::default() }), None, "above 0"),
         ] {
             let error = FineTuningSpec::of(method, lora.as_ref(), blocks).expect_err(told).to_string();

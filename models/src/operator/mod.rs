@@ -31,7 +31,7 @@ pub use relative::RelativePositions;
 pub use routing::{Places, Routing};
 pub use sharing::{Divisible, Sharing, Split};
 pub use state_space::{Scan, StateSpace};
-pub use tuned::{FrozenWeights, Tuned, Weights, nf4_bytes};
+pub use tuned::{FrozenWeights, Quantization, Tuned, Weights, nf4_bytes};
 
 use trainyard_units::{Bytes, Flops};
 
@@ -667,9 +667,14 @@ impl OperatorKind {
         if let Self::Tuned(tuned) = self { tuned.weights() } else { self.parameters() }
     }
 
-    /// Returns the weights that a use of it brings from NF4 to the compute precision.
+    /// Returns its quantised weights, which uses of it bring to the compute precision.
     pub fn dequantised(self) -> u64 {
         if let Self::Tuned(tuned) = self { tuned.dequantised() } else { 0 }
+    }
+
+    /// Returns the format in which its weights are kept, if it is not the compute precision.
+    pub fn quantization(self) -> Option<Quantization> {
+        if let Self::Tuned(tuned) = self { tuned.quantization() } else { None }
     }
 
     /// Returns the matrix products of a pass that are done one after another.

@@ -25,12 +25,31 @@ pub enum Weights {
     Borrowed(FrozenWeights),
 }
 
+/// A format of few bits in which weights that stay as they are can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Quantization {
+    /// Four bits with double quantisation (Dettmers et al., arXiv:2305.14314, section 3).
+    Nf4,
+    /// Eight bits, with a scale in single precision for each output (Dettmers et al., arXiv:2208.07339, section 3).
+    Int8,
+}
+
+impl Quantization {
+    /// Returns the bytes of a matrix with so many inputs and outputs.
+    pub fn bytes(self, inputs: u64, outputs: u64) -> u64 {
+        match self {
+            Self::Nf4 => nf4_bytes(inputs * outputs),
+            Self::Int8 => inputs * outputs + 4 * outputs,
+        }
+    }
+}
+
 /// Weights that have neither gradients nor an optimizer's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrozenWeights {
     /// Values in the compute precision.
     pub values: u64,
-    /// Bytes of weights in NF4, with their scales.
+    /// Bytes of quantised weights, with their scales.
     pub quantised: u64,
     /// Matrices, of either.
     pub matrices: u32,
@@ -63,8 +82,8 @@ pub enum Tuned {
         outputs: u64,
         /// `true` if a bias is added.
         bias: bool,
-        /// `true` if the weights are kept in NF4, and brought to the compute precision for each use.
-        quantised: bool,
+        /// The format in which the weights are kept, if it is not the compute precision.
+        quantised: Option<Quantization>,
     },
     /// (rows, inputs) · (inputs, rank) · (rank, outputs), scaled and added to what a frozen product puts out.
     Adapter {
@@ -105,7 +124,8 @@ impl Tuned {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Frozen { experts: 1, quantised: false, .. } => "frozen linear",
+            Self::Frozen { experts: 1, quantised: None, .. } => "frozen linear",
+            Self::Frozen { experts: 1, quantised: Some(Quantization::Int8), .. } => "int8 linear",
             Self::Frozen { experts: 1, .. } => "quantised linear",
             Self::Frozen { .. } => "frozen linear of experts",
             Self::Adapter { .. } => "adapter",
@@ -162,10 +182,17 @@ impl Tuned {
     }
 
     /// Kernels of a pass: of frozen weights in NF4 two that bring their scales and one that brings them to the compute
-    /// precision; of an adapter its products, scale and sum (backward the sum of gradients of inputs), and dropout.
+    /// precision; of weights in int8 forward those that find outliers and quantise the input, scale the result and add the
+    /// product of outliers, and backward two that bring them to the compute precision (bitsandbytes, `MatMul8bitLt`); of an
+    /// adapter its products, scale and sum (backward the sum of gradients of inputs), and dropout.
     pub(super) fn kernels(self, pass: Pass) -> u32 {
         match self {
-            Self::Frozen { quantised, .. } => 1 + 3 * u32::from(quantised),
+            Self::Frozen { quantised, .. } => match (quantised, pass) {
+                (None, _) => 1,
+                (Some(Quantization::Nf4), _) => 4,
+                (Some(Quantization::Int8), Pass::Forward) => 8,
+                (Some(Quantization::Int8), Pass::Backward) => 3,
+            },
             Self::Adapter { dropout, .. } => u32::from(dropout) + if pass == Pass::Forward { 4 } else { 6 },
         }
     }
@@ -181,12 +208,16 @@ impl Tuned {
         }
     }
 
-    /// Returns the weights that a use brings from NF4 to the compute precision.
+    /// Returns the quantised weights that a pass backward, and of NF4 one forward, brings to the compute precision.
     pub(super) fn dequantised(self) -> u64 {
         match self {
-            Self::Frozen { experts, inputs, outputs, quantised: true, .. } => experts * inputs * outputs,
+            Self::Frozen { experts, inputs, outputs, quantised: Some(_), .. } => experts * inputs * outputs,
             _ => 0,
         }
+    }
+
+    pub(super) fn quantization(self) -> Option<Quantization> {
+        if let Self::Frozen { quantised, .. } = self { quantised } else { None }
     }
 }
 
@@ -205,8 +236,14 @@ mod tests {
     }
 
     #[test]
+    fn eight_bits_are_a_byte_and_a_scale_for_each_output() {
+        assert_eq!(Quantization::Int8.bytes(4096, 11_008), 4096 * 11_008 + 4 * 11_008);
+        assert_eq!(Quantization::Nf4.bytes(4096, 4096), nf4_bytes(4096 * 4096));
+    }
+
+    #[test]
     fn frozen_weights_have_two_of_three_products() {
-        let frozen = Tuned::Frozen { experts: 1, rows: 6, inputs: 10, outputs: 14, bias: true, quantised: false };
+        let frozen = Tuned::Frozen { experts: 1, rows: 6, inputs: 10, outputs: 14, bias: true, quantised: None };
         let flops = |kind: Tuned, pass| kind.gemms(pass).into_iter().map(Gemm::flops).sum::<Flops>().0;
         let same = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} and {other}");
         same(flops(frozen, Pass::Forward), flops(frozen, Pass::Backward));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trainyard_models::{
     AdapterTarget, Adapters, AttentionKernel, Family, FrozenWeights, LayerRole, Model, ModelSpec, OperatorGraph, Pass,
-    Sharing, Tuning, find, on_pairs, tuned,
+    Quantization, Sharing, Tuning, find, on_pairs, tuned,
 };
 
 fn counts() -> Value {
@@ -11,7 +11,7 @@ fn counts() -> Value {
 }
 
 fn adapters(rank: u64, targets: Vec<AdapterTarget>, dropout: bool) -> Tuning {
-    Tuning::Adapters(Adapters { rank, dropout, targets, quantised: false })
+    Tuning::Adapters(Adapters { rank, dropout, targets, quantised: None })
 }
 
 /// The model of the same configuration.
@@ -83,7 +83,12 @@ fn passes_have_the_arithmetic_that_pytorch_counts() {
 #[test]
 fn quantised_weights_take_half_a_byte_and_are_the_same_weights() {
     let own = model("llama-2-7b");
-    let quantised = Tuning::Adapters(Adapters { rank: 16, dropout: false, targets: Vec::new(), quantised: true });
+    let quantised = Tuning::Adapters(Adapters {
+        rank: 16,
+        dropout: false,
+        targets: Vec::new(),
+        quantised: Some(Quantization::Nf4),
+    });
     let graph = tuned(&own, &quantised).expect("a part");
     assert_eq!(frozen(&graph), own.graph().parameters());
     let of = |sharing| {

@@ -8,7 +8,7 @@ use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
-use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store, executor_trains};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, LoraSpec, Method, Store, executor_trains};
 use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
@@ -36,8 +36,9 @@ fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Optio
     if method == problem.method() {
         return Ok(problem.fine_tuning.clone());
     }
-    let lora = job.training.lora.as_ref().filter(|_| matches!(method, Method::Lora | Method::Qlora));
-    FineTuningSpec::towards(problem.fine_tuning.as_ref().and_then(|own| own.dpo), method, lora, None)
+    let lora = job.training.lora.clone().filter(|_| matches!(method, Method::Lora | Method::Qlora));
+    let lora = lora.map(|lora| LoraSpec { base: lora.base.filter(|_| method == Method::Qlora), ..lora });
+    FineTuningSpec::towards(problem.fine_tuning.as_ref().and_then(|own| own.dpo), method, lora.as_ref(), None)
 }
 
 /// Describes a method: with this software where it trains so, because a comparison is of methods, not of software.

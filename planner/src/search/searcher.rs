@@ -415,7 +415,7 @@ mod tests {
             let value = searcher.sought.value(prepared.totals(
                 candidate,
                 variant.shares_out(),
-                Times { step: simulated, forward: ForwardTimes::default() },
+                Times { step: simulated, forward: crate::problem::ForwardTimes::default() },
             ));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");

@@ -11,7 +11,7 @@ use super::program::Places;
 use super::software::Engine;
 use trainyard_models::{Family, Layer, Mask, Operator, OperatorKind, Sharing, Tuned};
 use trainyard_plan::{
-    FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
+    BaseFormat, FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
 };
 
 /// TRL's scripts for supervised fine-tuning and for direct preference optimisation, which read these arguments.
@@ -121,7 +121,9 @@ fn trls_arguments(
     if plan.precision() != Precision::Bf16Mixed {
         list.push(("bf16", "false".into()));
     }
-    if plan.method() == Method::Qlora {
+    if plan.spec().fine_tuning.as_ref().and_then(FineTuningSpec::base) == Some(BaseFormat::Int8) {
+        list.push(("load_in_8bit", "true".into()));
+    } else if plan.method() == Method::Qlora {
         let quantised = [("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true")];
         list.extend(quantised.map(|(name, value)| (name, value.to_owned())));
         if plan.state_sharding() == StateSharding::Parameters {
