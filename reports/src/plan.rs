@@ -10,6 +10,7 @@ use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table,
 use crate::front::front;
 use crate::layout::{cluster, strategy};
 use brief::brief;
+pub(crate) use methods::methods_table;
 pub use methods::trained_part;
 use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
