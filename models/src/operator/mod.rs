@@ -320,28 +320,6 @@ impl Operator {
         !self.shares_weights && self.weights == Weights::Trained
     }
 
-    /// Returns its weights that stay as they are, on one of those ranks.
-    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
-        let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
-        self.part_of(whole, sharing)
-    }
-
-    /// Returns the weights of another layer that it computes with, on one of those ranks.
-    pub fn borrowed_weights(&self, sharing: Sharing) -> FrozenWeights {
-        let Weights::Borrowed(whole) = self.weights else { return FrozenWeights::default() };
-        self.part_of(whole, sharing)
-    }
-
-    /// Returns the part of its weights on one of those ranks.
-    fn part_of(&self, whole: FrozenWeights, sharing: Sharing) -> FrozenWeights {
-        let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
-        if own == all {
-            return whole;
-        }
-        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
-        FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
-    }
-
     /// Returns the number of trainable tensors of its own.
     pub fn parameter_tensors(&self) -> u32 {
         if self.has_weights() { self.kind.parameter_tensors() } else { 0 }

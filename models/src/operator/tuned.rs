@@ -5,7 +5,7 @@
 //! Adapters: Hu et al., "LoRA", arXiv:2106.09685, section 4.1. Weights in four bits: Dettmers et al., "QLoRA",
 //! arXiv:2305.14314, section 3.
 
-use super::{Gemm, Pass, Split, Storage, elements};
+use super::{Gemm, Operator, Pass, Sharing, Split, Storage, elements};
 
 /// Weights that share a scale in NF4 (Dettmers et al., arXiv:2305.14314, section 3).
 const BLOCK: u64 = 64;
@@ -105,6 +105,30 @@ pub enum Tuned {
 pub fn nf4_bytes(weights: u64) -> u64 {
     let scales = weights.div_ceil(BLOCK);
     weights.div_ceil(2) + scales + 4 * scales.div_ceil(SCALES)
+}
+
+impl Operator {
+    /// Returns its weights that stay as they are, on one of those ranks.
+    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the weights of another layer that it computes with, on one of those ranks.
+    pub fn borrowed_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Borrowed(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the part of its weights on one of those ranks.
+    fn part_of(&self, whole: FrozenWeights, sharing: Sharing) -> FrozenWeights {
+        let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
+        if own == all {
+            return whole;
+        }
+        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
+        FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
+    }
 }
 
 impl Tuned {
