@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::{DeviceKind, Transport};
-use trainyard_plan::{Method, Objective, Pricing, StorageMode};
+use trainyard_plan::{Method, Objective, Pricing, Reference, StorageMode};
 use trainyard_reports::Target;
 use trainyard_units::{Bytes, Written};
 
@@ -181,6 +181,10 @@ pub(crate) struct JobArguments {
     /// blocks (frozen); compares full, lora and qlora
     #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = method())]
     pub(crate) fine_tune: Option<Method>,
+    /// Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference
+    /// model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)
+    #[arg(long, value_name = "REFERENCE", ignore_case = true, value_parser = reference(), num_args = 0..=1, require_equals = true, default_missing_value = "model")]
+    pub(crate) dpo: Option<Reference>,
     /// Rank of the adapters of lora and qlora [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) lora_rank: Option<u64>,
@@ -277,6 +281,11 @@ fn objective() -> impl TypedValueParser<Value = Objective> {
 fn method() -> impl TypedValueParser<Value = Method> {
     let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
     PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Method>().expect("a name of the list"))
+}
+
+fn reference() -> impl TypedValueParser<Value = Reference> {
+    let names: Vec<&str> = Reference::ALL.iter().map(|reference| reference.name()).collect();
+    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Reference>().expect("a name of the list"))
 }
 
 fn transport() -> PossibleValuesParser {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
 use trainyard_models::{ModelSpec, catalog, find};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice};
+use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, Method, ModelChoice, TuningObjective};
 use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
 use trainyard_units::similar;
 
@@ -75,6 +75,10 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     spec.training.method = arguments.fine_tune.or(spec.training.method);
     if matches!(arguments.fine_tune, Some(Method::Full | Method::Frozen)) {
         spec.training.lora = None;
+    }
+    if let Some(reference) = arguments.dpo {
+        spec.training.objective = Some(TuningObjective::Dpo);
+        spec.training.dpo = Some(DpoSpec { reference: Some(reference) });
     }
     if let Some(rank) = arguments.lora_rank {
         spec.training.lora.get_or_insert_default().rank = Some(rank);
@@ -346,6 +350,7 @@ fn flag_for(field: &str) -> Option<String> {
         "data.lengths" => "--lengths FILE",
         "model.seq_len" => "--seq-len N",
         "training.method" | "method" => "--fine-tune METHOD",
+        "training.objective" => "--dpo",
         "training.global_batch" => "--global-batch N",
         "training.steps" => "--steps N",
         "training.epochs" => "--epochs N",

@@ -32,6 +32,7 @@ pub(crate) fn of_job(arguments: &JobArguments, advice: fn(&str) -> String) -> im
         steps,
         seq_len,
         fine_tune,
+        dpo,
         lora_rank,
     } = arguments;
     let flags = [
@@ -47,6 +48,7 @@ pub(crate) fn of_job(arguments: &JobArguments, advice: fn(&str) -> String) -> im
         ("--steps", steps.is_some(), "training.steps"),
         ("--seq-len", seq_len.is_some(), "model.seq_len"),
         ("--fine-tune", fine_tune.is_some(), "training.method"),
+        ("--dpo", dpo.is_some(), "training.objective"),
         ("--lora-rank", lora_rank.is_some(), "training.lora.rank"),
     ];
     flags.into_iter().map(move |(flag, given, field)| (flag, given, advice(field)))

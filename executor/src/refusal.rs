@@ -35,7 +35,7 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
 /// Returns what to do about a field that keeps a plan from running here.
 fn remedy(field: &str) -> &'static str {
     match field {
-        "fine_tuning.method" => {
+        "fine_tuning.method" | "fine_tuning.dpo" => {
             "`trainyard export` writes the files that start it elsewhere; method = \"lora\" under [training] runs here"
         }
         _ => "hold that field with --fix when planning for this machine",

@@ -81,6 +81,9 @@ pub struct Abilities {
     /// (PEFT), and quantised weights (bitsandbytes).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fine_tuning: Vec<String>,
+    /// Which weights can be trained on preferences (TRL's `DPOTrainer`), as `plan.fine_tuning.method` names them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dpo: Vec<String>,
     /// `true` if a model of which a part is trained can be split as any other; by data parallelism alone if not.
     pub splits_tuned: bool,
     /// `true` if the software trains its own implementations of models on data in its own format, so that a user

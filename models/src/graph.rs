@@ -1,6 +1,6 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
-use crate::operator::{Divisible, FrozenWeights, Operator, OperatorKind, Pass, Sharing, Storage};
+use crate::operator::{Divisible, FrozenWeights, Operator, OperatorKind, Pass, Sharing, Storage, Weights};
 use std::borrow::Cow;
 use trainyard_units::Flops;
 
@@ -64,8 +64,15 @@ impl Layer {
 
     /// Returns the number of its weights that stay as they are, of any format.
     pub fn frozen_values(&self) -> u64 {
-        let quantised = self.operators.iter().map(|operator| operator.kind.dequantised()).sum::<u64>();
+        let own = self.operators.iter().filter(|operator| matches!(operator.weights, Weights::Frozen(_)));
+        let quantised = own.map(|operator| operator.kind.dequantised()).sum::<u64>();
         self.frozen_weights(Sharing::WHOLE).values + quantised
+    }
+
+    /// Returns the weights of other layers that it computes with, on one of the ranks that share the layer.
+    pub fn borrowed_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let each = self.operators.iter().map(|operator| operator.borrowed_weights(sharing));
+        each.fold(FrozenWeights::default(), std::ops::Add::add)
     }
 
     /// Returns its weights that stay as they are, on one of the ranks that share the layer.
@@ -150,12 +157,19 @@ pub struct OperatorGraph {
     /// Parameters of the first layer that the last layer also uses; their gradients are summed over both.
     shared_parameters: u64,
     drops_out: bool,
+    /// Layers before the model's own that are those of its reference model.
+    reference_layers: usize,
 }
 
 impl OperatorGraph {
     /// Returns the layers in order.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
         self.order.iter().map(|index| &self.distinct[*index])
+    }
+
+    /// Returns the layers of the model itself, without those of its reference model.
+    pub fn own_layers(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
+        self.layers().skip(self.reference_layers)
     }
 
     /// Returns the layer at an index.
@@ -251,7 +265,13 @@ impl OperatorGraph {
     /// Returns the layers of these kinds in this order.
     pub(crate) fn new(distinct: Vec<Layer>, order: Vec<usize>, shared_parameters: u64) -> Self {
         debug_assert!(order.iter().all(|index| *index < distinct.len()), "every layer is one of the distinct ones");
-        Self { distinct, order, shared_parameters, drops_out: false }
+        Self { distinct, order, shared_parameters, drops_out: false, reference_layers: 0 }
+    }
+
+    /// Returns the layers of a reference model and, behind them, those of the model that is trained.
+    pub(crate) fn behind(reference: Vec<Layer>, own: Vec<Layer>) -> Self {
+        let reference_layers = reference.len();
+        Self { reference_layers, ..Self::of_layers(reference.into_iter().chain(own).collect()) }
     }
 
     /// Returns the layers in this order, equal ones of which are held once.

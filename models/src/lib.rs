@@ -43,7 +43,7 @@ pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, FrozenWeights, Gemm, Generic,
-    Image, Mask, Operator, OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing,
-    Scan, Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
+    Image, Mask, Operator, OperatorKind, Pass, Places, Pool, Quantization, Recommendation, Recurrent,
+    RelativePositions, Routing, Scan, Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
 };
-pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, tuned};
+pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, on_pairs, tuned};

@@ -2,7 +2,7 @@
 
 use crate::families::{Family, Model};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::operator::{Attention, FrozenWeights, Operator, OperatorKind, Tuned, Weights, nf4_bytes};
+use crate::operator::{Attention, FrozenWeights, Mask, Operator, OperatorKind, Quantization, Tuned, Weights};
 use trainyard_units::Invalid;
 
 /// The most features between an adapter's two products.
@@ -69,8 +69,8 @@ pub struct Adapters {
     pub dropout: bool,
     /// The products that have one; all of a block if empty.
     pub targets: Vec<AdapterTarget>,
-    /// `true` if weights of blocks are kept in NF4.
-    pub quantised: bool,
+    /// The format in which weights of blocks are kept, if it is not the compute precision.
+    pub quantised: Option<Quantization>,
 }
 
 /// The part of a model that is trained.
@@ -119,8 +119,71 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
     }
 }
 
+/// Returns the operators of a model that is trained on pairs of sequences (direct preference optimisation), one that is
+/// preferred and one that is not. Both go through the model as one sample, and, with a reference, through the model as it
+/// was before, forward alone: a copy of its weights in the compute precision, or, where adapters are trained, the same
+/// weights without adapters.
+///
+/// # Source
+///
+/// Rafailov et al., arXiv:2305.18290, equation 7; Hugging Face TRL 1.16, `DPOTrainer._compute_loss`.
+///
+/// # Errors
+///
+/// As [`tuned`], and when the model does not predict the next token.
+pub fn on_pairs(model: &Model, tuning: Option<&Tuning>, reference: bool) -> Result<OperatorGraph, Invalid> {
+    let graph = model.graph();
+    if !predicts_next_token(model, &graph) {
+        let rule = format!("`{}`, of family {}, does not predict the next token", model.name(), model.family());
+        return Err(Invalid::breaks("objective", "dpo", rule).with_hint("leave it out, or take a causal decoder"));
+    }
+    let trained = tuning.map(|tuning| tuned(model, tuning)).transpose()?;
+    let before: Vec<Layer> = match &trained {
+        _ if !reference => Vec::new(),
+        Some(trained) => trained.layers().map(|layer| doubled(&without_adapters(layer))).collect(),
+        None => graph.layers().map(|layer| doubled(&Layer { frozen: true, ..frozen(layer) })).collect(),
+    };
+    let own = trained.as_ref().unwrap_or(&graph).layers().map(doubled).collect();
+    Ok(OperatorGraph::behind(before, own).dropping_out(graph.drops_out()))
+}
+
+fn predicts_next_token(model: &Model, graph: &OperatorGraph) -> bool {
+    let any = |is_it: fn(OperatorKind) -> bool| {
+        graph.distinct().iter().flat_map(|layer| &layer.operators).any(|operator| is_it(operator.kind))
+    };
+    let sees_all =
+        |kind| matches!(kind, OperatorKind::Attention(own) if matches!(own.mask, Mask::Full | Mask::Local(_)));
+    let families = [Family::Gpt, Family::GptMoe, Family::Llama, Family::Blocks];
+    families.contains(&model.family())
+        && any(|kind| matches!(kind, OperatorKind::CrossEntropy { .. }))
+        && !any(sees_all)
+}
+
+/// Returns the layer of an adapted model as its reference computes it: forward alone, with the same weights.
+fn without_adapters(layer: &Layer) -> Layer {
+    let kept = layer.operators.iter().filter(|own| !matches!(own.kind, OperatorKind::Tuned(Tuned::Adapter { .. })));
+    let borrowed = |operator: &Operator| match operator.weights {
+        Weights::Frozen(weights) => Operator { weights: Weights::Borrowed(weights), ..*operator },
+        Weights::Trained | Weights::Borrowed(_) => *operator,
+    };
+    Layer { operators: kept.map(borrowed).collect(), frozen: true, ..layer.clone() }
+}
+
+/// Returns a layer for samples of two sequences.
+fn doubled(layer: &Layer) -> Layer {
+    let twice = |operator: &Operator| Operator { kind: operator.kind.for_samples(2), ..*operator };
+    Layer {
+        operators: layer.operators.iter().map(twice).collect(),
+        output_elements: 2 * layer.output_elements,
+        stream_elements: 2 * layer.stream_elements,
+        exchanged_elements: 2 * layer.exchanged_elements,
+        context_elements: 2 * layer.context_elements,
+        ..layer.clone()
+    }
+}
+
 fn method_of(adapters: &Adapters) -> &'static str {
-    if adapters.quantised { "qlora" } else { "lora" }
+    if adapters.quantised.is_some() { "qlora" } else { "lora" }
 }
 
 /// Freezes everything before the last so many blocks.
@@ -165,7 +228,7 @@ fn in_compute_precision(operator: &Operator) -> FrozenWeights {
 /// Returns a head whose product with the embedding's table has no gradient of it.
 fn with_frozen_table(layer: &Layer) -> Layer {
     let operators = layer.operators.iter().map(|operator| match operator.kind {
-        OperatorKind::TiedHead { .. } => frozen_product(operator, false),
+        OperatorKind::TiedHead { .. } => frozen_product(operator, None),
         _ => *operator,
     });
     Layer { operators: operators.collect(), ..layer.clone() }
@@ -179,7 +242,7 @@ fn adapted(layer: &Layer, adapters: &Adapters, fused: bool) -> Layer {
     let mut operators = Vec::new();
     for (at, operator) in layer.operators.iter().enumerate() {
         let parts = if layer.role == LayerRole::Block { parts(&layer.operators, at, fused) } else { Vec::new() };
-        operators.push(frozen_product(operator, adapters.quantised && !parts.is_empty()));
+        operators.push(frozen_product(operator, adapters.quantised.filter(|_| !parts.is_empty())));
         let OperatorKind::Linear { rows, inputs, .. } = operator.kind else { continue };
         let wanted = |target| adapters.targets.is_empty() || adapters.targets.contains(&target);
         for (_, outputs) in parts.into_iter().filter(|(target, _)| wanted(*target)) {
@@ -192,24 +255,24 @@ fn adapted(layer: &Layer, adapters: &Adapters, fused: bool) -> Layer {
 }
 
 /// Returns an operator whose weights stay as they are.
-fn frozen_product(operator: &Operator, quantised: bool) -> Operator {
+fn frozen_product(operator: &Operator, quantised: Option<Quantization>) -> Operator {
     let held = in_compute_precision(operator);
     let (kind, held) = match operator.kind {
         OperatorKind::Linear { rows, inputs, outputs, bias } => {
             let kind = Tuned::Frozen { experts: 1, rows, inputs, outputs, bias, quantised };
             let weights = inputs * outputs;
-            let packed = FrozenWeights {
+            let packed = |format: Quantization| FrozenWeights {
                 values: held.values.saturating_sub(weights),
-                quantised: nf4_bytes(weights),
+                quantised: format.bytes(inputs, outputs),
                 matrices: held.matrices,
             };
-            (OperatorKind::Tuned(kind), if quantised { packed } else { held })
+            (OperatorKind::Tuned(kind), quantised.map_or(held, packed))
         }
         OperatorKind::ExpertLinear { experts, rows, inputs, outputs, bias } => {
-            (OperatorKind::Tuned(Tuned::Frozen { experts, rows, inputs, outputs, bias, quantised: false }), held)
+            (OperatorKind::Tuned(Tuned::Frozen { experts, rows, inputs, outputs, bias, quantised: None }), held)
         }
         OperatorKind::TiedHead { rows, width, vocab, bias } => {
-            let kind = Tuned::Frozen { experts: 1, rows, inputs: width, outputs: vocab, bias, quantised: false };
+            let kind = Tuned::Frozen { experts: 1, rows, inputs: width, outputs: vocab, bias, quantised: None };
             (OperatorKind::Tuned(kind), held)
         }
         // No second pass backward for the gradients of scale and shift.

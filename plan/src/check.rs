@@ -1,6 +1,6 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
-use crate::fine_tuning::Method;
+use crate::fine_tuning::{BaseFormat, FineTuningSpec, Method, TuningKind};
 use crate::input::{INPUT_COUNT_MAX, InputSpec};
 use crate::offload::Offload;
 use crate::schedules::{Accumulation, ScheduleName};
@@ -276,8 +276,8 @@ fn micro_batches(spec: &PlanSpec) -> Result<(), Invalid> {
 
 /// Checks that a plan which trains a part of its model has what software does with such models.
 pub(crate) fn fine_tuning(spec: &PlanSpec) -> Result<(), Invalid> {
-    let method = spec.method();
-    if method == Method::Full {
+    let (method, kind) = (spec.method(), spec.tuning_kind());
+    if kind == TuningKind::FULL {
         return Ok(());
     }
     let ParallelSpec { tensor, pipeline, context, expert, .. } = spec.parallel;
@@ -290,12 +290,22 @@ pub(crate) fn fine_tuning(spec: &PlanSpec) -> Result<(), Invalid> {
     // Of the software that there is, the executor of measured machines alone splits such models.
     let splits = if spec.cluster.profile.is_some() { &degrees[3..] } else { &degrees[..] };
     if let Some((field, degree)) = splits.iter().find(|(_, degree)| *degree > 1) {
-        let rule = format!("fine_tuning.method is {method}, for which there is data parallelism alone");
+        let rule = format!("fine_tuning.method is {kind}, for which there is data parallelism alone");
         return Err(wrong(field, degree, rule, format!("set {field} = 1, and state_sharding if weights do not fit")));
     }
     if spec.offload != Offload::NONE {
-        let rule = format!("fine_tuning.method is {method}, whose frozen weights stay on the devices");
+        let rule = format!("fine_tuning.method is {kind}, whose frozen weights stay on the devices");
         return Err(wrong("offload", spec.offload, rule, "set offload = \"none\""));
+    }
+    let base = spec.fine_tuning.as_ref().and_then(FineTuningSpec::base);
+    if base == Some(BaseFormat::Int8) && spec.state_sharding == StateSharding::Parameters {
+        let rule = "fine_tuning.lora.base is int8, and ZeRO-3 shares out weights in int8 in no software";
+        return Err(wrong(
+            "state_sharding",
+            spec.state_sharding,
+            rule,
+            "set state_sharding = \"none\", or lora.base = \"nf4\"",
+        ));
     }
     if method == Method::Qlora && spec.precision.master_bytes() == 0 {
         let rule = "quantised weights are computed with in half precision";

@@ -1,7 +1,7 @@
 //! The plans that a software runs. Those of Trainyard's own executor are also those whose speed is known on machines
 //! that it measured.
 
-use crate::fine_tuning::Method;
+use crate::fine_tuning::{Method, TuningKind};
 use crate::offload::{Offload, Store};
 use crate::placement::Placement;
 use crate::schedules::ScheduleName;
@@ -68,6 +68,8 @@ pub struct Executable {
     pub placements: bool,
     /// Which weights may be trained.
     pub methods: Cow<'static, [Method]>,
+    /// Which weights may be trained on preferences.
+    pub dpo: Cow<'static, [Method]>,
     /// `true` if a model of which a part is trained may be split otherwise than by data parallelism.
     pub splits_tuned: bool,
 }
@@ -124,6 +126,7 @@ pub const EXECUTABLE: Executable = Executable {
     offloads_checkpoints: true,
     placements: true,
     methods: Cow::Borrowed(&[Method::Full, Method::Lora, Method::Frozen]),
+    dpo: Cow::Borrowed(&[]),
     splits_tuned: true,
 };
 
@@ -142,19 +145,20 @@ pub struct NotExecutable {
 /// the plan.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     let (method, family) = (plan.method(), plan.model().family());
-    EXECUTABLE.for_method(method).refusal(plan).or_else(|| {
+    EXECUTABLE.for_tuning(plan.tuning_kind()).refusal(plan).or_else(|| {
         let allowed = format!("{method} of {}", either(&ADAPTED));
         let refused = NotExecutable { field: "fine_tuning.method", value: method.to_string(), allowed };
-        (!executor_trains(method, family)).then_some(refused)
+        (!executor_trains(plan.tuning_kind(), family)).then_some(refused)
     })
 }
 
 /// Families whose adapters Trainyard's own executor has.
 const ADAPTED: [Family; 5] = [Family::Gpt, Family::GptMoe, Family::Llama, Family::GptNeox, Family::Gemma2];
 
-/// Returns `true` if it trains these weights of models of a family that it runs.
-pub fn executor_trains(method: Method, family: Family) -> bool {
-    EXECUTABLE.methods.contains(&method) && (method != Method::Lora || ADAPTED.contains(&family))
+/// Returns `true` if it trains these weights of models of a family that it runs towards this.
+pub fn executor_trains(kind: TuningKind, family: Family) -> bool {
+    let method = kind.method;
+    EXECUTABLE.trains(kind) && (method != Method::Lora || ADAPTED.contains(&family))
 }
 
 impl Executable {
@@ -184,15 +188,31 @@ impl Executable {
             .or_else(|| among("collectives", plan.collectives(), &self.collectives))
             .or_else(|| self.refused_placement(plan.mesh().placement()))
             .or_else(|| among("fine_tuning.method", plan.method(), &self.methods))
+            .or_else(|| self.refused_objective(plan.tuning_kind()))
+    }
+
+    /// Returns `true` if the software trains these weights towards this.
+    pub fn trains(&self, kind: TuningKind) -> bool {
+        self.methods.contains(&kind.method) && (!kind.dpo || self.dpo.contains(&kind.method))
+    }
+
+    fn refused_objective(&self, kind: TuningKind) -> Option<NotExecutable> {
+        let allowed = match self.dpo.as_ref() {
+            [] => "no training on preferences".into(),
+            methods => format!("dpo of {}", either(methods)),
+        };
+        let value = format!("dpo of {}", kind.method);
+        (!self.trains(kind)).then(|| NotExecutable { field: "fine_tuning.dpo", value, allowed })
     }
 
     /// Returns what of it there is for a model of which these weights are trained: frozen weights stay on the devices, and
     /// with most software they have data parallelism alone; quantised weights are computed with in half precision.
     #[must_use]
-    pub fn for_method(self, method: Method) -> Self {
-        if method == Method::Full {
+    pub fn for_tuning(self, kind: TuningKind) -> Self {
+        if kind == TuningKind::FULL {
             return self;
         }
+        let method = kind.method;
         let half = |precision: &Precision| method != Method::Qlora || precision.master_bytes() > 0;
         let precisions = self.precisions.iter().copied().filter(half).collect();
         let offloads = Cow::Borrowed(&[(Offload::NONE, StateSharding::None)][..]);

@@ -3,7 +3,7 @@
 //! `--fix`, the keys of what-if, what launch files have to tell and `docs/plan-fields.md` follow from the table.
 
 use crate::check::RANKS_MAX;
-use crate::fine_tuning::Method;
+use crate::fine_tuning::{Method, Reference};
 use crate::input::{Cache, DecodePlace, INPUT_COUNT_MAX, StorageMode};
 use crate::offload::Offload;
 use crate::placement::Placement;
@@ -57,6 +57,9 @@ macro_rules! path {
 macro_rules! value {
     ($spec:ident, [plan.fine_tuning.method]) => {
         $spec.fine_tuning.as_ref().map(|own| &own.method)
+    };
+    ($spec:ident, [plan.fine_tuning.dpo.reference]) => {
+        $spec.fine_tuning.as_ref().and_then(|own| own.dpo.as_ref()?.reference.as_ref())
     };
     ($spec:ident, [plan.input.$field:ident]) => {
         $spec.input.as_ref().map(|input| &input.$field)
@@ -301,6 +304,8 @@ fields! {
     Optimizer tells [plan.optimizer]: "the optimizer", of Optimizer;
     FineTuning decides [plan.fine_tuning.method]: "which weights are trained", job "training.method", of Method,
         unless Method::Full;
+    Reference decides [plan.fine_tuning.dpo.reference]: "where dpo has the scores of the reference model from",
+        job "training.dpo.reference", of Reference;
     Storage tells [plan.input.storage]: "where samples are read from", job "data.storage", of StorageMode,
         held input_storage;
     Decode tells [plan.input.decode]: "what decodes them", job "data.decode", of DecodePlace, unless DecodePlace::Cpu,

@@ -3,7 +3,9 @@
 use crate::name::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_models::{AdapterTarget, Adapters, RANK_MAX, Tuning};
+use trainyard_models::{
+    AdapterTarget, Adapters, Model, OperatorGraph, Quantization, RANK_MAX, Tuning, on_pairs, tuned,
+};
 use trainyard_units::Invalid;
 
 named! {
@@ -17,6 +19,65 @@ named! {
         Qlora = "qlora" | "q-lora",
         /// The last blocks and the head.
         Frozen = "frozen" | "last-blocks",
+    }
+}
+
+named! {
+    /// What a training gets better at.
+    TuningObjective {
+        /// The model's own loss, of the next token say (supervised fine-tuning).
+        Sft = "sft" | "supervised",
+        /// The preferred one of two sequences (direct preference optimisation, Rafailov et al., arXiv:2305.18290).
+        Dpo = "dpo",
+    }
+}
+
+named! {
+    /// Where the scores of the model as it was before come from, with which those of the model are compared.
+    Reference {
+        /// A forward pass of it in every step: of a copy of its weights or, where adapters are trained, of the same weights
+        /// without them.
+        Model = "model",
+        /// One pass over the data set before the first step.
+        Precomputed = "precomputed",
+    }
+}
+
+/// Direct preference optimisation, as TRL's `DPOConfig` sets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DpoSpec {
+    /// Where the scores of the reference model come from (`precompute_ref_log_probs`); model if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+}
+
+/// What is trained of a model, and towards what: what software must be able to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TuningKind {
+    pub method: Method,
+    /// `true` if it is trained on preferences.
+    pub dpo: bool,
+}
+
+impl TuningKind {
+    /// All weights, by the model's own loss.
+    pub const FULL: Self = Self { method: Method::Full, dpo: false };
+}
+
+impl std::fmt::Display for TuningKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}{}", self.method, if self.dpo { " with dpo" } else { "" })
+    }
+}
+
+named! {
+    /// The format of weights beside which the adapters of qlora stand.
+    BaseFormat {
+        /// Four bits (NormalFloat) with double quantisation.
+        Nf4 = "nf4",
+        /// Eight bits with outliers in half precision (LLM.int8, Dettmers et al., arXiv:2208.07339).
+        Int8 = "int8" | "llm.int8",
     }
 }
 
@@ -43,9 +104,12 @@ pub struct LoraSpec {
     /// blocks, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<Vec<String>>,
+    /// The format of the weights of blocks with qlora, nf4 or int8; nf4 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseFormat>,
 }
 
-/// Which weights of the model are trained, where not all are.
+/// Which weights of the model are trained and towards what, where not all are by the model's own loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FineTuningSpec {
@@ -57,6 +121,9 @@ pub struct FineTuningSpec {
     /// With frozen, the last so many blocks are trained, and what follows them; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_blocks: Option<u32>,
+    /// Training on preferences; the model's own loss if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dpo: Option<DpoSpec>,
 }
 
 impl FineTuningSpec {
@@ -66,6 +133,26 @@ impl FineTuningSpec {
     ///
     /// When a setting does not belong to the method, or is out of range.
     pub fn of(method: Method, lora: Option<&LoraSpec>, blocks: Option<u32>) -> Result<Option<Self>, Invalid> {
+        Self::towards(None, method, lora, blocks)
+    }
+
+    /// Returns the same for a training on preferences, if there is `dpo`, of which no part is left out either.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn towards(
+        dpo: Option<DpoSpec>,
+        method: Method,
+        lora: Option<&LoraSpec>,
+        blocks: Option<u32>,
+    ) -> Result<Option<Self>, Invalid> {
+        let dpo = dpo.map(|dpo| DpoSpec { reference: Some(dpo.reference.unwrap_or(Reference::Model)) });
+        if dpo.is_some() && method == Method::Frozen {
+            let rule = "the last blocks alone are not trained on preferences";
+            return Err(Invalid::conflict("objective", "method", rule)
+                .with_hint("use method = \"full\", \"lora\" or \"qlora\", or leave objective out"));
+        }
         let adapters = matches!(method, Method::Lora | Method::Qlora);
         if let (Some(_), false) = (lora, adapters) {
             let rule = format!("method is {method}, which has no adapters");
@@ -76,13 +163,52 @@ impl FineTuningSpec {
             return Err(Invalid::breaks("trained_blocks", blocks, rule).with_hint("use method = \"frozen\""));
         }
         Ok(match method {
-            Method::Full => None,
-            Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)) }),
+            Method::Full => dpo.map(|_| Self { method, lora: None, trained_blocks: None, dpo }),
+            Method::Frozen => Some(Self { method, lora: None, trained_blocks: Some(blocks.unwrap_or(1)), dpo }),
             Method::Lora | Method::Qlora => {
-                let lora = Some(filled_in(lora.unwrap_or(&LoraSpec::default()))?);
-                Some(Self { method, lora, trained_blocks: None })
+                let lora = Some(filled_in(method, lora.unwrap_or(&LoraSpec::default()))?);
+                Some(Self { method, lora, trained_blocks: None, dpo })
             }
         })
+    }
+
+    /// Returns the same with every default filled in; `None` if all weights are trained by the model's own loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn filled_in(&self) -> Result<Option<Self>, Invalid> {
+        Self::towards(self.dpo, self.method, self.lora.as_ref(), self.trained_blocks)
+    }
+
+    /// Returns what is trained, and towards what.
+    pub fn kind(&self) -> TuningKind {
+        TuningKind { method: self.method, dpo: self.dpo.is_some() }
+    }
+
+    /// Returns the format of the weights beside which adapters stand, if they are quantised.
+    pub fn base(&self) -> Option<BaseFormat> {
+        let own = self.lora.as_ref().and_then(|lora| lora.base);
+        (self.method == Method::Qlora).then(|| own.unwrap_or(BaseFormat::Nf4))
+    }
+
+    /// Returns where the scores of the reference model come from, if the training is on preferences.
+    pub fn reference(&self) -> Option<Reference> {
+        self.dpo.map(|dpo| dpo.reference.unwrap_or(Reference::Model))
+    }
+
+    /// Returns the operators of a model that is trained so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`], and when the model has no such part.
+    pub(crate) fn graph(&self, model: &Model) -> Result<OperatorGraph, Invalid> {
+        let tuning = self.tuning()?;
+        match (self.reference(), tuning) {
+            (Some(reference), tuning) => on_pairs(model, tuning.as_ref(), reference == Reference::Model),
+            (None, Some(tuning)) => tuned(model, &tuning),
+            (None, None) => Ok(model.graph()),
+        }
     }
 
     /// Returns the part of the model that is trained; `None` if it is all of it.
@@ -91,21 +217,35 @@ impl FineTuningSpec {
     ///
     /// As [`Self::of`].
     pub fn tuning(&self) -> Result<Option<Tuning>, Invalid> {
-        let Some(own) = Self::of(self.method, self.lora.as_ref(), self.trained_blocks)? else { return Ok(None) };
-        if self.method == Method::Frozen {
-            return Ok(own.trained_blocks.map(Tuning::LastBlocks));
+        let Some(own) = self.filled_in()? else { return Ok(None) };
+        match self.method {
+            Method::Full => return Ok(None),
+            Method::Frozen => return Ok(own.trained_blocks.map(Tuning::LastBlocks)),
+            Method::Lora | Method::Qlora => {}
         }
         let lora = own.lora.unwrap_or_default();
         Ok(Some(Tuning::Adapters(Adapters {
             rank: lora.rank.unwrap_or(RANK),
             dropout: lora.dropout.is_some_and(|dropout| dropout > 0.0),
             targets: targets(lora.targets.as_deref())?,
-            quantised: self.method == Method::Qlora,
+            quantised: (self.method == Method::Qlora).then(|| match lora.base {
+                None | Some(BaseFormat::Nf4) => Quantization::Nf4,
+                Some(BaseFormat::Int8) => Quantization::Int8,
+            }),
         })))
     }
 }
 
-fn filled_in(lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
+fn filled_in(method: Method, lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
+    if let (Method::Lora, Some(base)) = (method, lora.base) {
+        let rule = "method is lora, which keeps weights in the precision that it computes in";
+        return Err(
+            Invalid::breaks("lora.base", base, rule).with_hint("use method = \"qlora\", or leave lora.base out")
+        );
+    }
+    // Only what is not the usual format is written out.
+    let base = lora.base.filter(|base| *base != BaseFormat::Nf4);
+
     let rank = lora.rank.unwrap_or(RANK);
     if !(1..=RANK_MAX).contains(&rank) {
         return Err(Invalid::range("lora.rank", rank, 1..=RANK_MAX));
@@ -124,7 +264,7 @@ fn filled_in(lora: &LoraSpec) -> Result<LoraSpec, Invalid> {
     } else {
         known.iter().map(|target| target.name().to_string()).collect()
     };
-    Ok(LoraSpec { rank: Some(rank), alpha: Some(alpha), dropout: Some(dropout), targets: Some(named) })
+    Ok(LoraSpec { rank: Some(rank), alpha: Some(alpha), dropout: Some(dropout), targets: Some(named), base })
 }
 
 /// Returns the products that are named, in the order of a block; none for all of them.
@@ -158,6 +298,10 @@ mod tests {
         let again = FineTuningSpec::of(spec.method, spec.lora.as_ref(), None).expect("valid");
         assert_eq!(again.as_ref(), Some(&spec));
         assert_eq!(FineTuningSpec::of(Method::Full, None, None), Ok(None));
+        let full = FineTuningSpec::towards(Some(DpoSpec::default()), Method::Full, None, None);
+        let full = full.expect("valid").expect("it is on preferences");
+        assert_eq!((full.reference(), full.kind().to_string()), (Some(Reference::Model), "full with dpo".into()));
+        assert_eq!((full.filled_in(), full.tuning()), (Ok(Some(full.clone())), Ok(None)));
     }
 
     #[test]
@@ -174,6 +318,7 @@ mod tests {
             (Method::Lora, Some(lora(None, &["query"])), None, "`query`"),
             (Method::Lora, Some(lora(None, &[])), None, "at least one"),
             (Method::Lora, Some(LoraSpec { dropout: Some(1.0), ..LoraSpec::default() }), None, "below 1"),
+            (Method::Lora, Some(LoraSpec { base: Some(BaseFormat::Int8), ..LoraSpec::default() }), None, "lora.base"),
             (Method::Lora, Some(LoraSpec { alpha: Some(0.0), ..LoraSpec::default() }), None, "above 0"),
         ] {
             let error = FineTuningSpec::of(method, lora.as_ref(), blocks).expect_err(told).to_string();

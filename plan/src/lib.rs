@@ -76,7 +76,7 @@ pub use document::replay::{GraphNode, GraphWork, REPLAY_SCHEMA, RankGraph, Repla
 pub use document::what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, executor_trains, not_executable};
 pub use fields::{Field, Fixed};
-pub use fine_tuning::{FineTuningSpec, LoraSpec, Method};
+pub use fine_tuning::{BaseFormat, DpoSpec, FineTuningSpec, LoraSpec, Method, Reference, TuningKind, TuningObjective};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{
     CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, DropoutShares, EvaluationSpec,
@@ -117,6 +117,6 @@ pub use valid::{Architecture, Plan};
 pub mod operators {
     pub use trainyard_models::{
         Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, Operator, OperatorGraph,
-        OperatorKind, Pass, Places, Pool, Routing, Sequential, Sharing, Storage, Tuned, nf4_bytes,
+        OperatorKind, Pass, Places, Pool, Quantization, Routing, Sequential, Sharing, Storage, Tuned, nf4_bytes,
     };
 }

@@ -245,7 +245,7 @@ fn workspace(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fine_tuning::{FineTuningSpec, LoraSpec};
+    use crate::fine_tuning::{DpoSpec, FineTuningSpec, LoraSpec, Reference};
     use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
     use trainyard_models::{AttentionKernel, Family, ModelSpec};
 
@@ -329,7 +329,12 @@ mod tests {
         let plan = Plan::try_from(PlanSpec {
             precision: Precision::Bf16Mixed,
             recompute: Recompute::Full,
-            fine_tuning: Some(FineTuningSpec { method: Method::Qlora, lora: Some(lora), trained_blocks: None }),
+            fine_tuning: Some(FineTuningSpec {
+                method: Method::Qlora,
+                lora: Some(lora),
+                trained_blocks: None,
+                dpo: None,
+            }),
             ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
         })
         .expect("a valid plan");
@@ -375,6 +380,40 @@ mod tests {
         let full = held(Method::Full);
         assert_eq!(full.gradients, Bytes(4 * (all - trained)));
         assert!(qlora.parameters.0 * 3 < lora.parameters.0);
+    }
+
+    #[test]
+    fn a_reference_model_is_a_copy_of_the_weights_or_none() {
+        let model = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
+        let held = |method, reference: Option<Reference>, micro, state_sharding| {
+            let dpo = reference.map(|reference| DpoSpec { reference: Some(reference) });
+            let fine_tuning = FineTuningSpec::towards(dpo, method, None, None).expect("valid");
+            let layers = fine_tuning.as_ref().map_or(model.graph(), |own| own.graph(model).expect("a graph")).len();
+            let data = if state_sharding == StateSharding::None { 1 } else { 8 };
+            let plan = Plan::try_from(PlanSpec {
+                precision: Precision::Bf16Mixed,
+                parallel: ParallelSpec { data, ..ParallelSpec::default() },
+                batch: BatchSpec { global: micro * u64::from(data), micro, accumulation: 1 },
+                fine_tuning,
+                state_sharding,
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
+            })
+            .expect("a valid plan");
+            resident(&plan, StageId(0), GradientStore { element: 2, bucketed: true, let_go_at_once: false })
+        };
+        let whole = 6_738_415_616;
+        for (method, copy) in [(Method::Full, 2 * whole), (Method::Lora, 0), (Method::Qlora, 0)] {
+            // Two samples of one sequence are one pair.
+            let sft = held(method, None, 2, StateSharding::None);
+            let kept = held(method, Some(Reference::Precomputed), 1, StateSharding::None);
+            let dpo = held(method, Some(Reference::Model), 1, StateSharding::None);
+            assert_eq!(kept, sft, "{method}: scores that are kept take nothing");
+            assert_eq!(dpo, Resident { parameters: sft.parameters + Bytes(copy), ..sft }, "{method}");
+        }
+        // ZeRO-3 shares the copy out too.
+        let sft = held(Method::Full, None, 2, StateSharding::Parameters);
+        let dpo = held(Method::Full, Some(Reference::Model), 1, StateSharding::Parameters);
+        assert!(dpo.parameters.0.abs_diff(sft.parameters.0 + whole / 4) < 1000, "{dpo:?} {sft:?}");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct ParameterCounts {
     pub matrices: u32,
     /// Weights that stay as they are.
     pub frozen: FrozenWeights,
+    /// Weights of other layers that are computed with once more: gathered again where they are sharded, held once.
+    pub borrowed: FrozenWeights,
 }
 
 impl ParameterCounts {
@@ -45,23 +47,25 @@ impl ParameterCounts {
     /// Returns the bytes of the weights with `element` bytes per value; tables stay in single precision, and quantised
     /// weights as they are.
     pub fn weight_bytes(self, element: u64) -> Bytes {
-        self.gathered_bytes(element) + Bytes(Precision::Fp32.element_bytes()) * self.tables
+        let held = Self { borrowed: FrozenWeights::default(), ..self };
+        held.gathered_bytes(element) + Bytes(Precision::Fp32.element_bytes()) * self.tables
     }
 
     /// Returns the bytes of the weights that ranks which share them out gather: all but those of tables.
     pub fn gathered_bytes(self, element: u64) -> Bytes {
-        Bytes(element) * (self.updated() + self.frozen.values) + Bytes(self.frozen.quantised)
+        let frozen = self.frozen + self.borrowed;
+        Bytes(element) * (self.updated() + frozen.values) + Bytes(frozen.quantised)
     }
 
     /// Returns those that a step changes.
     #[must_use]
     pub fn trained(self) -> Self {
-        Self { frozen: FrozenWeights::default(), ..self }
+        Self { frozen: FrozenWeights::default(), borrowed: FrozenWeights::default(), ..self }
     }
 
     /// Returns `true` if there are no weights.
     pub fn is_empty(self) -> bool {
-        self.parameters == 0 && self.frozen == FrozenWeights::default()
+        self.parameters == 0 && self.frozen + self.borrowed == FrozenWeights::default()
     }
 
     /// Returns the parameters that belong to neither experts nor tables.
@@ -80,12 +84,13 @@ impl ParameterCounts {
     pub(crate) fn divided(self, dense: u64, experts: u64) -> Self {
         let own = self.dense().parameters.div_ceil(dense);
         let expert = self.of_experts().parameters.div_ceil(experts) + self.tables;
-        let frozen = FrozenWeights {
-            values: self.frozen.values.div_ceil(dense),
-            quantised: self.frozen.quantised.div_ceil(dense),
-            ..self.frozen
+        let part = |weights: FrozenWeights| FrozenWeights {
+            values: weights.values.div_ceil(dense),
+            quantised: weights.quantised.div_ceil(dense),
+            ..weights
         };
-        Self { parameters: own + expert, experts: expert, frozen, ..self }
+        let (frozen, borrowed) = (part(self.frozen), part(self.borrowed));
+        Self { parameters: own + expert, experts: expert, frozen, borrowed, ..self }
     }
 }
 
@@ -100,6 +105,7 @@ impl std::ops::Add for ParameterCounts {
             tensors: self.tensors + other.tensors,
             matrices: self.matrices + other.matrices,
             frozen: self.frozen + other.frozen,
+            borrowed: self.borrowed + other.borrowed,
         }
     }
 }
@@ -129,5 +135,6 @@ pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> ParameterC
         tensors: layer.parameter_tensors(),
         matrices: matrices(layer),
         frozen: layer.frozen_weights(sharing),
+        borrowed: layer.borrowed_weights(sharing),
     }
 }

@@ -1,6 +1,6 @@
 //! Plans as written: the `plan` of a plan document, before anything is checked.
 
-use crate::fine_tuning::{FineTuningSpec, Method};
+use crate::fine_tuning::{FineTuningSpec, Method, TuningKind};
 use crate::input::InputSpec;
 use crate::name::named;
 use crate::offload::Offload;
@@ -58,7 +58,7 @@ pub struct PlanSpec {
     pub collectives: Collectives,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// Which weights are trained; all of them if left out.
+    /// Which weights are trained, and towards what; all of them by the model's own loss if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fine_tuning: Option<FineTuningSpec>,
     /// How samples reach the devices; if left out they are there when a step wants them.
@@ -373,7 +373,12 @@ impl PlanSpec {
 
     /// Returns which weights are trained.
     pub fn method(&self) -> Method {
-        self.fine_tuning.as_ref().map_or(Method::Full, |tuning| tuning.method)
+        self.tuning_kind().method
+    }
+
+    /// Returns what is trained, and towards what.
+    pub fn tuning_kind(&self) -> TuningKind {
+        self.fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind)
     }
 
     /// Lists what the plan needs of its software beyond data parallelism with an ordinary optimizer.

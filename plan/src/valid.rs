@@ -1,7 +1,7 @@
 //! Valid plans. A [`Plan`] that exists can be lowered; nothing downstream checks its degrees again.
 
 use crate::check;
-use crate::fine_tuning::{FineTuningSpec, Method};
+use crate::fine_tuning::{FineTuningSpec, Method, TuningKind};
 use crate::held_by_kinds::HeldByKinds;
 use crate::input::InputSpec;
 use crate::layer_memory::LayerMemory;
@@ -43,11 +43,9 @@ impl Architecture {
     /// When the model has no such part.
     pub fn tuned(model: Model, fine_tuning: Option<&FineTuningSpec>) -> Result<Arc<Self>, Invalid> {
         let Some(spec) = fine_tuning else { return Ok(Self::new(model)) };
-        let spec = FineTuningSpec::of(spec.method, spec.lora.as_ref(), spec.trained_blocks)?;
-        let tuning = spec.as_ref().map(FineTuningSpec::tuning).transpose()?.flatten();
-        let Some(tuning) = tuning else { return Ok(Self::new(model)) };
-        let graph = trainyard_models::tuned(&model, &tuning)?;
-        Ok(Arc::new(Self::of(model, graph, spec)))
+        let Some(spec) = spec.filled_in()? else { return Ok(Self::new(model)) };
+        let graph = spec.graph(&model)?;
+        Ok(Arc::new(Self::of(model, graph, Some(spec))))
     }
 
     fn of(model: Model, graph: OperatorGraph, fine_tuning: Option<FineTuningSpec>) -> Self {
@@ -140,6 +138,17 @@ impl Plan {
     /// Returns which weights are trained.
     pub fn method(&self) -> Method {
         self.spec.method()
+    }
+
+    /// Returns what is trained, and towards what.
+    pub fn tuning_kind(&self) -> TuningKind {
+        self.spec.tuning_kind()
+    }
+
+    /// Returns the tokens of a sample, both sequences of a pair, for models that read tokens.
+    pub fn tokens_per_sample(&self) -> Option<u64> {
+        let sequences = if self.tuning_kind().dpo { 2 } else { 1 };
+        self.model().tokens_per_sample().map(|tokens| sequences * tokens)
     }
 
     /// Returns [`PlanSpec::stack`].

@@ -56,9 +56,10 @@ pub use cancellation::Cancellation;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use predict::{MachineFile, MachineFiles, machine, plan_of, resimulate, trace_step};
 pub use problem::{
-    AUTO_STACK, DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, InputChoice, JobError, MAX_INSTANCES, NoWarmPool,
-    Place, Problem, Rental, Resources, Training, UNNAMED_MODEL, check_hyper_parameters, executable, no_warm_pool,
-    price_not_found, price_of, price_used, problem, purchase, stored_bytes,
+    AUTO_STACK, DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes,
+    InputChoice, JobError, MAX_INSTANCES, NoWarmPool, Place, Problem, Rental, Resources, Training, UNNAMED_MODEL,
+    check_hyper_parameters, executable, forward_passes, no_warm_pool, price_not_found, price_of, price_used, problem,
+    purchase, stored_bytes,
 };
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, cases_to_measure};

@@ -2,8 +2,8 @@
 
 use crate::cost::Rent;
 use crate::problem::{
-    AUTO_STACK, catalog_with, data_set, executor_stack, has_instead, in_job, inside, memory_margin, on_no_instance,
-    price_of, price_used, purchase, send_over, transport_named,
+    AUTO_STACK, catalog_with, data_set, executor_stack, forward_plan, has_instead, in_job, inside, memory_margin,
+    on_no_instance, price_of, price_used, purchase, send_over, transport_named,
 };
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
@@ -22,7 +22,7 @@ use trainyard_units::{Invalid, Seconds};
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
-/// Predicts `plan` on `machine` over `steps` optimizer steps. If the plan says how samples are loaded, `data` is the
+/// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan says how samples are loaded, `data` is the
 /// data set that they come from.
 ///
 /// # Errors
@@ -32,10 +32,11 @@ pub(crate) fn predict(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
+    job: &JobSpec,
     rent: Option<Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), Invalid> {
-    predict_of(plan, machine, steps, rent, data, simulated(plan, machine, Options::default())?)
+    predict_of(plan, machine, steps, job, rent, data, simulated(plan, machine, Options::default())?)
 }
 
 /// Predicts from a step that is simulated already.
@@ -43,6 +44,7 @@ pub(crate) fn predict_of(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
+    job: &JobSpec,
     rent: Option<Rent>,
     data: Option<&DataSet>,
     outcome: Outcome,
@@ -55,11 +57,12 @@ pub(crate) fn predict_of(
     let uneven_s = time_s - step * steps as f64;
     let time_of = |step: f64| step * steps as f64 + uneven_s;
     let samples_per_s = plan.batch().global as f64 / step;
+    let [evaluations_s, reference_s] = forward_s(plan, machine, steps, job)?;
     let mut prediction = Prediction {
         step_time_s: step,
         interval_s,
         samples_per_s,
-        tokens_per_s: plan.model().tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
+        tokens_per_s: plan.tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
         mfu: outcome.mfu.map(|mfu| mfu * fed.map_or(1.0, |feed| feed.utilisation)),
         input: fed.map(|feed| input(plan, machine, &outcome, &feed)),
         bubble: outcome.bubble,
@@ -71,6 +74,8 @@ pub(crate) fn predict_of(
         time_s,
         start_up_s: None,
         checkpoints_s: None,
+        evaluations_s,
+        reference_s,
         interruptions: None,
         checkpoint_interval_s: None,
         cost_usd: None,
@@ -82,6 +87,13 @@ pub(crate) fn predict_of(
         rent.add_to(&mut prediction, plan.input().map(|input| input.storage), time_of);
     }
     Ok((prediction, outcome))
+}
+
+/// Computes the seconds of all evaluations and of the scores of a reference model, where the job asks for them.
+fn forward_s(plan: &Plan, machine: &Machine, steps: u64, job: &JobSpec) -> Result<[Option<f64>; 2], Invalid> {
+    let passes = forward_plan(job, plan.model()).map_err(in_job)?.passes(steps, plan.batch().global);
+    let times = passes.times_of(plan, machine).map_err(|error| inside("plan", &error, error.hint()))?;
+    Ok([passes.evaluations.map(|_| times.evaluations.0), passes.reference.map(|_| times.reference.0)])
 }
 
 /// Computes how loading samples slows the steps down; `None` if samples are assumed to be at hand.
@@ -307,7 +319,8 @@ pub fn resimulate(
         return Err(Invalid::value("prediction.steps", 0, "at least 1").with_hint("plan again"));
     }
     let outcome = simulated(&plan, &machine, options)?;
-    let (prediction, outcome) = predict_of(&plan, &machine, document.prediction.steps, rent, data.as_ref(), outcome)?;
+    let (prediction, outcome) =
+        predict_of(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref(), outcome)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

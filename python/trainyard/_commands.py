@@ -53,6 +53,7 @@ class _Job(TypedDict, total=False):
     epochs: Number
     steps: Number
     fine_tune: Literal["full", "lora", "qlora", "frozen"]
+    dpo: Literal["model", "precomputed"] | bool
     lora_rank: Number
     constants: Path
     prices: Path

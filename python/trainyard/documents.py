@@ -61,6 +61,15 @@ GlobalBatch = Union[int, dict[str, Any]]
 # Which weights are trained.
 Method = Literal["full", "lora", "qlora", "frozen"]
 
+# The format of weights beside which the adapters of qlora stand.
+BaseFormat = Literal["nf4", "int8"]
+
+# What a training gets better at.
+TuningObjective = Literal["sft", "dpo"]
+
+# Where the scores of the model as it was before come from, with which those of the model are compared.
+Reference = Literal["model", "precomputed"]
+
 # Optimizers, by the state they keep.
 Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum", "rmsprop", "lars", "lamb"]
 
@@ -340,6 +349,15 @@ class LoraSpec(TypedDict, total=False):
     """The products that have adapters: `q`, `k`, `v`, `o`, `gate`, `up`, `down`, or `all-linear`, every product of the
     blocks, if left out.
     """
+    base: BaseFormat | None
+    """The format of the weights of blocks with qlora, nf4 or int8; nf4 if left out."""
+
+
+class DpoSpec(TypedDict, total=False):
+    """Direct preference optimisation, as TRL's `DPOConfig` sets it."""
+
+    reference: Reference | None
+    """Where the scores of the reference model come from (`precompute_ref_log_probs`); model if left out."""
 
 
 class TrainingSpec(TypedDict, total=False):
@@ -359,6 +377,12 @@ class TrainingSpec(TypedDict, total=False):
     """The adapters of lora and qlora."""
     trained_blocks: int | None
     """With frozen, the last so many blocks are trained, and what follows them; 1 if left out."""
+    objective: TuningObjective | None
+    """What the training gets better at, sft or dpo (on pairs of sequences, one of which is preferred); sft, the
+    model's own loss, if left out.
+    """
+    dpo: DpoSpec | None
+    """Where dpo has the scores of the reference model from."""
     optimizer: Optimizer | None
     """The optimizer; adamw if left out."""
     learning_rate: float | None
@@ -446,8 +470,10 @@ class EvaluationSpec(TypedDict, total=False):
     """Passes over the data set from one test to the next."""
     every_steps: int | None
     """Optimizer steps from one test to the next, instead of `every_epochs`."""
-    samples: int
+    samples: int | None
     """Samples of a test."""
+    share: float | None
+    """As many samples as this share of a pass over the data set, 0.1, instead of `samples`."""
 
 
 class CampaignSpec(TypedDict, total=False):
@@ -1466,7 +1492,7 @@ class StageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningSpec:
-    """Which weights of the model are trained, where not all are."""
+    """Which weights of the model are trained and towards what, where not all are by the model's own loss."""
 
     method: Method
     """Which weights are trained."""
@@ -1474,6 +1500,8 @@ class FineTuningSpec:
     """The adapters of lora and qlora."""
     trained_blocks: int | None = None
     """With frozen, the last so many blocks are trained, and what follows them; 1 if left out."""
+    dpo: DpoSpec | None = None
+    """Training on preferences; the model's own loss if left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1534,7 +1562,7 @@ class PlanSpec:
     optimizer: Optimizer
     """The optimizer."""
     fine_tuning: FineTuningSpec | None = None
-    """Which weights are trained; all of them if left out."""
+    """Which weights are trained, and towards what; all of them by the model's own loss if left out."""
     input: InputSpec2 | None = None
     """How samples reach the devices; if left out they are there when a step wants them."""
     pricing: Pricing
@@ -1651,6 +1679,10 @@ class CostParts:
     """What keeps checkpoints, and the data set near the machines."""
     checkpoints_usd: float
     """Instances while checkpoints are written."""
+    evaluations_usd: float | None = None
+    """Instances while the model is evaluated."""
+    reference_usd: float | None = None
+    """Instances while a reference model scores the samples before the first step."""
     interruptions_usd: float | None = None
     """Instances while reclaimed ones are replaced, made ready, and lost work is done again."""
 
@@ -1717,6 +1749,10 @@ class Prediction:
     """
     checkpoints_s: float | None = None
     """Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented."""
+    evaluations_s: float | None = None
+    """Seconds of all evaluations, if the job asks for some."""
+    reference_s: float | None = None
+    """Seconds in which a reference model scores the samples before the first step, where it does not in every step."""
     checkpoint_interval_s: float | None = None
     """Seconds of training from one checkpoint to the next: that of the job, else the one at which writing checkpoints
     and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
@@ -1726,8 +1762,8 @@ class Prediction:
     often they come.
     """
     cost_usd: float | None = None
-    """Price of the whole training: instances, start-up, checkpoints, interruptions and storage. Absent for machines
-    that are not rented.
+    """Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and storage. Absent
+    for machines that are not rented.
     """
     cost_parts: CostParts | None = None
     """What the price is made of."""

@@ -10,6 +10,7 @@ use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table,
 use crate::front::front;
 use crate::layout::{cluster, strategy};
 use brief::brief;
+pub(crate) use methods::methods_table;
 pub use methods::trained_part;
 use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
@@ -17,7 +18,7 @@ use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Pr
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
-use trainyard_planner::expected_count;
+use trainyard_planner::{Evaluations, expected_count, forward_passes, plan_of};
 use trainyard_units::{counted, human_count};
 
 /// How much of a plan is told.
@@ -131,6 +132,8 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     rows.extend(plan.stack.as_ref().map(|stack| ("software", software(stack))));
     rows.push(("throughput", throughput(prediction)));
     rows.extend(limit_of_input(prediction).map(|limit| ("input", limit)));
+    rows.extend(scored(document).map(|scored| ("reference", scored)));
+    rows.extend(evaluated(document).map(|evaluated| ("evaluation", evaluated)));
     rows
 }
 
@@ -199,12 +202,35 @@ fn around(prediction: &Prediction) -> Option<String> {
     Some(format!("{} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints)))
 }
 
+/// Formats how long a reference model scores the samples before the first step, where it does.
+fn scored(document: &PlanDocument) -> Option<String> {
+    let took = document.prediction.reference_s?;
+    let samples = forward_passes(document, &plan_of(document).ok()?).ok()?.reference?;
+    Some(format!("{} before the steps: scores of {}", seconds(took), counted(samples, "pair")))
+}
+
+/// Formats how often and on how much the model is evaluated, and what that takes: it comes on top of the steps.
+fn evaluated(document: &PlanDocument) -> Option<String> {
+    let took = document.prediction.evaluations_s?;
+    let plan = plan_of(document).ok()?;
+    let Evaluations { interval, count, samples } = forward_passes(document, &plan).ok()?.evaluations?;
+    let samples = counted(samples, "sample");
+    if count == 0 {
+        return Some(format!("none: the training ends before the first, after {} steps", human_count(interval)));
+    }
+    let each = seconds(took / count as f64);
+    let besides = format!("{} besides the steps", seconds(took));
+    Some(format!("{besides}: every {}, {samples} in {each}", counted(interval, "step")))
+}
+
 /// Formats the parts of a cost, without those too small to show in its digits.
 fn parts_of(parts: &CostParts) -> String {
     let named = [
         ("steps", parts.instances_usd),
         ("start-up", parts.start_up_usd),
         ("checkpoints", parts.checkpoints_usd),
+        ("evaluations", parts.evaluations_usd),
+        ("reference", parts.reference_usd),
         ("interruptions", parts.interruptions_usd),
         ("storage", parts.storage_usd),
     ];

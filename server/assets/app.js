@@ -112,7 +112,7 @@ function compareTable() {
   }
   const value = (plan, name) => plan.prediction[name];
   const peak = (plan) => Math.max(...plan.prediction.memory_bytes.stages.map((stage) => stage.total));
-  const elapsed = (plan) => plan.prediction.time_s + (plan.prediction.start_up_s ?? 0) + (plan.prediction.checkpoints_s ?? 0);
+  const elapsed = (plan) => plan.prediction.time_s + (plan.prediction.start_up_s ?? 0) + (plan.prediction.checkpoints_s ?? 0) + (plan.prediction.evaluations_s ?? 0) + (plan.prediction.reference_s ?? 0);
   const row = (name, of, print) => [name, print(of(a)), print(of(b)), ratio(of(a), of(b))];
   const rows = [
     ["Plan", describe(a.plan), describe(b.plan), ""],

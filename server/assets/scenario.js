@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { Drafts } from "./asking.js";
-import { clusterOf, front, memory, node, prose, step } from "./charts.js";
+import { clusterOf, front, memory, node, prose, step, table } from "./charts.js";
 import { slider } from "./slider.js";
 import { family, toQuestion } from "./state.js";
 import { bytes, count, digits, duration, percent, readCount, readDuration, usd } from "./text.js";
@@ -245,9 +245,26 @@ export class Scenario {
     missed.textContent = answer.missed ?? "";
     this.find(".figures").replaceChildren(...figures(answer.plan).map(([term, value, small]) =>
       node("div", {}, node("dt", {}, term), node("dd", {}, value, ...(small ? [node("small", {}, small)] : [])))));
+    this.methods(answer.plan.methods ?? []);
     this.list("warnings", answer.plan.warnings);
     this.list("reasons", answer.plan.reasons);
     this.draw();
+  }
+
+  /** What each method of fine-tuning would need and cost; a proof compares them. */
+  methods(all) {
+    const part = this.find('[data-part="methods"]');
+    part.hidden = all.length === 0;
+    const named = (own) => (own.chosen ? `${own.method} (this plan)` : own.method);
+    const machine = (own) => (own.smallest ? `${own.smallest.instances} × ${own.smallest.instance}` : "–");
+    const rows = all.map((own) => [
+      named(own), percent(own.trained_parameters / own.parameters), machine(own),
+      ...(own.best
+        ? [clusterOf(own.best.plan), duration(own.best.time_s), own.best.cost_usd === undefined ? "–" : usd(own.best.cost_usd), bytes(own.best.memory_peak_bytes)]
+        : [own.reason ?? "", "", "", ""]),
+    ]);
+    part.querySelector("table").replaceChildren(
+      ...table(["Method", "Trained", "Smallest machine", "Best plan", "Time", "Cost", "Memory of a GPU"], rows).children);
   }
 
   /** Why there is no plan, and what to do. */
@@ -361,7 +378,7 @@ export function differences(one, other) {
 
 /** Figures of a plan: term, value, and what is said smaller. */
 export function figures({ plan, prediction }) {
-  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0);
+  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0) + (prediction.evaluations_s ?? 0) + (prediction.reference_s ?? 0);
   const [low, high] = prediction.interval_s;
   const peak = Math.max(...prediction.memory_bytes.stages.map((stage) => stage.total));
   const costs = prediction.cost_interval_usd;

@@ -42,6 +42,7 @@ mod bottleneck;
 mod bound;
 mod capacity;
 mod ensemble;
+mod evaluation;
 mod fold;
 mod shortened;
 mod simulate;
@@ -65,6 +66,7 @@ pub use cost::{
     layer_costs_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
+pub use evaluation::{evaluation_time, evaluation_time_with, micro_batches};
 pub use input::{Copies, DataSet, InputStall, Intake, LoaderRates, StageTimes, copies, image_decoding};
 pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;

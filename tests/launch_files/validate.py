@@ -212,8 +212,8 @@ def check_training_arguments(arguments):
     from transformers.training_args import OptimizerNames
 
     arguments = list(arguments)
-    if "--use_peft" in arguments:
-        arguments = check_adapters(arguments)
+    if "--dataset_name" in arguments:
+        arguments = check_trl(arguments)
     if "--model_name_or_path" in arguments:
         # An argument of the script's own.
         start = arguments.index("--model_name_or_path")
@@ -232,20 +232,32 @@ def check_training_arguments(arguments):
         check_fsdp(values)
 
 
-def check_adapters(arguments):
-    """What TRL's script reads of the words, and the adapters that PEFT makes of them; returns those of transformers."""
-    import peft
-    import torch
-    from transformers import AutoModelForCausalLM, GPT2Config, HfArgumentParser, LlamaConfig, TrainingArguments
-    from trl import ModelConfig, ScriptArguments, SFTConfig, get_peft_config, get_quantization_config
+def check_trl(arguments):
+    """What TRL's scripts read of the words, and the adapters that PEFT makes of them; returns those of transformers."""
+    from transformers import HfArgumentParser, TrainingArguments
+    from trl import DPOConfig, ModelConfig, ScriptArguments, SFTConfig
 
-    kinds = (ScriptArguments, SFTConfig, ModelConfig)
+    kinds = (ScriptArguments, DPOConfig if "--precompute_ref_log_probs" in arguments else SFTConfig, ModelConfig)
     parser = HfArgumentParser(kinds, allow_abbrev=False)
     values = argparse.ArgumentParser.parse_args(parser, arguments)
     named = {field.name: getattr(values, field.name) for field in dataclasses.fields(ModelConfig)}
     model_config = ModelConfig(**named)
     assert values.dataset_name and values.model_name_or_path and values.max_length > 0
     assert values.dtype == ("bfloat16" if values.bf16 else "float16" if values.fp16 else "float32"), values.dtype
+    if values.use_peft:
+        check_adapters(model_config)
+    own = {field.name for field in dataclasses.fields(TrainingArguments)}
+    words = iter(zip(arguments[::2], arguments[1::2], strict=True))
+    return [word for name, value in words if name[2:] in own for word in (name, value)]
+
+
+def check_adapters(model_config):
+    """The adapters that PEFT makes of the words, and the weights beside them."""
+    import peft
+    import torch
+    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+    from trl import get_peft_config, get_quantization_config
+
     adapters = get_peft_config(model_config)
     small = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=32)
     all_linear = adapters.target_modules == "all-linear"
@@ -254,17 +266,14 @@ def check_adapters(arguments):
         tuned = peft.get_peft_model(AutoModelForCausalLM.from_config(config), adapters)
     trained, _ = tuned.get_nb_trainable_parameters()
     assert trained > 0
-    if model_config.load_in_4bit:
+    if model_config.load_in_4bit or model_config.load_in_8bit:
         try:
             quantised = get_quantization_config(model_config)
         except ImportError:
             # bitsandbytes is for machines with a GPU.
             quantised = None
-        if quantised is not None:
+        if quantised is not None and model_config.load_in_4bit:
             assert quantised.bnb_4bit_quant_type == "nf4" and quantised.bnb_4bit_use_double_quant
-    own = {field.name for field in dataclasses.fields(TrainingArguments)}
-    words = iter(zip(arguments[::2], arguments[1::2], strict=True))
-    return [word for name, value in words if name[2:] in own for word in (name, value)]
 
 
 def check_scheduler(values):

@@ -80,6 +80,21 @@ VARIED = {
     "lora-zero-3": ("fully-sharded", {"plan.stack": "deepspeed", "plan.fine_tuning": {"method": "lora"}}),
     "qlora": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "qlora", "lora": {"rank": 64}}}),
     "qlora-zero-3": ("fully-sharded", {"plan.stack": "deepspeed", "plan.fine_tuning": {"method": "qlora"}}),
+    "int8": (
+        "replicated",
+        {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "qlora", "lora": {"base": "int8"}}},
+    ),
+    "dpo": (
+        "fully-sharded",
+        {
+            "plan.stack": "deepspeed", "plan.fine_tuning": {"method": "full", "dpo": {}},
+            "plan.stages": [{"first": 0, "layers": 28}],
+        },
+    ),
+    "dpo-scores": (
+        "replicated",
+        {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "lora", "dpo": {"reference": "precomputed"}}},
+    ),
     "frozen": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "frozen"}}),
     "megatron": ("replicated", {"plan.stack": "megatron-core"}),
     "megatron-stages": (

@@ -132,6 +132,7 @@ fn the_executor_runs_what_is_built() {
     assert_eq!(runs.hybrid_sharding, Some(sharded));
     assert_eq!(runs.experts_need_whole_states, EXECUTABLE.experts_need_whole_states);
     same(Some(&[&["full".to_owned()], runs.fine_tuning.as_slice()].concat()), &EXECUTABLE.methods);
+    same(Some(&runs.dpo), &EXECUTABLE.dpo);
     assert_eq!(runs.splits_tuned, EXECUTABLE.splits_tuned);
     assert_eq!((runs.today, runs.targets.as_slice()), (false, &["slurm".to_owned()][..]));
 }

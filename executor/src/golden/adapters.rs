@@ -38,6 +38,7 @@ fn adapted(name: &str) -> Case {
         alpha: configuration["lora_alpha"].as_f64(),
         dropout: None,
         targets: Some(targets.iter().map(ToString::to_string).collect()),
+        base: None,
     };
     let file = read("adapter_model.safetensors");
     let tensors = safetensors::SafeTensors::deserialize(&file).expect("PEFT wrote it");

@@ -31,7 +31,7 @@ pub use relative::RelativePositions;
 pub use routing::{Places, Routing};
 pub use sharing::{Divisible, Sharing, Split};
 pub use state_space::{Scan, StateSpace};
-pub use tuned::{FrozenWeights, Tuned, Weights, nf4_bytes};
+pub use tuned::{FrozenWeights, Quantization, Tuned, Weights, nf4_bytes};
 
 use trainyard_units::{Bytes, Flops};
 
@@ -318,17 +318,6 @@ impl Operator {
     /// Returns `true` if weights of its own are trained.
     pub fn has_weights(&self) -> bool {
         !self.shares_weights && self.weights == Weights::Trained
-    }
-
-    /// Returns its weights that stay as they are, on one of those ranks.
-    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
-        let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
-        let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
-        if own == all {
-            return whole;
-        }
-        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
-        FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
     }
 
     /// Returns the number of trainable tensors of its own.
@@ -656,9 +645,14 @@ impl OperatorKind {
         if let Self::Tuned(tuned) = self { tuned.weights() } else { self.parameters() }
     }
 
-    /// Returns the weights that a use of it brings from NF4 to the compute precision.
+    /// Returns its quantised weights, which uses of it bring to the compute precision.
     pub fn dequantised(self) -> u64 {
         if let Self::Tuned(tuned) = self { tuned.dequantised() } else { 0 }
+    }
+
+    /// Returns the format in which its weights are kept, if it is not the compute precision.
+    pub fn quantization(self) -> Option<Quantization> {
+        if let Self::Tuned(tuned) = self { tuned.quantization() } else { None }
     }
 
     /// Returns the matrix products of a pass that are done one after another.

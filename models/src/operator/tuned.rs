@@ -5,7 +5,7 @@
 //! Adapters: Hu et al., "LoRA", arXiv:2106.09685, section 4.1. Weights in four bits: Dettmers et al., "QLoRA",
 //! arXiv:2305.14314, section 3.
 
-use super::{Gemm, Pass, Split, Storage, elements};
+use super::{Gemm, Operator, Pass, Sharing, Split, Storage, elements};
 
 /// Weights that share a scale in NF4 (Dettmers et al., arXiv:2305.14314, section 3).
 const BLOCK: u64 = 64;
@@ -21,6 +21,27 @@ pub enum Weights {
     Trained,
     /// They stay as they are.
     Frozen(FrozenWeights),
+    /// They are those of another layer, which stay as they are and which it computes with once more.
+    Borrowed(FrozenWeights),
+}
+
+/// A format of few bits in which weights that stay as they are can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Quantization {
+    /// Four bits with double quantisation (Dettmers et al., arXiv:2305.14314, section 3).
+    Nf4,
+    /// Eight bits, with a scale in single precision for each output (Dettmers et al., arXiv:2208.07339, section 3).
+    Int8,
+}
+
+impl Quantization {
+    /// Returns the bytes of a matrix with so many inputs and outputs.
+    pub fn bytes(self, inputs: u64, outputs: u64) -> u64 {
+        match self {
+            Self::Nf4 => nf4_bytes(inputs * outputs),
+            Self::Int8 => inputs * outputs + 4 * outputs,
+        }
+    }
 }
 
 /// Weights that have neither gradients nor an optimizer's state.
@@ -28,7 +49,7 @@ pub enum Weights {
 pub struct FrozenWeights {
     /// Values in the compute precision.
     pub values: u64,
-    /// Bytes of weights in NF4, with their scales.
+    /// Bytes of quantised weights, with their scales.
     pub quantised: u64,
     /// Matrices, of either.
     pub matrices: u32,
@@ -61,8 +82,8 @@ pub enum Tuned {
         outputs: u64,
         /// `true` if a bias is added.
         bias: bool,
-        /// `true` if the weights are kept in NF4, and brought to the compute precision for each use.
-        quantised: bool,
+        /// The format in which the weights are kept, if it is not the compute precision.
+        quantised: Option<Quantization>,
     },
     /// (rows, inputs) · (inputs, rank) · (rank, outputs), scaled and added to what a frozen product puts out.
     Adapter {
@@ -86,6 +107,30 @@ pub fn nf4_bytes(weights: u64) -> u64 {
     weights.div_ceil(2) + scales + 4 * scales.div_ceil(SCALES)
 }
 
+impl Operator {
+    /// Returns its weights that stay as they are, on one of those ranks.
+    pub fn frozen_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Frozen(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the weights of another layer that it computes with, on one of those ranks.
+    pub fn borrowed_weights(&self, sharing: Sharing) -> FrozenWeights {
+        let Weights::Borrowed(whole) = self.weights else { return FrozenWeights::default() };
+        self.part_of(whole, sharing)
+    }
+
+    /// Returns the part of its weights on one of those ranks.
+    fn part_of(&self, whole: FrozenWeights, sharing: Sharing) -> FrozenWeights {
+        let (all, own) = (self.kind.weights(), self.on_rank(1, sharing).weights());
+        if own == all {
+            return whole;
+        }
+        let part = |values: u64| (u128::from(values) * u128::from(own)).div_ceil(u128::from(all)) as u64;
+        FrozenWeights { values: part(whole.values), quantised: part(whole.quantised), ..whole }
+    }
+}
+
 impl Tuned {
     pub(super) fn rows_mut(&mut self) -> &mut u64 {
         match self {
@@ -103,7 +148,8 @@ impl Tuned {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Frozen { experts: 1, quantised: false, .. } => "frozen linear",
+            Self::Frozen { experts: 1, quantised: None, .. } => "frozen linear",
+            Self::Frozen { experts: 1, quantised: Some(Quantization::Int8), .. } => "int8 linear",
             Self::Frozen { experts: 1, .. } => "quantised linear",
             Self::Frozen { .. } => "frozen linear of experts",
             Self::Adapter { .. } => "adapter",
@@ -160,10 +206,17 @@ impl Tuned {
     }
 
     /// Kernels of a pass: of frozen weights in NF4 two that bring their scales and one that brings them to the compute
-    /// precision; of an adapter its products, scale and sum (backward the sum of gradients of inputs), and dropout.
+    /// precision; of weights in int8 forward those that find outliers and quantise the input, scale the result and add the
+    /// product of outliers, and backward two that bring them to the compute precision (bitsandbytes, `MatMul8bitLt`); of an
+    /// adapter its products, scale and sum (backward the sum of gradients of inputs), and dropout.
     pub(super) fn kernels(self, pass: Pass) -> u32 {
         match self {
-            Self::Frozen { quantised, .. } => 1 + 3 * u32::from(quantised),
+            Self::Frozen { quantised, .. } => match (quantised, pass) {
+                (None, _) => 1,
+                (Some(Quantization::Nf4), _) => 4,
+                (Some(Quantization::Int8), Pass::Forward) => 8,
+                (Some(Quantization::Int8), Pass::Backward) => 3,
+            },
             Self::Adapter { dropout, .. } => u32::from(dropout) + if pass == Pass::Forward { 4 } else { 6 },
         }
     }
@@ -179,12 +232,16 @@ impl Tuned {
         }
     }
 
-    /// Returns the weights that a use brings from NF4 to the compute precision.
+    /// Returns the quantised weights that a pass backward, and of NF4 one forward, brings to the compute precision.
     pub(super) fn dequantised(self) -> u64 {
         match self {
-            Self::Frozen { experts, inputs, outputs, quantised: true, .. } => experts * inputs * outputs,
+            Self::Frozen { experts, inputs, outputs, quantised: Some(_), .. } => experts * inputs * outputs,
             _ => 0,
         }
+    }
+
+    pub(super) fn quantization(self) -> Option<Quantization> {
+        if let Self::Frozen { quantised, .. } = self { quantised } else { None }
     }
 }
 
@@ -203,8 +260,14 @@ mod tests {
     }
 
     #[test]
+    fn eight_bits_are_a_byte_and_a_scale_for_each_output() {
+        assert_eq!(Quantization::Int8.bytes(4096, 11_008), 4096 * 11_008 + 4 * 11_008);
+        assert_eq!(Quantization::Nf4.bytes(4096, 4096), nf4_bytes(4096 * 4096));
+    }
+
+    #[test]
     fn frozen_weights_have_two_of_three_products() {
-        let frozen = Tuned::Frozen { experts: 1, rows: 6, inputs: 10, outputs: 14, bias: true, quantised: false };
+        let frozen = Tuned::Frozen { experts: 1, rows: 6, inputs: 10, outputs: 14, bias: true, quantised: None };
         let flops = |kind: Tuned, pass| kind.gemms(pass).into_iter().map(Gemm::flops).sum::<Flops>().0;
         let same = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} and {other}");
         same(flops(frozen, Pass::Forward), flops(frozen, Pass::Backward));

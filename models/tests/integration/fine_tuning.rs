@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trainyard_models::{
     AdapterTarget, Adapters, AttentionKernel, Family, FrozenWeights, LayerRole, Model, ModelSpec, OperatorGraph, Pass,
-    Sharing, Tuning, find, tuned,
+    Quantization, Sharing, Tuning, find, on_pairs, tuned,
 };
 
 fn counts() -> Value {
@@ -11,7 +11,7 @@ fn counts() -> Value {
 }
 
 fn adapters(rank: u64, targets: Vec<AdapterTarget>, dropout: bool) -> Tuning {
-    Tuning::Adapters(Adapters { rank, dropout, targets, quantised: false })
+    Tuning::Adapters(Adapters { rank, dropout, targets, quantised: None })
 }
 
 /// The model of the same configuration.
@@ -106,7 +106,12 @@ fn passes_have_the_arithmetic_that_pytorch_counts() {
 #[test]
 fn quantised_weights_take_half_a_byte_and_are_the_same_weights() {
     let own = model("llama-2-7b");
-    let quantised = Tuning::Adapters(Adapters { rank: 16, dropout: false, targets: Vec::new(), quantised: true });
+    let quantised = Tuning::Adapters(Adapters {
+        rank: 16,
+        dropout: false,
+        targets: Vec::new(),
+        quantised: Some(Quantization::Nf4),
+    });
     let graph = tuned(&own, &quantised).expect("a part");
     assert_eq!(frozen(&graph), own.graph().parameters());
     let of = |sharing| {
@@ -136,6 +141,75 @@ fn adapters_keep_inputs_of_their_own_and_frozen_products_none() {
     let adapted = 6 * h + f + 7 * r;
     assert_eq!(block(false).elements, s * (2 * h + 3 * h + 32 * s + 2 * f + adapted));
     assert_eq!((block(false).masks, block(true).masks), (0, s * (6 * h + f)));
+}
+
+#[test]
+fn a_pair_is_two_sequences_and_a_forward_pass_of_each_by_the_reference() {
+    let own = model("tiny");
+    let plain = own.graph();
+    let of = |tuning: Option<&Tuning>, reference| {
+        let graph = on_pairs(&own, tuning, reference).expect("it predicts the next token");
+        (graph.flops(Pass::Forward).0, graph.flops(Pass::Backward).0, graph)
+    };
+    let (forward, backward) = (plain.flops(Pass::Forward).0, plain.flops(Pass::Backward).0);
+    let near = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-12, "{one} {other}");
+    // (3 + 1) × 2 sequences, where training from scratch has 3.
+    let (full_forward, full_backward, full) = of(None, true);
+    near(full_forward, 4.0 * forward);
+    near(full_backward, 2.0 * backward);
+    // A copy of the weights, of which none is trained.
+    assert_eq!((trained(&full), frozen(&full)), (plain.parameters(), plain.parameters()));
+    assert_eq!((full.len(), full.own_layers().len()), (2 * plain.len(), plain.len()));
+    let held: u64 = full.own_layers().map(trainyard_models::Layer::frozen_values).sum();
+    assert_eq!(held, 0, "the copy is not the model's own");
+    // Scores that are kept cost nothing in a step.
+    let (kept_forward, kept_backward, kept) = of(None, false);
+    near(kept_forward, 2.0 * forward);
+    near(kept_backward, 2.0 * backward);
+    assert_eq!((frozen(&kept), kept.len()), (0, plain.len()));
+    // With adapters off the model is its own reference: once more forward without them, and no weights more.
+    let lora = adapters(4, Vec::new(), false);
+    let adapted = tuned(&own, &lora).expect("a part");
+    let (lora_forward, lora_backward, graph) = of(Some(&lora), true);
+    near(lora_forward, 2.0 * (adapted.flops(Pass::Forward).0 + forward));
+    near(lora_backward, 2.0 * adapted.flops(Pass::Backward).0);
+    assert_eq!((trained(&graph), frozen(&graph)), (trained(&adapted), frozen(&adapted)));
+    let borrowed: u64 = graph.layers().map(|layer| layer.borrowed_weights(Sharing::WHOLE).values).sum();
+    assert_eq!(borrowed, plain.parameters());
+}
+
+/// What TRL's trainer computes and keeps in a step on one pair, `tests/fine_tuning/count_pairs.py`.
+#[test]
+fn a_step_on_pairs_has_the_arithmetic_of_trl() {
+    let counts: Value =
+        serde_json::from_str(include_str!("../../../tests/fine_tuning/pairs.json")).expect("it is JSON");
+    let own = model("tiny");
+    for row in counts["steps"].as_array().expect("rows") {
+        let tuning = (row["method"] == "lora").then(|| adapters(4, Vec::new(), false));
+        let graph = on_pairs(&own, tuning.as_ref(), row["precomputed"] == false).expect("it predicts the next token");
+        let counted = |pass: Pass, name: &str| graph.flops(pass).0 / row[name].as_f64().expect("a number");
+        // The last of 32 tokens has no score.
+        assert!((counted(Pass::Forward, "forward") - 1.0).abs() < 0.01, "{row}");
+        // TRL's head keeps no logits, and has its backward pass in tiles.
+        assert!((counted(Pass::Backward, "backward") - 1.0).abs() < 0.1, "{row}");
+        let copy = frozen(&graph) - graph.own_layers().map(trainyard_models::Layer::frozen_values).sum::<u64>();
+        assert_eq!(row["reference"].as_u64(), (copy > 0).then_some(copy), "{row}");
+    }
+}
+
+#[test]
+fn both_sequences_of_a_pair_are_kept_for_backward() {
+    let own = model("tiny");
+    let graph = on_pairs(&own, None, true).expect("it predicts the next token");
+    let all = |graph: &OperatorGraph, samples| {
+        let each = graph.layers().map(|layer| layer.stored(samples, Sharing::WHOLE));
+        each.fold(trainyard_models::Storage::default(), std::ops::Add::add)
+    };
+    assert_eq!(all(&graph, 3), all(&own.graph(), 6));
+    for name in ["bert-base", "resnet50", "t5-large"] {
+        let error = on_pairs(&model(name), None, true).expect_err("no next token").to_string();
+        assert!(error.contains("does not predict the next token"), "{error}");
+    }
 }
 
 #[test]

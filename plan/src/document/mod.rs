@@ -123,6 +123,12 @@ pub struct Prediction {
     /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints_s: Option<f64>,
+    /// Seconds of all evaluations, if the job asks for some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluations_s: Option<f64>,
+    /// Seconds in which a reference model scores the samples before the first step, where it does not in every step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_s: Option<f64>,
     /// Seconds of training from one checkpoint to the next: that of the job, else the one at which writing checkpoints
     /// and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +137,8 @@ pub struct Prediction {
     /// they come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruptions: Option<ExpectedInterruptions>,
-    /// Price of the whole training: instances, start-up, checkpoints, interruptions and storage. Absent for machines that are not rented.
+    /// Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and
+    /// storage. Absent for machines that are not rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// What the price is made of.
@@ -157,6 +164,12 @@ pub struct CostParts {
     pub storage_usd: f64,
     /// Instances while checkpoints are written.
     pub checkpoints_usd: f64,
+    /// Instances while the model is evaluated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evaluations_usd: f64,
+    /// Instances while a reference model scores the samples before the first step.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reference_usd: f64,
     /// Instances while reclaimed ones are replaced, made ready, and lost work is done again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interruptions_usd: f64,
@@ -187,7 +200,8 @@ impl ExpectedInterruptions {
 impl CostParts {
     /// Returns the sum of the parts, in USD.
     pub fn total(&self) -> f64 {
-        self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd + self.interruptions_usd
+        let saved = self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd;
+        saved + self.interruptions_usd + self.evaluations_usd + self.reference_usd
     }
 }
 
@@ -201,7 +215,8 @@ impl Prediction {
     /// Returns the seconds of [`Self::elapsed_s`] that are not steps.
     pub fn around_s(&self) -> f64 {
         let interrupted = self.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
-        self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0) + interrupted
+        let saved = self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0);
+        saved + interrupted + self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0)
     }
 }
 

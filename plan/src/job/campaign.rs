@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_units::{written, written_option};
+use trainyard_units::written_option;
 
 /// What happens around the steps of a training. Everything may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,6 +71,9 @@ pub struct EvaluationSpec {
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub every_steps: Option<u64>,
     /// Samples of a test.
-    #[serde(deserialize_with = "written")]
-    pub samples: u64,
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// As many samples as this share of a pass over the data set, 0.1, instead of `samples`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }

@@ -1,7 +1,7 @@
 //! How a job is trained, as written.
 
 use super::DropoutShares;
-use crate::fine_tuning::{LoraSpec, Method};
+use crate::fine_tuning::{DpoSpec, LoraSpec, Method, TuningObjective};
 use crate::name::named;
 use crate::spec::{Optimizer, Precision};
 use schemars::JsonSchema;
@@ -74,6 +74,13 @@ pub struct TrainingSpec {
     /// With frozen, the last so many blocks are trained, and what follows them; 1 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub trained_blocks: Option<u32>,
+    /// What the training gets better at, sft or dpo (on pairs of sequences, one of which is preferred); sft, the model's own
+    /// loss, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<TuningObjective>,
+    /// Where dpo has the scores of the reference model from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dpo: Option<DpoSpec>,
     /// The optimizer; adamw if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,

@@ -8,7 +8,7 @@ use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
-use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store, executor_trains};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, LoraSpec, Method, Store, executor_trains};
 use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
@@ -17,7 +17,8 @@ const COMPARED: [Method; 3] = [Method::Full, Method::Lora, Method::Qlora];
 /// Returns the methods of fine-tuning with the best plan of each and the smallest machines that it fits on, if the job
 /// names a method. Those that are not the job's are found by a short search, without deadline and budget.
 pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Vec<MethodChoice> {
-    let Some(own) = job.training.method else { return Vec::new() };
+    let prefers = problem.kind().dpo.then_some(Method::Full);
+    let Some(own) = job.training.method.or(prefers) else { return Vec::new() };
     let mut all = COMPARED.to_vec();
     if !all.contains(&own) {
         all.push(own);
@@ -35,8 +36,9 @@ fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Optio
     if method == problem.method() {
         return Ok(problem.fine_tuning.clone());
     }
-    let lora = job.training.lora.as_ref().filter(|_| matches!(method, Method::Lora | Method::Qlora));
-    FineTuningSpec::of(method, lora, None)
+    let lora = job.training.lora.clone().filter(|_| matches!(method, Method::Lora | Method::Qlora));
+    let lora = lora.map(|lora| LoraSpec { base: lora.base.filter(|_| method == Method::Qlora), ..lora });
+    FineTuningSpec::towards(problem.fine_tuning.as_ref().and_then(|own| own.dpo), method, lora.as_ref(), None)
 }
 
 /// Describes a method: with this software where it trains so, because a comparison is of methods, not of software.
@@ -51,10 +53,10 @@ fn of_method(
     let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
     let found = || best(&briefly, &same).or_else(|_| best(&briefly, limits)).ok();
     let best = chosen.cloned().or_else(found);
-    let runs = !problem.place.is_measured() || executor_trains(problem.method(), problem.model.family());
+    let runs = !problem.place.is_measured() || executor_trains(problem.kind(), problem.model.family());
     let graph = problem.graph();
-    let frozen: u64 = graph.layers().map(Layer::frozen_values).sum();
-    let trained: u64 = graph.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    let frozen: u64 = graph.own_layers().map(Layer::frozen_values).sum();
+    let trained: u64 = graph.own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
     MethodChoice {
         method: problem.method(),
         trained_parameters: trained,

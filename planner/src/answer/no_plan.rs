@@ -97,12 +97,12 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
     }
     let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
-    let softwares = machines.map(|machine| software_of(problem.method(), &machine));
+    let softwares = machines.map(|machine| software_of(problem.kind(), &machine));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
     let able = |software: &Executable| {
-        refused(fixed, &software.clone().for_method(problem.method()), divisible).is_none()
-            && trains(software, &problem.model, problem.method())
+        refused(fixed, &software.clone().for_tuning(problem.kind()), divisible).is_none()
+            && trains(software, &problem.model, problem.kind())
     };
     let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
     let others = names_of_those_that(problem.place.catalog().stacks(), able);

@@ -82,7 +82,7 @@ fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price:
     let machine = evaluated.machine(problem);
     let Ok(rent) = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, price) else { return 0.0 };
     let steps = problem.training.steps(evaluated.plan.batch().global);
-    let spent = rent.overheads.training_cost(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
+    let spent = rent.overheads.training_cost(steps, evaluated.work());
     spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
 }
 
@@ -142,7 +142,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let rent = chosen.price.clone().map(|price| Rent::new(&job, &plan, &machine, price)).transpose()?;
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
-    let (prediction, _) = predict(&plan, &machine, steps, rent, data)?;
+    let (prediction, _) = predict(&plan, &machine, steps, &job, rent, data)?;
     let reason = format!(
         "point {number} of {points} on the front of time against cost, {}: {}",
         match &chosen.price {

@@ -1,7 +1,7 @@
 //! What is said of spot instances that are reclaimed: how often, and what it would be like if it were more often.
 
 use crate::amount::{expected_count, usd};
-use crate::cost::{Rent, Rented};
+use crate::cost::{Rent, Rented, Work, forward_of};
 use crate::problem::{Rental, SCENARIOS};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
@@ -58,7 +58,8 @@ fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Mac
     let hourly = UsdPerHour(price.usd_per_hour);
     let rent = Rent::new(&job, plan, machine, price).ok()?;
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-    let spent = rent.overheads.training_cost(prediction.steps, Seconds(prediction.time_s), download);
+    let work = Work { steps: Seconds(prediction.time_s), forward: forward_of(prediction), download };
+    let spent = rent.overheads.training_cost(prediction.steps, work);
     let cost = rent.overheads.cost(&spent, hourly, plan.input().map(|input| input.storage)).total();
     Some(format!("{scenario} times as often make it {} and {}", human_duration(spent.elapsed()), usd(cost)))
 }

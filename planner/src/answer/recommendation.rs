@@ -126,9 +126,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             recommended,
         }
     };
-    let runs = |(_, stack): &(usize, &Stack)| {
-        executable(stack).is_ok_and(|software| software.methods.contains(&problem.method()))
-    };
+    let runs = |(_, stack): &(usize, &Stack)| executable(stack).is_ok_and(|software| software.trains(problem.kind()));
     stacks.iter().enumerate().filter(runs).map(choice).collect()
 }
 

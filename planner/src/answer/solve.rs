@@ -100,8 +100,8 @@ pub(crate) fn prediction(
     let price = problem.place.price(chosen.choice).map(price_used);
     let rent = price.map(|price| Rent::new(job, plan, &machine, price)).transpose()?;
     match &chosen.outcome {
-        Some(outcome) => predict_of(plan, &machine, steps, rent, data, Outcome::clone(outcome)),
-        None => predict(plan, &machine, steps, rent, data),
+        Some(outcome) => predict_of(plan, &machine, steps, job, rent, data, Outcome::clone(outcome)),
+        None => predict(plan, &machine, steps, job, rent, data),
     }
 }
 

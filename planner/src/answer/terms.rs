@@ -27,8 +27,9 @@ pub(crate) fn terms(
             format!("{instance} is offered in {}; whether any are free there is not known", price.zones.join(", "))
         }
     };
-    let rest = "failures and evaluation are not in time and cost, but in `trainyard simulate --campaign`";
-    warnings.push(format!("{availability}; {rest}"));
+    let without = if prediction.evaluations_s.is_some() { "failures are" } else { "failures and evaluation are" };
+    let rest = "not in time and cost, but in `trainyard simulate --campaign`";
+    warnings.push(format!("{availability}; {without} {rest}"));
     warnings
 }
 

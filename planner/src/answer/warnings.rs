@@ -9,7 +9,7 @@ use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Transport};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode};
+use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::human_count;
 
@@ -76,18 +76,27 @@ impl Warnings<'_> {
     /// Warns that no published step tests what a fine-tuning of a part of the weights is predicted to take, and of samples
     /// that are shorter than they are counted.
     fn fine_tuning(&self) -> Option<String> {
-        let method = self.plan.method();
+        let (method, kind) = (self.plan.method(), self.plan.tuning_kind());
         let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
-        let alike =
-            tokens.map(|tokens| format!("samples are counted as {tokens} tokens each, packed or padded to that"));
-        let counted = self.problem.packing.map(|own| own.told()).or(alike);
-        let untested = (method != Method::Full).then(|| {
-            format!("no published step time tests the prediction for {method}, so its interval is wider by 30 %")
+        let alike = tokens.map(|tokens| match kind.dpo {
+            false => format!("samples are counted as {tokens} tokens each, packed or padded to that"),
+            true => format!("both sequences of a pair are counted as {tokens} tokens, padded to that"),
         });
-        let logits = (matches!(method, Method::Lora | Method::Qlora) && !self.problem.place.is_measured())
-            .then(|| "memory is counted with whole logits, of which TRL from 1.16 on keeps a part".to_owned());
+        let counted = self.problem.packing.map(|own| own.told()).or(alike);
+        let lora = TuningKind { method: Method::Lora, dpo: false };
+        let untested = (kind != TuningKind::FULL).then(|| {
+            if kind == lora && !self.problem.place.is_measured() {
+                return "18 published steps of lora, all on one A100, are 17 % shorter than predicted in the median, so its \
+                        interval is wider by 30 %"
+                    .to_owned();
+            }
+            format!("no published step time tests the prediction for {kind}, so its interval is wider by 30 %")
+        });
+        let logits = ((kind.dpo || matches!(method, Method::Lora | Method::Qlora))
+            && !self.problem.place.is_measured())
+        .then(|| "memory is counted with whole logits, of which TRL from 1.16 on keeps a part".to_owned());
         let own: Vec<String> = [untested, logits, counted].into_iter().flatten().collect();
-        (self.job.training.method.is_some() && !own.is_empty()).then(|| own.join("; "))
+        ((self.job.training.method.is_some() || kind.dpo) && !own.is_empty()).then(|| own.join("; "))
     }
 
     /// Warns of an interval that is wide because of the software, and says how to narrow it.

@@ -1,13 +1,14 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
 use crate::cost::{RunConditions, operations};
-use crate::problem::target;
-use crate::problem::{Every, Settings};
+use crate::problem::{ForwardPasses, Settings, inside, target};
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
-use trainyard_sim::Machine;
-use trainyard_sim::campaign::{Campaign, CampaignPrice, Checkpoint, Evaluation, StepTime, Steps, best_interval};
+use trainyard_sim::campaign::{
+    Campaign, CampaignPrice, Checkpoint, Evaluation, StartUp, StepTime, Steps, best_interval,
+};
+use trainyard_sim::{Machine, evaluation_time};
 use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
 
 /// Standard normal quantile of 95 %: half of an interval that holds 90 %.
@@ -29,6 +30,8 @@ impl Assembly<'_> {
         let [low, high] = prediction.interval_s;
         let conditions = self.conditions();
         let write = conditions.transfer_time()?;
+        let (evaluation, reference) = self.forward()?;
+        let start = conditions.start();
         let mut campaign = Campaign {
             instances: conditions.instances(),
             steps: Steps { mean: prediction.steps, spread: self.curve()?.map_or(0.0, |curve| curve.seeds.deviation) },
@@ -38,11 +41,11 @@ impl Assembly<'_> {
                 spread: (high / low).ln() / (2.0 * NORMAL_95),
                 straggler: self.settings.straggler,
             },
-            start: conditions.start(),
+            start: StartUp { software: start.software + reference, ..start },
             restart: RunConditions::restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
-            evaluation: self.evaluation(),
+            evaluation,
             hazards: conditions.hazards(scenario)?,
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
@@ -71,16 +74,17 @@ impl Assembly<'_> {
         self.conditions().saved.bytes
     }
 
-    /// Returns the interval and the time of evaluations: forward passes of their samples, the pipeline bubble included.
-    fn evaluation(&self) -> Option<Evaluation> {
-        let evaluation = self.settings.evaluation?;
-        let (batch, prediction) = (self.plan.batch().global, &self.document.prediction);
-        let every = match evaluation.every {
-            Every::Steps(steps) => steps,
-            Every::Samples(samples) => (samples / batch as f64).ceil().max(1.0) as u64,
+    /// Returns the interval and the time of evaluations, and the time in which a reference model scores samples before the
+    /// first step.
+    fn forward(&self) -> Result<(Option<Evaluation>, Seconds), Invalid> {
+        let steps = self.document.prediction.steps;
+        let ForwardPasses { evaluations, reference } = self.settings.forward.passes(steps, self.plan.batch().global);
+        let time = |samples| {
+            evaluation_time(self.plan, self.machine, samples).map_err(|error| inside("plan", &error, error.hint()))
         };
-        let forward = prediction.phases.forward_s * (1.0 + prediction.bubble) / batch as f64;
-        Some(Evaluation { every, time: Seconds(forward * evaluation.samples as f64) })
+        let evaluation =
+            evaluations.map(|own| Ok::<_, Invalid>(Evaluation { every: own.interval, time: time(own.samples)? }));
+        Ok((evaluation.transpose()?, reference.map_or(Ok(Seconds(0.0)), time)?))
     }
 
     fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, Invalid> {

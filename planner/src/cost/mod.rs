@@ -4,6 +4,6 @@ mod overheads;
 mod rent;
 mod run_conditions;
 
-pub(crate) use overheads::Overheads;
-pub(crate) use rent::Rent;
+pub(crate) use overheads::{Overheads, Work};
+pub(crate) use rent::{Rent, forward_of};
 pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

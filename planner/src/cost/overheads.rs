@@ -1,7 +1,7 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
 
 use super::run_conditions::RunConditions;
-use crate::problem::Problem;
+use crate::problem::{ForwardTimes, Problem};
 use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
@@ -30,6 +30,17 @@ pub(crate) struct Overheads {
     copies_hour: Vec<(StorageMode, Usd)>,
 }
 
+/// The work of a training: what its overheads follow from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Work {
+    /// All steps.
+    pub(crate) steps: Seconds,
+    /// Forward passes besides them.
+    pub(crate) forward: ForwardTimes,
+    /// Downloading the data set.
+    pub(crate) download: Seconds,
+}
+
 /// The cost of a training in time: its steps and its overheads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainingCost {
@@ -40,6 +51,8 @@ pub(crate) struct TrainingCost {
     paid_start_up: Seconds,
     /// Writing checkpoints.
     pub(crate) checkpoints: Seconds,
+    /// Forward passes besides the steps.
+    forward: ForwardTimes,
     /// Expected losses due to reclaims.
     pub(crate) reclaims: Option<Reclaims>,
 }
@@ -47,7 +60,7 @@ pub(crate) struct TrainingCost {
 impl TrainingCost {
     /// Returns the time from the request for machines to the last checkpoint.
     pub(crate) fn elapsed(&self) -> Seconds {
-        self.steps + self.start_up + self.checkpoints + self.interrupted()
+        self.steps + self.start_up + self.checkpoints + self.interrupted() + self.forward.total()
     }
 
     /// Returns the total time lost to reclaims.
@@ -99,21 +112,23 @@ impl Overheads {
         Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(price)))
     }
 
-    /// Computes the times of a training of `steps` steps that take `time` together, after a download. No part gets
-    /// shorter as `time` gets longer, so that a lower bound of the time gives one of the whole.
-    pub(crate) fn training_cost(&self, steps: u64, time: Seconds, download: Seconds) -> TrainingCost {
+    /// Computes the times of a training of `steps` steps that take `time` together, with forward passes besides them, after a
+    /// download. No part gets shorter as one of these gets longer, so that lower bounds of them give one of the whole.
+    pub(crate) fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
+        let Work { steps: time, forward, download } = work;
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
         let paid_start_up = self.software + download;
         let reclaims = self.exposure.map(|exposure| {
             let exposure = Exposure { restart: exposure.restart + download, ..exposure };
-            exposure.reclaims(time, step)
+            exposure.reclaims(time + forward.total(), step)
         });
         TrainingCost {
             steps: time,
             start_up: self.waiting + paid_start_up,
             paid_start_up,
             checkpoints: Seconds(self.write.0 * written as f64),
+            forward,
             reclaims,
         }
     }
@@ -128,6 +143,8 @@ impl Overheads {
             start_up_usd: machines(spent.paid_start_up),
             storage_usd: storage_hour * spent.elapsed().0 / 3600.0,
             checkpoints_usd: machines(spent.checkpoints),
+            evaluations_usd: machines(spent.forward.evaluations),
+            reference_usd: machines(spent.forward.reference),
             interruptions_usd: spent.reclaims.map_or(0.0, |reclaims| {
                 // While one is replaced, the others are paid for.
                 let idle = (hourly * reclaims.waiting).0 * (self.instances - 1.0);

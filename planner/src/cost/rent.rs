@@ -1,8 +1,8 @@
 //! The rent of a plan's machines, as a prediction states it.
 
-use super::overheads::Overheads;
+use super::overheads::{Overheads, Work};
 use super::run_conditions::RunConditions;
-use crate::problem::settings;
+use crate::problem::{ForwardTimes, settings};
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::{ExpectedInterruptions, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, StorageMode};
@@ -14,6 +14,12 @@ use trainyard_units::{Invalid, Seconds, UsdPerHour};
 pub(crate) struct Rent {
     pub(crate) price: PriceUsed,
     pub(crate) overheads: Overheads,
+}
+
+/// Returns the time of the forward passes of a prediction besides its steps.
+pub(crate) fn forward_of(prediction: &Prediction) -> ForwardTimes {
+    let seconds = |seconds: Option<f64>| Seconds(seconds.unwrap_or(0.0));
+    ForwardTimes { evaluations: seconds(prediction.evaluations_s), reference: seconds(prediction.reference_s) }
 }
 
 impl Rent {
@@ -32,7 +38,10 @@ impl Rent {
     /// a step time.
     pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
         let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-        let spent = |time: f64| self.overheads.training_cost(prediction.steps, Seconds(time), download);
+        let forward = forward_of(prediction);
+        let spent = |time: f64| {
+            self.overheads.training_cost(prediction.steps, Work { steps: Seconds(time), forward, download })
+        };
         let cost = |time: f64, usd: f64| self.overheads.cost(&spent(time), UsdPerHour(usd), input);
         let (own, parts) = (spent(prediction.time_s), cost(prediction.time_s, self.price.usd_per_hour));
         let [low, high] = prediction.interval_s.map(time_of);

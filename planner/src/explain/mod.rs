@@ -132,6 +132,8 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     let rest = [
         ("start-up", parts.start_up_usd),
         ("writing checkpoints", parts.checkpoints_usd),
+        ("evaluating the model", parts.evaluations_usd),
+        ("scores of the reference model", parts.reference_usd),
         ("interruptions of spot instances", parts.interruptions_usd),
         ("keeping checkpoints and data", parts.storage_usd),
     ];

@@ -1,13 +1,13 @@
 //! What a job says of a whole training, checked.
 
+use super::evaluations::{ForwardPlan, forward_plan};
 use super::input::data_set;
 use super::terms::{NoWarmPool, no_warm_pool};
-use super::training::epoch;
 use std::fmt::Display;
 use std::str::FromStr;
 use trainyard_hardware_profiles::Service;
 use trainyard_models::Model;
-use trainyard_plan::{CampaignSpec, CheckpointStorage, EvaluationSpec, JobSpec, Pricing, StartKind};
+use trainyard_plan::{CampaignSpec, CheckpointStorage, JobSpec, Pricing, StartKind};
 use trainyard_sim::DataSet;
 use trainyard_units::{BytesPerSecond, Invalid, Seconds};
 
@@ -21,28 +21,13 @@ pub(crate) struct Settings {
     pub(crate) interval: Option<Seconds>,
     pub(crate) storage: CheckpointStorage,
     pub(crate) bandwidth: Option<BytesPerSecond>,
-    pub(crate) evaluation: Option<EvaluationPlan>,
+    pub(crate) forward: ForwardPlan,
     pub(crate) scenario: u32,
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) straggler: f64,
     /// The data set; `None` if samples are assumed to be at hand.
     pub(crate) data: Option<DataSet>,
-}
-
-/// The interval and size of evaluations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct EvaluationPlan {
-    pub(crate) every: Every,
-    pub(crate) samples: u64,
-}
-
-/// The interval of evaluations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Every {
-    Steps(u64),
-    /// Samples of training between evaluations.
-    Samples(f64),
 }
 
 /// Reads a job's campaign, for machines with this pricing, rented from `service` if they are rented.
@@ -59,7 +44,6 @@ pub(crate) fn settings(
     let default = CampaignSpec::default();
     let spec = job.campaign.as_ref().unwrap_or(&default);
     terms(spec, pricing, service)?;
-    let epoch = epoch(job, model)?;
     let scenario = spec.spot_scenario.unwrap_or(1);
     if !SCENARIOS.contains(&scenario) {
         return Err(Invalid::value("campaign.spot_scenario", scenario, "1, 5 or 20"));
@@ -78,7 +62,7 @@ pub(crate) fn settings(
         interval: duration("campaign.checkpoint_interval", spec.checkpoint_interval.as_deref())?,
         storage: spec.checkpoint_storage.unwrap_or_default(),
         bandwidth: rate("campaign.checkpoint_bandwidth", spec.checkpoint_bandwidth.as_deref())?,
-        evaluation: spec.evaluation.as_ref().map(|spec| evaluation(spec, epoch)).transpose()?,
+        forward: forward_plan(job, model)?,
         scenario,
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
@@ -128,37 +112,10 @@ pub(super) fn above_zero<T: FromStr<Err: Display>>(
     }
 }
 
-fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPlan, Invalid> {
-    if spec.samples == 0 {
-        return Err(Invalid::value("campaign.evaluation.samples", 0, "at least 1"));
-    }
-    let every = match (spec.every_epochs, spec.every_steps) {
-        (Some(_), Some(_)) => {
-            return Err(Invalid::conflict(
-                "campaign.evaluation.every_epochs",
-                "campaign.evaluation.every_steps",
-                "write one of them",
-            ));
-        }
-        (None, None) => {
-            return Err(Invalid::missing("campaign.evaluation.every_epochs", "write every_epochs or every_steps"));
-        }
-        (None, Some(0)) => return Err(Invalid::value("campaign.evaluation.every_steps", 0, "at least 1")),
-        (None, Some(steps)) => Every::Steps(steps),
-        (Some(epochs), None) if !(epochs > 0.0 && epochs <= 1e6) => {
-            return Err(Invalid::value("campaign.evaluation.every_epochs", epochs, "above 0 and at most 1000000"));
-        }
-        (Some(epochs), None) => {
-            let why = "write samples or tokens, the size of the data set, so that an epoch is known";
-            Every::Samples(epochs * epoch.ok_or(Invalid::missing("data", why))? as f64)
-        }
-    };
-    Ok(EvaluationPlan { every, samples: spec.samples })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_plan::EvaluationSpec;
     use trainyard_units::Bytes;
 
     fn job(change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> JobSpec {
@@ -179,7 +136,11 @@ mod tests {
     }
 
     fn evaluated(epochs: Option<f64>, steps: Option<u64>, samples: u64) -> EvaluationSpec {
-        EvaluationSpec { every_epochs: epochs, every_steps: steps, samples }
+        EvaluationSpec { every_epochs: epochs, every_steps: steps, samples: Some(samples), share: None }
+    }
+
+    fn shared(share: f64, samples: Option<u64>) -> EvaluationSpec {
+        EvaluationSpec { every_epochs: None, every_steps: Some(1), samples, share: Some(share) }
     }
 
     #[test]
@@ -203,6 +164,16 @@ mod tests {
             refused(OnDemand, |_, c| c.evaluation = Some(evaluated(None, Some(0), 1))),
             refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(0.0), None, 1))),
             refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(1.0), None, 0))),
+            refused(OnDemand, |_, c| c.evaluation = Some(shared(1.5, None))),
+            refused(OnDemand, |_, c| c.evaluation = Some(shared(0.0, None))),
+            refused(OnDemand, |_, c| c.evaluation = Some(shared(0.1, Some(10)))),
+            refused(OnDemand, |_, c| {
+                c.evaluation = Some(EvaluationSpec { samples: None, ..evaluated(None, Some(1), 1) })
+            }),
+            refused(OnDemand, |j, c| {
+                (j.data.lengths, j.training.steps) = (Some("lengths.txt".into()), Some(10));
+                c.evaluation = Some(evaluated(Some(1.0), None, 1));
+            }),
             refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, Some(evaluated(Some(1.0), None, 1)))),
         ];
         assert!(wrong.iter().all(|message| message.contains("campaign") || message.contains("data")), "{wrong:#?}");
@@ -221,6 +192,31 @@ mod tests {
     }
 
     #[test]
+    fn an_epoch_is_of_the_data_set_or_of_the_training() {
+        let of = |change: fn(&mut JobSpec)| {
+            let settings = checked(Pricing::OnDemand, |job, campaign| {
+                change(job);
+                campaign.evaluation =
+                    Some(EvaluationSpec { every_epochs: Some(0.5), share: Some(0.1), ..EvaluationSpec::default() });
+            });
+            settings.expect("valid").forward
+        };
+        // 1,000 samples at 64 a step are 16 steps.
+        let of_data = of(|_| {});
+        let told = |forward: ForwardPlan, steps| {
+            let own = forward.passes(steps, 64).evaluations.expect("it is said");
+            (own.interval, own.count, own.samples)
+        };
+        assert_eq!(told(of_data, 47), (8, 5, 100));
+        // Three passes of 30 steps: half of one is 5 steps, a tenth 64 samples.
+        let of_training = of(|job| {
+            (job.data.samples, job.data.bytes_per_sample) = (None, None);
+            (job.data.lengths, job.training.epochs) = (Some("lengths.txt".into()), Some(3.0));
+        });
+        assert_eq!(told(of_training, 30), (5, 6, 64));
+    }
+
+    #[test]
     fn what_is_written_is_kept() {
         let settings = checked(Pricing::Spot, |_, c| {
             c.evaluation = Some(evaluated(Some(2.0), None, 50));
@@ -228,7 +224,8 @@ mod tests {
             c.spot_scenario = Some(20);
         });
         let settings = settings.expect("valid");
-        assert_eq!(settings.evaluation, Some(EvaluationPlan { every: Every::Samples(2000.0), samples: 50 }));
+        let evaluations = settings.forward.passes(100, 64).evaluations.expect("it is said");
+        assert_eq!((evaluations.interval, evaluations.count, evaluations.samples), (32, 3, 50));
         let bytes = settings.data.and_then(|data| data.bytes());
         assert_eq!((settings.interval, bytes), (Some(Seconds(600.0)), Some(Bytes(100_000))));
         assert_eq!(settings.scenario, 20);

@@ -2,6 +2,7 @@
 
 use super::campaign_settings::{Settings, above_zero, settings};
 use super::error::{JobError, inside};
+use super::evaluations::ForwardPasses;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::{Trained, place};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use trainyard_models::{Model, OperatorGraph};
 use trainyard_plan::{
     Architecture, BATCH_MAX, DataSpec, EXECUTABLE, FineTuningSpec, Fixed, GlobalBatch, GoalSpec, JobSpec, Method,
-    Objective, Optimizer, Precision, StorageMode, TrainingSpec, executor_trains,
+    Objective, Optimizer, Precision, StorageMode, TrainingSpec, TuningKind, TuningObjective, executor_trains,
 };
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds};
@@ -84,7 +85,17 @@ impl Problem {
 
     /// Returns which weights are trained.
     pub(crate) fn method(&self) -> Method {
-        self.fine_tuning.as_ref().map_or(Method::Full, |own| own.method)
+        self.kind().method
+    }
+
+    /// Returns what is trained, and towards what.
+    pub(crate) fn kind(&self) -> TuningKind {
+        self.fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind)
+    }
+
+    /// Returns the forward passes of a training with this global batch besides its steps.
+    pub(crate) fn forward_passes(&self, global_batch: u64) -> ForwardPasses {
+        self.settings.forward.passes(self.training.steps(global_batch), global_batch)
     }
 
     /// Returns the operators of the model as it is trained.
@@ -126,10 +137,11 @@ pub(crate) fn problem_on(
     countable(&model)?;
     let (job, packing) = &as_sequences(job, resources.lengths.as_deref(), &model)?;
     let fine_tuning = fine_tuning(&job.training, &model)?;
-    let method = fine_tuning.as_ref().map_or(Method::Full, |own| own.method);
-    let place = other(place(&job.cluster, resources, Trained { model: &model, method })?);
-    if place.is_measured() && !executor_trains(method, model.family()) {
-        let rule = format!("the executor, which measured machines have, does not train {} by {method}", model.family());
+    pairs(job)?;
+    let kind = fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind);
+    let place = other(place(&job.cluster, resources, Trained { model: &model, kind })?);
+    if place.is_measured() && !executor_trains(kind, model.family()) {
+        let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
         return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
     }
     let (deadline, budget) = goal(&job.goal, &place)?;
@@ -164,9 +176,35 @@ pub(crate) fn problem_on(
 pub(crate) fn fine_tuning(spec: &TrainingSpec, model: &Model) -> Result<Option<FineTuningSpec>, Invalid> {
     let within = |error: Invalid| error.within("training");
     let method = spec.method.unwrap_or(Method::Full);
-    let own = FineTuningSpec::of(method, spec.lora.as_ref(), spec.trained_blocks).map_err(within)?;
+    let dpo = match (spec.objective, spec.dpo) {
+        (Some(TuningObjective::Dpo), dpo) => Some(dpo.unwrap_or_default()),
+        (_, Some(_)) => {
+            let rule = "objective is the model's own loss, which has no reference model";
+            return Err(within(Invalid::inside("dpo", rule).with_hint("write objective = \"dpo\"")));
+        }
+        (_, None) => None,
+    };
+    let own = FineTuningSpec::towards(dpo, method, spec.lora.as_ref(), spec.trained_blocks).map_err(within)?;
     Architecture::tuned(model.clone(), own.as_ref()).map_err(within)?;
     Ok(own)
+}
+
+/// Checks that the data of a training on preferences are pairs, which are counted as samples.
+fn pairs(job: &JobSpec) -> Result<(), Invalid> {
+    if job.training.objective != Some(TuningObjective::Dpo) {
+        return Ok(());
+    }
+    let of_sequences = [("data.tokens", job.data.tokens.is_some()), ("data.lengths", job.data.lengths.is_some())];
+    if let Some((field, _)) = of_sequences.iter().find(|(_, said)| *said) {
+        let rule = "dpo is trained on pairs of sequences, which are not packed";
+        return Err(Invalid::conflict(*field, "training.objective", rule)
+            .with_hint("write data.samples, the number of pairs, and model.seq_len, to which both are padded"));
+    }
+    if job.training.target.is_some() {
+        let rule = "published trainings to a target are of the model's own loss";
+        return Err(Invalid::conflict("training.target", "training.objective", rule));
+    }
+    Ok(())
 }
 
 /// Returns the data set, if some of the machines can load its samples.

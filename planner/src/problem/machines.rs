@@ -14,7 +14,7 @@ use trainyard_hardware_profiles::{
     Service, Sourced, Stack, Transport,
 };
 use trainyard_models::Model;
-use trainyard_plan::{ClusterChoice, Method, Pricing};
+use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
 use trainyard_sim::Machine;
 use trainyard_units::Invalid;
 
@@ -31,7 +31,7 @@ pub const MAX_INSTANCES: u32 = 16_384;
 #[derive(Clone, Copy)]
 pub(crate) struct Trained<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) method: Method,
+    pub(crate) kind: TuningKind,
 }
 
 pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Trained<'_>) -> Result<Place, JobError> {
@@ -144,7 +144,7 @@ fn described(
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
 fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Stack>, Invalid> {
-    let Trained { model, method } = trained;
+    let Trained { model, kind } = trained;
     let of_today = of_today(catalog);
     let named =
         |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
@@ -155,19 +155,19 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Re
     };
     let mut able = Vec::new();
     for stack in all.iter().cloned() {
-        if trains(&executable(&stack)?, model, Method::Full) {
+        if trains(&executable(&stack)?, model, TuningKind::FULL) {
             able.push(stack);
         }
     }
     // Other methods are compared with it, by stacks that may not run it.
-    let runs = |stack: &Stack| executable(stack).is_ok_and(|software| trains(&software, model, method));
+    let runs = |stack: &Stack| executable(stack).is_ok_and(|software| trains(&software, model, kind));
     if !able.iter().any(runs) {
-        let others = names_of_those_that(&of_today, |runs| trains(runs, model, method));
+        let others = names_of_those_that(&of_today, |runs| trains(runs, model, kind));
         let hint = match others.as_slice() {
             [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
             others => format!("use one of {}, or `auto`", others.join(", ")),
         };
-        let way = if method == Method::Full { String::new() } else { format!(" by {method}") };
+        let way = if kind == TuningKind::FULL { String::new() } else { format!(" by {kind}") };
         let rule = format!("it does not train {}{way}", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }

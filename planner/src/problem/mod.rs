@@ -2,6 +2,7 @@
 
 mod campaign_settings;
 mod error;
+mod evaluations;
 mod hyper_parameters;
 mod input;
 mod job;
@@ -18,9 +19,11 @@ mod terms;
 mod training;
 mod transport;
 
-pub(crate) use campaign_settings::{Every, SCENARIOS, Settings, settings};
+pub(crate) use campaign_settings::{SCENARIOS, Settings, settings};
 pub use error::JobError;
 pub(crate) use error::{in_job, inside};
+pub(crate) use evaluations::forward_plan;
+pub use evaluations::{Evaluations, ForwardPasses, ForwardTimes, forward_passes};
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice, stored_bytes};
 pub(crate) use input::{chosen, data_set};

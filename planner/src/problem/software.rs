@@ -9,7 +9,7 @@ use trainyard_hardware_profiles::{Catalog, Stack};
 use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
 use trainyard_plan::{
     Collectives, Executable, Fixed, GradientCompression, GradientReduction, Method, NotExecutable, Offload, Optimizer,
-    Placement, Precision, Recompute, ScheduleName, StateSharding, Store,
+    Placement, Precision, Recompute, ScheduleName, StateSharding, Store, TuningKind,
 };
 use trainyard_sim::Machine;
 use trainyard_units::Invalid;
@@ -102,6 +102,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         offloads_checkpoints: runs.offloads_checkpoints,
         placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
         methods: words.methods()?,
+        dpo: words.each("dpo", &runs.dpo)?.into(),
         splits_tuned: runs.splits_tuned,
     })
 }
@@ -119,9 +120,9 @@ pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
     Ok(software)
 }
 
-/// Returns the plans that the stack of a machine can run, of those that train these weights.
-pub(crate) fn software_of(method: Method, machine: &Machine) -> Executable {
-    executable_on(machine).expect("stacks are checked where a job is read").for_method(method)
+/// Returns the plans that the stack of a machine can run, of those that train these weights towards this.
+pub(crate) fn software_of(kind: TuningKind, machine: &Machine) -> Executable {
+    executable_on(machine).expect("stacks are checked where a job is read").for_tuning(kind)
 }
 
 /// The lists of a stack, parsed into the types of plans.
@@ -190,11 +191,11 @@ pub(crate) fn of_today(catalog: &Catalog) -> Vec<Stack> {
     catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
 }
 
-/// Returns `true` if a stack can train these weights of a model, on one device.
-pub(crate) fn trains(software: &Executable, model: &Model, method: Method) -> bool {
+/// Returns `true` if a stack can train these weights of a model towards this, on one device.
+pub(crate) fn trains(software: &Executable, model: &Model, kind: TuningKind) -> bool {
     let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
     let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
-    family && head && software.methods.contains(&method)
+    family && head && software.trains(kind)
 }
 
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run

@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
-use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
-use trainyard_sim::{Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs_among};
+use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StagePass, StageSpec, Stages};
+use trainyard_sim::{
+    Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs_among, micro_batches,
+};
+use trainyard_units::Seconds;
 
 /// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
 /// less.
@@ -27,6 +30,14 @@ struct Weights {
     of_layers: Vec<f64>,
     /// Running sums of the times of the layers, the longest first.
     longest: Vec<Growing>,
+}
+
+/// Prices of the layers of plans alike.
+struct Priced {
+    /// Forward and backward, for each kind of recomputation, in order.
+    weights: Vec<Weights>,
+    /// Seconds of all layers forward.
+    forward: f64,
 }
 
 /// Seconds that grow with the number of devices, because the slowest device sets the pace.
@@ -109,8 +120,7 @@ pub(crate) struct Bounds {
     /// `true` if only some rows of some parameters get gradients.
     has_tables: bool,
     placement: Placement,
-    /// Prices for each kind of recomputation, in order.
-    prices: BTreeMap<PriceKey, Option<Vec<Weights>>>,
+    prices: BTreeMap<PriceKey, Option<Priced>>,
     /// Prices of layers on all devices of a plan.
     tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
     /// Communication of plans, as far as it is known.
@@ -161,7 +171,9 @@ impl Bounds {
             let [near, far] = layer_costs_among(among, graph, key.micro, mesh, key.precision, &machine).ok()?;
             let apart = expected_max_sigma(devices) - expected_max_sigma(mesh.ranks());
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
-            Some(Recompute::ALL.iter().map(weights).collect())
+            let of_layer = |index| near.layer(index).pass(StagePass::Forward, Recompute::None).0;
+            let forward = (0..graph.len()).map(of_layer).sum();
+            Some(Priced { weights: Recompute::ALL.iter().map(weights).collect(), forward })
         };
         let prices = keys.into_par_iter().map(|key| (key, price(&key))).collect();
         bounds.prices = prices;
@@ -193,7 +205,15 @@ impl Bounds {
     }
 
     fn of(&self, candidate: &Candidate) -> Option<&Weights> {
-        Some(&self.prices[&self.key(candidate)].as_ref()?[place(candidate.recompute)])
+        Some(&self.prices[&self.key(candidate)].as_ref()?.weights[place(candidate.recompute)])
+    }
+
+    /// Returns a lower bound of a forward pass over so many samples: the stages together compute all layers forward for every
+    /// micro-batch, and the slowest of them takes no less than the mean.
+    pub(crate) fn forward_pass(&self, candidate: &Candidate, samples: u64) -> Seconds {
+        let Some(priced) = &self.prices[&self.key(candidate)] else { return Seconds::ZERO };
+        let micro_batches = micro_batches(samples, candidate.batch.micro, candidate.parallel.data);
+        Seconds(priced.forward / f64::from(candidate.parallel.pipeline) * micro_batches as f64)
     }
 
     /// Cuts the layers of a candidate's model into this many runs of about the same time; `None` if the machine was not

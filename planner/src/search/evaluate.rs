@@ -4,12 +4,14 @@ use super::bounds::Bounds;
 use super::found::nearer;
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
+use crate::problem::ForwardTimes;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 use trainyard_plan::{Plan, StageId, StageSpec, Stages};
 use trainyard_sim::{
-    Footprint, LayerTable, Machine, Outcome, footprint, longest_chunks, simulate, step_time_bound_with, step_time_with,
+    Footprint, LayerTable, Machine, Outcome, evaluation_time_with, footprint, longest_chunks, simulate,
+    step_time_bound_with, step_time_with,
 };
 use trainyard_units::Bytes;
 
@@ -36,8 +38,16 @@ pub(crate) struct Fitting {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cut {
     pub(crate) stages: Arc<[StageSpec]>,
-    /// Lower bound of the plan's step time, in seconds; infinite if it cannot be priced.
-    pub(crate) bound: f64,
+    pub(crate) times: Times,
+}
+
+/// What a plan takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// Seconds of a step, or a lower bound of them; infinite if it cannot be priced.
+    pub(crate) step: f64,
+    /// Forward passes besides the steps, or lower bounds of them.
+    pub(crate) forward: ForwardTimes,
 }
 
 /// The memory that a variant needs and that there is, where it does not fit.
@@ -61,13 +71,13 @@ impl Tried {
 }
 
 /// Looks at the variants of a candidate for those that fit and may matter, as far as no search has. `matters` decides from
-/// a variant and a lower bound of its step time.
+/// a variant and lower bounds of its times.
 pub(crate) fn look(
     space: &Space<'_>,
     (bounds, memory): (&Bounds, &MemoryBound),
     candidate: &Candidate,
     tried: &mut Vec<Tried>,
-    matters: impl Fn(&Variant, f64) -> bool,
+    matters: impl Fn(&Variant, Times) -> bool,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let machine = space.machine(candidate);
@@ -76,7 +86,7 @@ pub(crate) fn look(
         tried.extend(space.variants_of(candidate).into_iter().map(Tried::new));
     }
     let mut looked = Looked::default();
-    let matters = |variant: &Variant, bound: f64| bound.is_finite() && matters(variant, bound);
+    let matters = |variant: &Variant, bound: Times| bound.step.is_finite() && matters(variant, bound);
     for tried in tried {
         match builder.look(tried, &matters) {
             Ok(fitting) => looked.fitting.extend(fitting),
@@ -133,14 +143,18 @@ impl Builder<'_> {
     }
 
     /// Looks at a variant; returns it if it fits and matters.
-    fn look(&self, tried: &mut Tried, matters: &impl Fn(&Variant, f64) -> bool) -> Result<Option<Fitting>, Shortfall> {
+    fn look(
+        &self,
+        tried: &mut Tried,
+        matters: &impl Fn(&Variant, Times) -> bool,
+    ) -> Result<Option<Fitting>, Shortfall> {
         let variant = tried.variant;
         let by_time = tried.by_time.get_or_insert_with(|| self.cut_by_time(&variant)).as_ref().map_err(|full| *full)?;
-        let Some(by_time) = by_time.as_ref().filter(|cut| matters(&variant, cut.bound)) else { return Ok(None) };
+        let Some(by_time) = by_time.as_ref().filter(|cut| matters(&variant, cut.times)) else { return Ok(None) };
         let fitting = tried.fitting.get_or_insert_with(|| self.fit(&variant, by_time)).as_ref();
         let (cut, memory_peak) = fitting.map_err(|full| *full)?;
         let fitting = Fitting { variant, cut: cut.clone(), memory_peak: *memory_peak };
-        Ok(matters(&variant, cut.bound).then_some(fitting))
+        Ok(matters(&variant, cut.times).then_some(fitting))
     }
 
     /// Cuts the layers into stages of about the same time, unless the first of them is certain not to fit; `None` if there
@@ -153,7 +167,7 @@ impl Builder<'_> {
             return Err(shortfall);
         }
         let plan = self.plan(variant, &stages);
-        Ok(plan.map(|plan| Cut { bound: self.bound(&plan), stages }))
+        Ok(plan.map(|plan| Cut { times: self.least(&plan), stages }))
     }
 
     /// Lists the runs of layers on the first stage: in a V schedule the first run and the last, otherwise one in every
@@ -174,7 +188,7 @@ impl Builder<'_> {
         let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full.amounts()) };
         let needed = footprint(&plan, self.machine);
         needed.fits().map_err(|_| full.amounts())?;
-        Ok((Cut { stages: plan.spec().stages.as_slice().into(), bound: self.bound(&plan) }, needed.peak()))
+        Ok((Cut { stages: plan.spec().stages.as_slice().into(), times: self.least(&plan) }, needed.peak()))
     }
 
     /// Builds the plan; `None` if a count exceeds the limits of plans.
@@ -182,12 +196,18 @@ impl Builder<'_> {
         self.space.plan(self.candidate, variant, stages.to_vec(), self.machine)
     }
 
-    /// Returns the lower bound of a step; infinite if the machine was not measured for the plan.
-    fn bound(&self, plan: &Plan) -> f64 {
-        let Some(layers) = self.layers(plan) else { return f64::INFINITY };
+    /// Returns a lower bound of a step, infinite if the machine was not measured for the plan, and the time of other forward
+    /// passes.
+    fn least(&self, plan: &Plan) -> Times {
+        let unmeasured = Times { step: f64::INFINITY, forward: ForwardTimes::default() };
+        let Some(layers) = self.layers(plan) else { return unmeasured };
+        let passes = self.space.problem().forward_passes(plan.batch().global);
+        let forward = passes.times(|samples| evaluation_time_with(plan, self.machine, layers, samples));
+        let Ok(forward) = forward else { return unmeasured };
         let known = self.bounds.communications(self.bounds.communication_key(self.candidate, plan));
         let mut known = known.lock().expect("nobody panics while a bound is computed");
-        step_time_bound_with(plan, self.machine, layers, &mut known).map_or(f64::INFINITY, |bound| bound.0)
+        let step = step_time_bound_with(plan, self.machine, layers, &mut known).map_or(f64::INFINITY, |bound| bound.0);
+        Times { step, forward }
     }
 
     /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more

@@ -3,16 +3,18 @@
 use super::aim::{Aim, amount};
 use super::bounds::Bounds;
 use super::complexity::{Complexity, Ordinary};
-use super::evaluate::{Fitting, Looked, Simulated, Tried, look, simulated};
+use super::evaluate::{Fitting, Looked, Simulated, Times, Tried, look, simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::memory_bound::MemoryBound;
 use super::overheads::SearchOverheads;
 use super::space::{Candidate, Space, Variant};
 use super::totals::{Evaluated, Totals};
+use crate::cost::Work;
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::{Mutex, OnceLock};
 use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
@@ -100,7 +102,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// Looks at the variants of a candidate, as far as no other search has.
-    pub(super) fn look(&self, number: u32, matters: impl Fn(&Variant, f64) -> bool) -> Looked {
+    pub(super) fn look(&self, number: u32, matters: impl Fn(&Variant, Times) -> bool) -> Looked {
         let all = || self.tried.lock().expect("nobody panics while what was looked at is kept");
         // Another search may look at the same one meanwhile, and finds the same.
         let mut tried = all().remove(&number).unwrap_or_default();
@@ -134,10 +136,14 @@ impl<'a> Prepared<'a> {
     pub(super) fn least(&self) -> &[Option<Totals>] {
         self.least.get_or_init(|| {
             let least = |candidate: &Candidate| {
-                let step_time_s = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
+                let step = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
+                let passes = self.problem.forward_passes(candidate.batch.global);
+                let once = |samples| Ok::<_, Infallible>(self.bounds.forward_pass(candidate, samples));
+                let Ok(forward) = passes.times(once);
+                let times = Times { step, forward };
                 // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
                 // in each figure.
-                let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
+                let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, times));
                 Some(whole.least(shared))
             };
             self.candidates.par_iter().map(least).collect()
@@ -209,19 +215,20 @@ impl<'a> Prepared<'a> {
         self.complexities_of(candidate).any(|own| own == class)
     }
 
-    /// Computes the totals of a candidate whose step takes `step_time_s`. `shared_out` says whether its replicas shard
-    /// their state.
-    pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
+    /// Computes the totals of a candidate with plans that take `times`. `shared_out` says whether its replicas shard their
+    /// state.
+    pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, times: Times) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
-        let feed = self.input_stalls.of(candidate, step_time_s, steps);
-        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
-        let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
+        let feed = self.input_stalls.of(candidate, times.step, steps);
+        let time_s = feed.map_or(times.step * steps as f64, |feed| feed.time.0);
+        let step_time_s = feed.map_or(times.step, |feed| feed.step_time.0);
+        let forward = times.forward;
         let overheads = self.overheads.of(candidate, shared_out);
         let Some((overheads, price)) = overheads.zip(self.problem.place.price(candidate.choice)) else {
-            return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
+            return Totals { step_time_s, time_s, elapsed_s: time_s + forward.total().0, cost_usd: None };
         };
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
-        let spent = overheads.training_cost(steps, Seconds(time_s), download);
+        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), forward, download });
         let input = self.input_stalls.input(candidate).map(|input| input.storage);
         let cost_usd = Some(overheads.cost(&spent, price.hourly(), input).total());
         Totals { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd }

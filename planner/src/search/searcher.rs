@@ -11,7 +11,7 @@
 
 use super::aim::{Aim, amount};
 use super::complexity::Complexity;
-use super::evaluate::{Fitting, Looked, Simulated};
+use super::evaluate::{Fitting, Looked, Simulated, Times};
 use super::found::Found;
 use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
@@ -180,10 +180,10 @@ impl<'a> Sought<'a> {
         self.prepared.problem
     }
 
-    /// Returns the objective of a candidate whose step takes this long; `None` if it cannot meet the goal. `shared_out`
+    /// Returns the objective of a candidate with plans that take this long; `None` if it cannot meet the goal. `shared_out`
     /// says whether its replicas shard their state.
-    fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
-        let totals = self.prepared.totals(candidate, shared_out, step_time_s);
+    fn assess(&self, candidate: &Candidate, shared_out: bool, times: Times) -> Option<f64> {
+        let totals = self.prepared.totals(candidate, shared_out, times);
         self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
     }
 
@@ -255,10 +255,9 @@ impl<'a> Searcher<'a> {
                     .complexity
                     .is_none_or(|class| Complexity::of_variant(candidate, variant, ordinary) == class)
             };
-            let worth = |variant: &Variant, seconds| self.sought.assess(candidate, variant.shares_out(), seconds);
-            let matters = |variant: &Variant, seconds| {
-                wanted(variant) && worth(variant, seconds).is_some_and(|value| value < *limit)
-            };
+            let worth = |variant: &Variant, times| self.sought.assess(candidate, variant.shares_out(), times);
+            let matters =
+                |variant: &Variant, times| wanted(variant) && worth(variant, times).is_some_and(|value| value < *limit);
             self.sought.prepared.look(*number, matters)
         };
         let simulate = |(number, fitting): &(u32, Fitting)| self.sought.prepared.simulated(*number, fitting);
@@ -274,7 +273,7 @@ impl<'a> Searcher<'a> {
                 found.note_too_large(kind, looked.too_large, needed, available);
             }
             for fitting in looked.fitting {
-                if let Some(bound) = self.sought.assess(candidate, fitting.variant.shares_out(), fitting.cut.bound) {
+                if let Some(bound) = self.sought.assess(candidate, fitting.variant.shares_out(), fitting.cut.times) {
                     untried.push(bound, number, fitting);
                 }
             }
@@ -322,13 +321,24 @@ impl<'a> Searcher<'a> {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), step_time_s);
+        let times = Times { step: step_time_s, ..fitting.cut.times };
+        let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), times);
         let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
-        let evaluated =
-            Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak, outcome };
+        let evaluated = Evaluated {
+            plan,
+            choice,
+            step_time_s,
+            time_s,
+            elapsed_s,
+            forward: times.forward,
+            download_s,
+            cost_usd,
+            memory_peak,
+            outcome,
+        };
         let key = self.site(candidate);
         if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
             self.fastest.insert(key, evaluated.clone());
@@ -402,7 +412,11 @@ mod tests {
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.sought.value(prepared.totals(candidate, variant.shares_out(), simulated));
+            let value = searcher.sought.value(prepared.totals(
+                candidate,
+                variant.shares_out(),
+                Times { step: simulated, forward: crate::problem::ForwardTimes::default() },
+            ));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some(value)

@@ -107,7 +107,7 @@ impl<'a> Space<'a> {
         let largest_micro_batch = largest_micro_batch(&architectures[0]);
         let choices = 0..problem.place.choices().len();
         let alone: Vec<Machine> = choices.map(|choice| problem.place.machine(choice, 1, None)).collect();
-        let software = alone.iter().map(|machine| software_of(problem.method(), machine));
+        let software = alone.iter().map(|machine| software_of(problem.kind(), machine));
         Self {
             problem,
             fixed: fixed.clone(),
@@ -188,9 +188,9 @@ impl<'a> Space<'a> {
         if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
             return Some(format!("`stack` is {held}, which is not among those of the job"));
         }
-        let method = self.problem.method();
-        if !self.software(choice).methods.contains(&method) {
-            return Some(format!("`training.method` is {method}, which {stack} does not run"));
+        let kind = self.problem.kind();
+        if !self.software(choice).trains(kind) {
+            return Some(format!("`training.method` is {kind}, which {stack} does not run"));
         }
         let refused = refused(&self.fixed, self.software(choice), self.graph().divisible())?;
         Some(format!("`{}` is {}, but {stack} runs {}", refused.field, refused.value, refused.allowed))

@@ -1,7 +1,7 @@
 //! The time and cost of a plan that is laid out, on some machines.
 
-use crate::cost::Overheads;
-use crate::problem::Problem;
+use crate::cost::{Overheads, Work};
+use crate::problem::{ForwardTimes, Problem};
 use std::sync::Arc;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, StepSize};
@@ -47,11 +47,12 @@ impl Totals {
             }
             _ => (step.0, step.0 * steps as f64, Seconds(0.0)),
         };
+        let forward = problem.forward_passes(plan.batch().global).times_of(plan, machine).ok()?;
         let Some(price) = problem.place.price(choice) else {
-            return Some(Self { step_time_s, time_s, elapsed_s: time_s, cost_usd: None });
+            return Some(Self { step_time_s, time_s, elapsed_s: time_s + forward.total().0, cost_usd: None });
         };
         let overheads = Overheads::of_plan(problem, plan, machine, price);
-        let spent = overheads.training_cost(steps, Seconds(time_s), download);
+        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), forward, download });
         let storage = plan.input().map(|input| input.storage);
         let cost_usd = Some(overheads.cost(&spent, price.hourly(), storage).total());
         Some(Self { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd })
@@ -72,8 +73,13 @@ impl Totals {
 impl Evaluated {
     /// Computes the cost over `steps` steps, with overheads at a price of one machine.
     pub(crate) fn cost(&self, overheads: &Overheads, steps: u64, hourly: UsdPerHour) -> CostParts {
-        let spent = overheads.training_cost(steps, Seconds(self.time_s), Seconds(self.download_s));
+        let spent = overheads.training_cost(steps, self.work());
         overheads.cost(&spent, hourly, self.plan.input().map(|input| input.storage))
+    }
+
+    /// Returns the work of the training.
+    pub(crate) fn work(&self) -> Work {
+        Work { steps: Seconds(self.time_s), forward: self.forward, download: Seconds(self.download_s) }
     }
 
     /// Returns the machines that the plan is for.
@@ -100,6 +106,8 @@ pub struct Evaluated {
     pub time_s: f64,
     /// Seconds from the request for machines to the last checkpoint.
     pub elapsed_s: f64,
+    /// Forward passes besides the steps.
+    pub(crate) forward: ForwardTimes,
     /// Seconds of downloading before the first step.
     pub download_s: f64,
     /// Price of the training and its overheads, in USD.

@@ -63,7 +63,8 @@ impl HeldPlan {
         let machine = self.machine()?;
         let data = data_of(&document.job, &plan)?;
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
-        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, rent, data.as_ref())?;
+        let (prediction, outcome) =
+            predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
@@ -170,7 +171,7 @@ impl Changed {
         let rent = price.map(|price| Rent::new(job, &plan, &machine, price)).transpose();
         let rent = rent.map_err(|error| told(&error))?;
         let (prediction, outcome) =
-            predict(&plan, &machine, steps, rent, data.as_ref()).map_err(|error| told(&error))?;
+            predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
         outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
         Ok(Expected { plan, machine, prediction, outcome })
     }

@@ -4,7 +4,7 @@ use super::key::{Key, Kind};
 use crate::edits::Setting;
 use serde_json::{Map, Value, json};
 use trainyard_models::ModelSpec;
-use trainyard_plan::JobSpec;
+use trainyard_plan::{JobSpec, Method};
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, UsdPerHour};
 
 /// Groups of fields of a job of which at most one may be written.
@@ -26,7 +26,20 @@ pub(super) fn set_job(job: &JobSpec, key: Key, setting: &Setting) -> Result<JobS
             remove(&mut value, other);
         }
     }
-    serde_json::from_value(value).map_err(|error| plain(&error))
+    let job: JobSpec = serde_json::from_value(value).map_err(|error| plain(&error))?;
+    Ok(if key.name == "training.method" { with_settings_of_method(job) } else { job })
+}
+
+/// Returns the job without settings that do not belong to its method.
+fn with_settings_of_method(mut job: JobSpec) -> JobSpec {
+    let training = &mut job.training;
+    let method = training.method;
+    training.lora = training.lora.take().filter(|_| matches!(method, Some(Method::Lora | Method::Qlora)));
+    if let Some(lora) = &mut training.lora {
+        lora.base = lora.base.filter(|_| method == Some(Method::Qlora));
+    }
+    training.trained_blocks = training.trained_blocks.filter(|_| method == Some(Method::Frozen));
+    job
 }
 
 /// The model with a dimension set, and with what follows from it:
@@ -171,6 +184,9 @@ mod tests {
                 (Kind::Word, "data.format") => Setting::Word("jpeg".into()),
                 (Kind::Word, "training.optimizer") => Setting::Word("sgd".into()),
                 (Kind::Word, "goal.objective") => Setting::Word("time".into()),
+                (Kind::Word, "training.method") => Setting::Word("lora".into()),
+                (Kind::Word, "training.lora.base") => Setting::Word("int8".into()),
+                (Kind::Word, "training.dpo.reference") => Setting::Word("precomputed".into()),
                 (Kind::Word, _) => Setting::Word("any".into()),
                 _ => Setting::Number(3.0),
             };

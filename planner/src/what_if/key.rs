@@ -94,6 +94,10 @@ const OTHERS: &[Key] = &[
     key("training.epochs", Number, Job, "passes over the data set"),
     key("training.steps", Count, Job, "optimizer steps"),
     key("training.target", Word, Job, "what is to be reached"),
+    key("training.method", Word, Search, "which weights are trained: full, lora, qlora or frozen"),
+    key("training.lora.rank", Count, Search, "rank of the adapters"),
+    key("training.lora.base", Word, Search, "nf4 or int8, the weights beside which those of qlora stand"),
+    key("training.dpo.reference", Word, Search, "where dpo has the scores of the reference model from"),
     key("training.optimizer", Word, Job, "the optimizer"),
     key("goal.objective", Word, Search, "time or cost"),
     key("goal.deadline", Time, Job, "the longest training accepted"),
@@ -147,6 +151,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("stack", "cluster.stack"),
     ("transport", "cluster.transport"),
     ("optimizer", "training.optimizer"),
+    ("method", "training.method"),
 ];
 
 /// Lists other names of fields of the plan: abbreviations, and the names of the same fields in jobs.

@@ -60,11 +60,13 @@ fn every_field_of_a_campaign_changes_it() {
     );
     assert!(changed(|c| c.straggler = Some(0.2)).phases.training_s > 1.05 * plain.phases.training_s);
     let tested = changed(|c| {
-        c.evaluation = Some(EvaluationSpec { every_epochs: Some(1.0), every_steps: None, samples: 50_000 });
+        c.evaluation =
+            Some(EvaluationSpec { every_epochs: Some(1.0), samples: Some(50_000), ..EvaluationSpec::default() });
     });
     assert!(tested.phases.evaluation_s > 1.0);
     let twice = changed(|c| {
-        c.evaluation = Some(EvaluationSpec { every_epochs: None, every_steps: Some(313), samples: 50_000 });
+        c.evaluation =
+            Some(EvaluationSpec { every_steps: Some(313), samples: Some(50_000), ..EvaluationSpec::default() });
     });
     assert!((twice.phases.evaluation_s / tested.phases.evaluation_s - 2.0).abs() < 0.02);
 }
@@ -108,7 +110,8 @@ fn tests_of_the_model_are_progress() {
     let mut document = planned(&job());
     document.prediction.steps = 100;
     let tested = with(&document, |c| {
-        c.evaluation = Some(EvaluationSpec { every_epochs: None, every_steps: Some(1), samples: 10_000_000 });
+        c.evaluation =
+            Some(EvaluationSpec { every_steps: Some(1), samples: Some(10_000_000), ..EvaluationSpec::default() });
     });
     let tested = tested.expect("much of it is testing, but it gets on");
     assert!(tested.phases.evaluation_s > 100.0 * tested.phases.training_s);

@@ -1,14 +1,15 @@
 //! Fine-tuning: what of a model is trained, and what the methods need.
 
+use trainyard_calibration::interval;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
-use trainyard_plan::document::{MethodChoice, PlanDocument};
+use trainyard_plan::document::{MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
-    ClusterSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan, PlanSpec, Precision, Recompute,
-    StateSharding,
+    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
+    PlanSpec, Precision, Recompute, Reference, StateSharding, TuningObjective,
 };
-use trainyard_planner::{Limits, Resources, problem, recommend};
-use trainyard_sim::{Machine, footprint, step_time};
+use trainyard_planner::{Fixed, Limits, Resources, problem, recommend};
+use trainyard_sim::{Machine, footprint, simulate, step_time};
 
 /// A small language model on machines with one to eight GPUs.
 fn job(model: &str, method: Option<Method>) -> JobSpec {
@@ -36,6 +37,119 @@ fn full_fine_tuning_is_training() {
     assert_eq!((plain.reasons, plain.alternatives, plain.pareto), (full.reasons, full.alternatives, full.pareto));
     assert!(plain.methods.is_empty());
     assert_eq!(full.methods.len(), 3);
+}
+
+#[test]
+fn weights_in_int8_take_a_byte_and_products_longer() {
+    let held = |base: Option<BaseFormat>, method| {
+        let mut job = job("llama-2-7b", Some(method));
+        job.training.lora = Some(LoraSpec { base, ..LoraSpec::default() });
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let fixed = ["instances=1", "parallel.data=8", "batch.micro=1", "state_sharding=none", "recompute=full"];
+        let fixed = Fixed::parse(&fixed.map(String::from)).expect("fields of a plan");
+        recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan")
+    };
+    let nf4 = held(None, Method::Qlora);
+    let int8 = held(Some(BaseFormat::Int8), Method::Qlora);
+    let lora = held(None, Method::Lora);
+    let weights = |own: &PlanDocument| own.prediction.memory_bytes.stages[0].parameters as f64;
+    let blocks = 6_738_415_616.0 - 2.0 * 32_000.0 * 4096.0 - 65.0 * 4096.0;
+    // A byte a weight and four bytes for each output, 3 to 11 thousand of 4 to 11 thousand inputs, where lora has two bytes.
+    let saved = (weights(&lora) - weights(&int8)) / blocks;
+    assert!(saved > 0.97 && saved < 1.0, "{saved}");
+    assert!(weights(&nf4) < weights(&int8));
+    assert!(int8.prediction.step_time_s > lora.prediction.step_time_s);
+    let own = int8.plan.fine_tuning.as_ref().expect("a part");
+    assert_eq!(
+        (own.base(), nf4.plan.fine_tuning.as_ref().and_then(FineTuningSpec::base)),
+        (Some(BaseFormat::Int8), Some(BaseFormat::Nf4))
+    );
+    // The methods beside it keep what the job says of adapters, but for the format of the weights.
+    assert_eq!(int8.methods.len(), 3);
+    let planned = |own: &&MethodChoice| own.method != Method::Full && own.best.is_some();
+    assert_eq!(int8.methods.iter().filter(planned).count(), 2, "all weights do not fit unsharded");
+}
+
+/// The same, trained on preferences.
+fn preferences(model: &str, method: Option<Method>, reference: Option<Reference>) -> JobSpec {
+    let mut job = job(model, method);
+    job.training.objective = Some(TuningObjective::Dpo);
+    job.training.dpo = reference.map(|reference| DpoSpec { reference: Some(reference) });
+    job
+}
+
+#[test]
+fn preferences_take_twice_the_sequences_and_a_reference() {
+    let held = |job: &mut JobSpec| {
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        job.cluster.max_instances = Some(1);
+        job.cluster.stack = Some("deepspeed".into());
+        planned(job).prediction
+    };
+    let sft = held(&mut job("gpt2-large", Some(Method::Full)));
+    let dpo = held(&mut preferences("gpt2-large", Some(Method::Full), None));
+    let kept = held(&mut preferences("gpt2-large", Some(Method::Full), Some(Reference::Precomputed)));
+    assert_eq!((dpo.steps, sft.reference_s, dpo.reference_s), (sft.steps, None, None));
+    // Arithmetic is 8 thirds and 6 thirds of it; updates and sums of gradients are once a step in all.
+    let times = |prediction: &Prediction| prediction.step_time_s / sft.step_time_s;
+    assert!(times(&dpo) > 1.8 && times(&dpo) < 2.9, "{}", times(&dpo));
+    assert!(times(&kept) > 1.4 && times(&kept) < 2.2 && times(&kept) < times(&dpo), "{}", times(&kept));
+    // The scores are one pass over the pairs, a sixth of the arithmetic of an epoch with them.
+    let scored = kept.reference_s.expect("before the steps") / kept.time_s;
+    assert!(scored > 0.1 && scored < 0.5, "{scored}");
+    assert!(kept.cost_parts.expect("rented").reference_usd > 0.0);
+    assert!((kept.elapsed_s() - kept.time_s - kept.around_s()).abs() < 1e-9);
+    assert!(kept.around_s() > kept.reference_s.expect("before the steps"));
+    // Both sequences are counted.
+    let tokens = |own: &Prediction| own.tokens_per_s.expect("tokens") / own.samples_per_s;
+    assert!((tokens(&dpo) / tokens(&sft) - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn preferences_are_planned_for_software_that_has_them() {
+    let document = planned(&preferences("llama-2-7b", Some(Method::Lora), None));
+    let own = document.plan.fine_tuning.as_ref().expect("a part is trained");
+    assert_eq!((own.method, own.reference()), (Method::Lora, Some(Reference::Model)));
+    let of = |method| document.methods.iter().find(|own| own.method == method).expect("compared");
+    assert_eq!((of(Method::Lora).trained_parameters, of(Method::Lora).parameters), (39_976_960, 6_778_392_576));
+    let full = of(Method::Full);
+    assert_eq!(full.trained_parameters, full.parameters, "the reference is no part of the model");
+    assert!(full.best.as_ref().is_none_or(|best| best.plan.stack.as_deref() == Some("deepspeed")), "{full:?}");
+    for best in document.methods.iter().filter_map(|own| own.best.as_ref()) {
+        assert!(best.plan.fine_tuning.as_ref().is_some_and(|own| own.reference() == Some(Reference::Model)));
+    }
+}
+
+#[test]
+fn what_is_no_training_on_preferences_is_told() {
+    let refused = |change: fn(&mut JobSpec)| {
+        let mut job = preferences("gpt2", Some(Method::Lora), None);
+        change(&mut job);
+        problem(&job, Resources::default()).expect_err("refused").to_string()
+    };
+    for (error, told) in [
+        (refused(|job| job.model.name = Some("bert-base".into())), "does not predict the next token"),
+        (refused(|job| (job.data.samples, job.data.tokens) = (None, Some(1e6))), "data.tokens"),
+        (refused(|job| job.training.method = Some(Method::Frozen)), "training.objective"),
+        (refused(|job| job.cluster.stack = Some("megatron-core".into())), "lora with dpo"),
+        (
+            refused(|job| {
+                job.training.objective = None;
+                job.training.dpo = Some(DpoSpec::default());
+            }),
+            "training.dpo",
+        ),
+        (
+            refused(|job| {
+                (job.data.samples, job.training.steps) = (None, Some(10));
+                job.training.dpo = Some(DpoSpec { reference: Some(Reference::Precomputed) });
+            }),
+            "data",
+        ),
+    ] {
+        assert!(error.contains(told), "{error} without {told}");
+    }
 }
 
 #[test]
@@ -199,4 +313,63 @@ fn weights_in_four_bits_take_as_much_longer_as_published() {
         let (predicted, measured) = (step(Method::Qlora) - step(Method::Lora), 1.0 / quantised - 1.0 / half);
         assert!((predicted / measured - 1.0).abs() < 0.15, "{dimensions:?}: {predicted} s for {measured} s");
     }
+}
+
+/// Steps of eight samples, one after another, with adapters of rank 64 beside all products on one A100 of 80 GB, recomputed:
+/// QwenLM/Qwen at 03cd81f, README.md, "Profiling of Memory and Speed" (CUDA 11.8, PyTorch 2.0, FlashAttention 2; "LoRA",
+/// chat models); `finetune.py` pads samples to the length and has the rest. `G` is taken as GiB, as nvidia-smi shows it.
+#[test]
+fn steps_of_adapters_are_as_published() {
+    // Layers, width, heads, those of keys, width inside, vocabulary; GiB and seconds at 256, 512, …, 8192 tokens.
+    let published: [([u64; 6], [(f64, f64); 6]); 3] = [
+        (
+            [24, 2048, 16, 16, 5504, 151_936],
+            [(6.7, 1.0), (7.4, 1.0), (8.4, 1.1), (11.0, 1.7), (16.2, 3.3), (21.8, 6.8)],
+        ),
+        (
+            [32, 4096, 32, 32, 11_008, 151_936],
+            [(20.1, 1.2), (20.4, 1.5), (21.5, 2.8), (23.8, 5.2), (29.7, 10.1), (36.6, 21.3)],
+        ),
+        (
+            [40, 5120, 40, 40, 13_696, 152_064],
+            [(34.6, 1.6), (35.1, 2.4), (35.3, 4.4), (37.4, 8.4), (42.5, 17.0), (55.2, 36.0)],
+        ),
+    ];
+    let (mut steps, mut peaks, mut held) = (Vec::new(), Vec::new(), 0);
+    for ([layers, hidden, heads, kv_heads, ffn, vocab], rows) in published {
+        for ((peak, seconds), doublings) in rows.into_iter().zip(0..) {
+            let (plan, machine) = of_qwen(decoder([layers, hidden, heads, kv_heads, ffn, vocab, 256 << doublings]));
+            let outcome = simulate(&plan, &machine).expect("a GPU prices everything");
+            let [low, high] = interval(&plan, &machine, &outcome);
+            held += usize::from(low <= seconds && seconds <= high);
+            steps.push(outcome.step_time.0 / seconds);
+            peaks.push(outcome.footprint.peak().as_f64() / f64::from(1 << 30) / peak);
+        }
+    }
+    let median = |all: &[f64]| {
+        let mut all = all.to_vec();
+        all.sort_by(f64::total_cmp);
+        f64::midpoint(all[all.len() / 2 - 1], all[all.len() / 2])
+    };
+    // Too slow throughout, most of all short samples of small models, whose launches are counted.
+    assert!(median(&steps) > 1.0 && median(&steps) < 1.25, "{steps:?}");
+    assert!(steps.iter().all(|ratio| *ratio > 0.95 && *ratio < 1.75), "{steps:?}");
+    // From 1024 tokens on, of the two larger models.
+    let long = [&steps[8..12], &steps[14..]].concat();
+    assert!(long.iter().all(|ratio| (ratio - 1.0).abs() < 0.25), "{long:?}");
+    assert!(held >= 17, "{held} of 18");
+    // Never too little memory, and the more too much the longer samples are.
+    assert!(median(&peaks) < 1.15, "{peaks:?}");
+    assert!(peaks.iter().all(|ratio| *ratio > 0.97 && *ratio < 1.6), "{peaks:?}");
+}
+
+fn of_qwen(model: ModelSpec) -> (Plan, Machine) {
+    let lora = LoraSpec { rank: Some(64), alpha: Some(16.0), dropout: Some(0.05), ..LoraSpec::default() };
+    let (plan, machine) = of_ms_swift(model, Method::Lora);
+    let plan = Plan::try_from(PlanSpec {
+        batch: BatchSpec { global: 8, micro: 1, accumulation: 8 },
+        fine_tuning: FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("valid"),
+        ..plan.spec().clone()
+    });
+    (plan.expect("a valid plan"), machine)
 }

@@ -1,7 +1,7 @@
 //! Whatever a user holds, the free search is at least as good: to the last bit, over random jobs and random fields.
 
 use std::collections::BTreeMap;
-use trainyard_plan::{GlobalBatch, JobSpec, Objective, Precision};
+use trainyard_plan::{CampaignSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Precision};
 use trainyard_planner::{Fixed, Limits, Problem, Resources, optimum, problem};
 
 /// Random numbers that need no crate: `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
@@ -78,6 +78,14 @@ fn job(draws: &mut Draws) -> JobSpec {
     job.goal.objective = Some(*draws.of(&[Objective::Cost, Objective::Time]));
     if *draws.of(&[true, false, false]) {
         job.training.precision = Some(vec![Precision::Fp16Mixed, Precision::Fp32]);
+    }
+    if *draws.of(&[true, false]) {
+        let evaluation = EvaluationSpec {
+            every_steps: Some(*draws.of(&[1, 50])),
+            samples: Some(*draws.of(&[64, 5000])),
+            ..EvaluationSpec::default()
+        };
+        job.campaign = Some(CampaignSpec { evaluation: Some(evaluation), ..CampaignSpec::default() });
     }
     job
 }

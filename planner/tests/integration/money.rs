@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::PriceTable;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{CampaignSpec, GlobalBatch, JobSpec, Pricing, StartKind, StorageMode};
+use trainyard_plan::{CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind, StorageMode};
 use trainyard_planner::{
-    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_by_choice, missed_goal, point, problem, recommend,
-    resimulate,
+    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of,
+    point, problem, recommend, resimulate,
 };
 use trainyard_sim::Options;
 
@@ -57,8 +57,43 @@ fn a_cost_is_the_sum_of_its_parts_and_lies_in_its_interval() {
 }
 
 #[test]
+fn evaluations_are_in_time_and_cost() {
+    let plain = plan(&job());
+    let mut evaluated = job();
+    evaluated.data = DataSpec { samples: Some(1_000_000), ..DataSpec::default() };
+    let without = plan(&evaluated).prediction;
+    let evaluation = EvaluationSpec { every_epochs: Some(0.25), share: Some(0.1), ..EvaluationSpec::default() };
+    evaluated.campaign = Some(CampaignSpec { evaluation: Some(evaluation), ..CampaignSpec::default() });
+    let document = plan(&evaluated);
+    let with = &document.prediction;
+    // 15,625 steps, one of 100,000 samples after every 3,906.
+    let counted = forward_passes(&document, &plan_of(&document).expect("a plan")).expect("valid");
+    let counted = counted.evaluations.expect("it is said");
+    assert_eq!((with.steps, counted.interval, counted.count, counted.samples), (15_625, 3906, 4, 100_000));
+    let took = with.evaluations_s.expect("it is said");
+    let (parts, price) = (with.cost_parts.expect("rented"), with.price.as_ref().expect("rented"));
+    let instances = parts.instances_usd / (price.usd_per_hour * with.time_s / 3600.0);
+    assert!(near(parts.evaluations_usd, instances * price.usd_per_hour * took / 3600.0), "{parts:?}");
+    assert!(near(parts.total(), with.cost_usd.expect("rented")));
+    assert!(near(with.elapsed_s(), with.time_s + 280.0 + with.checkpoints_s.expect("rented") + took));
+    // 400,000 samples forward: a third of the arithmetic of 40 % of the training.
+    assert!(took > 0.08 * with.time_s && took < 0.2 * with.time_s, "{took} of {}", with.time_s);
+    assert!(with.cost_usd > without.cost_usd && plain.prediction.evaluations_s.is_none());
+    let again = resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan").0;
+    assert_eq!(again.prediction, document.prediction);
+}
+
+#[test]
 fn the_search_ranks_by_the_cost_that_is_predicted() {
-    let document = plan(&job());
+    for evaluation in
+        [None, Some(EvaluationSpec { every_steps: Some(10), samples: Some(640), ..EvaluationSpec::default() })]
+    {
+        let campaign = evaluation.map(|own| CampaignSpec { evaluation: Some(own), ..CampaignSpec::default() });
+        ranks_by_the_predicted_cost(&plan(&JobSpec { campaign, ..job() }));
+    }
+}
+
+fn ranks_by_the_predicted_cost(document: &PlanDocument) {
     let costs: Vec<f64> = document.alternatives.iter().filter_map(|other| other.cost_usd).collect();
     let own = document.prediction.cost_usd.expect("rented");
     assert!(!costs.is_empty() && costs.is_sorted() && own <= costs[0], "{own} {costs:?}");

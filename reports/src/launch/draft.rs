@@ -194,7 +194,7 @@ impl<'a> Draft<'a> {
     /// Returns the weights that the user wants to start from, or a placeholder where a model is fine-tuned; otherwise adds
     /// a remark that weights are random.
     pub(super) fn weights(&mut self) -> Option<String> {
-        if self.job.training().method.is_some() {
+        if self.job.is_fine_tuning() {
             let what = "the model that is fine-tuned: a folder, or a name on the Hugging Face Hub";
             return Some(self.asks(Flag::Weights, "WEIGHTS", what));
         }

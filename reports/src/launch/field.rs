@@ -89,7 +89,9 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
         Field::Evaluation => campaign.evaluation.as_ref().map(|evaluation| {
             let every = evaluation.every_steps.map(|steps| format!("{steps} steps"));
             let every = every.or(evaluation.every_epochs.map(|epochs| format!("{epochs} epochs")));
-            format!("every {} on {} samples", every.unwrap_or_else(|| "epoch".into()), evaluation.samples)
+            let samples = evaluation.samples.map(|samples| format!("{samples} samples"));
+            let samples = samples.or(evaluation.share.map(|share| format!("{share} of the data set")));
+            format!("every {} on {}", every.unwrap_or_default(), samples.unwrap_or_default())
         }),
         _ => None,
     }

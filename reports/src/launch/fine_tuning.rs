@@ -10,10 +10,13 @@ use super::field::Field;
 use super::program::Places;
 use super::software::Engine;
 use trainyard_models::{Family, Layer, Mask, Operator, OperatorKind, Sharing, Tuned};
-use trainyard_plan::{LoraSpec, Method, Plan, Precision, Recompute, StateSharding};
+use trainyard_plan::{
+    BaseFormat, FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
+};
 
-/// TRL's script for supervised fine-tuning, which reads these arguments.
-const SCRIPT: &str = "sft.py";
+/// TRL's scripts for supervised fine-tuning and for direct preference optimisation, which read these arguments.
+const SFT: &str = "sft.py";
+const DPO: &str = "dpo.py";
 
 /// The projections beside which adapters are planned in models with experts. PEFT's own word for all products would add
 /// some to routers and to each expert.
@@ -22,13 +25,19 @@ const BESIDE_EXPERTS: &str = r".*\.(self_attn|mlp|shared_experts?)\.\w*proj\w*";
 /// Returns the script to start, and a description of it.
 pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
     if is_trls(draft) {
-        let what = "TRL's sft.py, or a script that reads trl.SFTConfig and trl.ModelConfig";
-        return (draft.asks_or(Flag::Script, SCRIPT), what);
+        return if draft.job.plan().tuning_kind().dpo {
+            let what = "TRL's dpo.py, or a script that reads trl.DPOConfig and trl.ModelConfig";
+            (draft.asks_or(Flag::Script, DPO), what)
+        } else {
+            let what = "TRL's sft.py, or a script that reads trl.SFTConfig and trl.ModelConfig";
+            (draft.asks_or(Flag::Script, SFT), what)
+        };
     }
     (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
 }
 
-/// Returns `true` if TRL's script trains the plan: adapters of a model that predicts the next token.
+/// Returns `true` if TRL's scripts train the plan: adapters of a model that predicts the next token, or all of its weights on
+/// preferences.
 pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
     let plan = draft.job.plan();
     let predicts_tokens = matches!(
@@ -39,7 +48,7 @@ pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
             draft,
             |operator| matches!(operator, OperatorKind::Attention(attention) if matches!(attention.mask, Mask::Full | Mask::Local(_))),
         );
-    predicts_tokens && matches!(plan.method(), Method::Lora | Method::Qlora)
+    predicts_tokens && (plan.tuning_kind().dpo || matches!(plan.method(), Method::Lora | Method::Qlora))
 }
 
 /// Returns `true` if the loss cannot be scaled: TRL keeps adapters beside quantised weights in bfloat16 (Dettmers et al.,
@@ -55,10 +64,10 @@ fn has(draft: &Draft<'_>, is_it: impl Fn(OperatorKind) -> bool) -> bool {
 /// Expresses which weights are trained as names and values of arguments.
 pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(String, String)>, LaunchError> {
     let plan = draft.job.plan();
-    let method = plan.method();
+    let (method, kind) = (plan.method(), plan.tuning_kind());
     let parallel = plan.mesh().parallel();
-    if method != Method::Full && parallel.tensor.max(parallel.pipeline).max(parallel.context) > 1 {
-        let why = "with PEFT there is data parallelism of it alone, and the plan splits the model";
+    if kind != TuningKind::FULL && parallel.tensor.max(parallel.pipeline).max(parallel.context) > 1 {
+        let why = "with PEFT and TRL there is data parallelism of it alone, and the plan splits the model";
         return Err(draft.cannot(Field::FineTuning, why));
     }
     if method == Method::Frozen {
@@ -69,37 +78,52 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
         draft.note(Field::FineTuning, &advice);
         return Ok(Vec::new());
     }
-    let Some(lora) = plan.spec().fine_tuning.as_ref().and_then(|own| own.lora.clone()) else { return Ok(Vec::new()) };
-    if !is_trls(draft) {
+    let lora = plan.spec().fine_tuning.as_ref().and_then(|own| own.lora.clone());
+    if is_trls(draft) {
+        return trls_arguments(draft, places, lora.as_ref());
+    }
+    if let Some(lora) = lora {
         let (rank, alpha) = (lora.rank.unwrap_or_default(), lora.alpha.unwrap_or_default());
         let advice = format!("the script adds the adapters, peft.LoraConfig(r={rank}, lora_alpha={alpha})");
         draft.note(Field::FineTuning, &advice);
-        return Ok(Vec::new());
     }
+    Ok(Vec::new())
+}
+
+/// Expresses what TRL's scripts are told of the model, its adapters, and its objective.
+fn trls_arguments(
+    draft: &mut Draft<'_>,
+    places: Places,
+    lora: Option<&LoraSpec>,
+) -> Result<Vec<(String, String)>, LaunchError> {
+    let plan = draft.job.plan();
     draft.tells(&[Field::FineTuning]);
     let format = match plan.precision() {
         Precision::Fp32 | Precision::Tf32 => "float32",
         Precision::Fp16Mixed => "float16",
         Precision::Bf16Mixed => "bfloat16",
     };
-    let mut list: Vec<(&str, String)> = vec![
-        ("dataset_name", data(draft, places)),
-        ("dtype", format.into()),
-        ("use_peft", "true".into()),
-        ("lora_r", lora.rank.unwrap_or_default().to_string()),
-        ("lora_alpha", alpha(draft, &lora)?),
-        ("lora_dropout", lora.dropout.unwrap_or_default().to_string()),
-        ("lora_target_modules", modules(draft, &lora)?),
-    ];
+    let mut list: Vec<(&str, String)> = vec![("dataset_name", data(draft, places)), ("dtype", format.into())];
+    if let Some(lora) = lora {
+        list.extend([
+            ("use_peft", "true".into()),
+            ("lora_r", lora.rank.unwrap_or_default().to_string()),
+            ("lora_alpha", alpha(draft, lora)?),
+            ("lora_dropout", lora.dropout.unwrap_or_default().to_string()),
+            ("lora_target_modules", modules(draft, lora)?),
+        ]);
+    }
     list.extend(plan.model().tokens_per_sample().map(|tokens| ("max_length", tokens.to_string())));
-    // SFTConfig checkpoints, and computes in bfloat16, unless it is told not to.
+    // SFTConfig and DPOConfig checkpoint, and compute in bfloat16, unless they are told not to.
     if plan.recompute() != Recompute::Full {
         list.push(("gradient_checkpointing", "false".into()));
     }
     if plan.precision() != Precision::Bf16Mixed {
         list.push(("bf16", "false".into()));
     }
-    if method == Method::Qlora {
+    if plan.spec().fine_tuning.as_ref().and_then(FineTuningSpec::base) == Some(BaseFormat::Int8) {
+        list.push(("load_in_8bit", "true".into()));
+    } else if plan.method() == Method::Qlora {
         let quantised = [("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true")];
         list.extend(quantised.map(|(name, value)| (name, value.to_owned())));
         if plan.state_sharding() == StateSharding::Parameters {
@@ -112,6 +136,29 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
             "fp16 is not set: TRL keeps adapters beside 4-bit weights in bfloat16, which PyTorch's loss scaler refuses; the model itself computes in float16 (dtype)",
         );
     }
+    if plan.tuning_kind().dpo {
+        preferences(draft, &mut list)
+    } else {
+        packing(draft, &mut list)
+    }
+    Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Adds where the scores of the reference model come from.
+fn preferences(draft: &mut Draft<'_>, list: &mut Vec<(&str, String)>) {
+    draft.tells(&[Field::Reference]);
+    let reference = draft.job.plan().spec().fine_tuning.as_ref().and_then(FineTuningSpec::reference);
+    if reference == Some(Reference::Precomputed) {
+        list.push(("precompute_ref_log_probs", "true".into()));
+    }
+    draft.remark("the loss is TRL's, sigmoid with beta 0.1 (--loss_type, --beta): they change no time and no memory");
+    draft.remark(
+        "both sequences of a pair were counted as long as max_length; TRL pads to the longest of a micro-batch",
+    );
+}
+
+/// Adds whether samples share sequences.
+fn packing(draft: &mut Draft<'_>, list: &mut Vec<(&str, String)>) {
     match (&draft.job.document().job.data.lengths, draft.job.document().job.data.packing) {
         (Some(_), None | Some(true)) => list.push(("packing", "true".into())),
         (Some(_), Some(false)) => {
@@ -120,13 +167,12 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
         (None, _) => draft
             .remark("samples were counted as long as max_length: --packing true makes them so, shorter ones take less"),
     }
-    Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Returns the bytes of the model that is fine-tuned, as it is published: in half precision.
 pub(super) fn download_bytes(plan: &Plan) -> u64 {
     let values = |layer: &Layer| layer.frozen_values() + layer.parameters(Sharing::WHOLE);
-    2 * plan.graph().layers().map(values).sum::<u64>()
+    2 * plan.graph().own_layers().map(values).sum::<u64>()
 }
 
 /// Returns the packages that the script needs beside transformers and Accelerate.
@@ -135,6 +181,7 @@ pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {
         Method::Lora | Method::Qlora if !is_trls(draft) => vec!["peft"],
         Method::Lora => vec!["trl", "peft"],
         Method::Qlora => vec!["trl", "peft", "bitsandbytes"],
+        Method::Full if is_trls(draft) => vec!["trl"],
         Method::Full | Method::Frozen => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transp
 use trainyard_models::{Operator, OperatorKind};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
-use trainyard_planner::stored_bytes;
+use trainyard_planner::{Evaluations, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds};
 
 /// The default Region, where neither a price nor the job names one.
@@ -90,6 +90,11 @@ impl<'a> Job<'a> {
 
     pub(super) fn training(&self) -> &TrainingSpec {
         &self.document.job.training
+    }
+
+    /// Returns `true` if trained weights are trained further.
+    pub(super) fn is_fine_tuning(&self) -> bool {
+        self.training().method.is_some() || self.plan.tuning_kind().dpo
     }
 
     pub(super) fn campaign(&self) -> Option<&CampaignSpec> {
@@ -233,6 +238,11 @@ impl<'a> Job<'a> {
         let interval = self.checkpoint_interval().unwrap_or(CHECKPOINT_INTERVAL);
         let steps = (interval.0 / self.document.prediction.step_time_s).round().max(1.0) as u64;
         steps.min(self.steps()).max(1)
+    }
+
+    /// Returns how often and on how much the model is evaluated, if the job says so.
+    pub(super) fn evaluations(&self) -> Option<Evaluations> {
+        forward_passes(self.document, &self.plan).ok()?.evaluations
     }
 
     /// Returns `true` if machines are spot instances.

@@ -381,10 +381,10 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
     }
     let results = places.results(draft);
     checkpoints(draft, words, &results);
-    let evaluation = job.campaign().and_then(|campaign| campaign.evaluation.as_ref());
-    match evaluation.and_then(|evaluation| Some((evaluation.every_steps?, evaluation.samples))) {
-        Some((steps, samples)) => {
-            words.set("eval-interval", steps).set("eval-iters", samples.div_ceil(job.plan().batch().global));
+    match job.evaluations() {
+        Some(own) => {
+            let batches = own.samples.div_ceil(job.plan().batch().global);
+            words.set("eval-interval", own.interval).set("eval-iters", batches);
             draft.tells(&[Field::Evaluation]);
         }
         None => {

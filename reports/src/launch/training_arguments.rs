@@ -14,6 +14,7 @@ use super::software::Engine;
 use serde_json::json;
 use trainyard_models::Divisible;
 use trainyard_plan::{Decay, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
+use trainyard_units::counted;
 
 /// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
@@ -264,10 +265,14 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     list.add("save_steps", steps);
     list.add("save_total_limit", KEPT);
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
-    let evaluation = draft.job.campaign().and_then(|campaign| campaign.evaluation.as_ref());
-    if let Some(steps) = evaluation.and_then(|evaluation| evaluation.every_steps) {
+    if let Some(evaluations) = draft.job.evaluations() {
         list.add("eval_strategy", "steps");
-        list.add("eval_steps", steps);
+        list.add("eval_steps", evaluations.interval);
+        list.add("per_device_eval_batch_size", draft.job.plan().batch().micro);
         draft.tells(&[Field::Evaluation]);
+        draft.remark(format!(
+            "evaluation was counted on {}, which the script takes from the data set (TRL's: its split `test`)",
+            counted(evaluations.samples, "sample")
+        ));
     }
 }

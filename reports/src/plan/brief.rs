@@ -7,9 +7,10 @@ use crate::layout::cluster;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::counted;
 
-/// Number of reasons that are shown, and of caveats.
-const REASONS: usize = 5;
-const CAVEATS: usize = 3;
+/// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
+const TOLD: [(usize, usize); 6] = [(5, 3), (4, 3), (4, 2), (3, 2), (3, 1), (2, 1)];
+/// Lines of a screen.
+const SCREEN: usize = 40;
 /// Number of other plans that are shown.
 const OTHERS: usize = 3;
 /// Ratios of cost and of time below which another plan is not worth a line.
@@ -23,8 +24,24 @@ pub struct NextStep {
     pub does: &'static str,
 }
 
-/// Formats the short report: about one screen of 40 lines.
+/// Formats the short report: one screen of 40 lines.
 pub(crate) fn brief(document: &PlanDocument, next: &[NextStep], width: Width) -> String {
+    let mut pages = TOLD.iter().map(|told| page(document, next, width, *told));
+    let mut page = pages.next().unwrap_or_default();
+    // Where methods are compared there is a table besides.
+    while !document.methods.is_empty() && page.lines().count() > SCREEN {
+        let Some(shorter) = pages.next() else { break };
+        page = shorter;
+    }
+    page
+}
+
+fn page(
+    document: &PlanDocument,
+    next: &[NextStep],
+    width: Width,
+    (reasons_told, caveats_told): (usize, usize),
+) -> String {
     let mut text = title(document);
     let (searched, reasons) = document.reasons.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     for line in wrap(searched, usize::from(width.0)).iter().filter(|line| !line.is_empty()) {
@@ -35,19 +52,19 @@ pub(crate) fn brief(document: &PlanDocument, next: &[NextStep], width: Width) ->
     let mut rows = headline(document);
     rows.push(("memory", memory_share(&document.prediction)));
     text += &facts(&rows);
-    text += &bullets(width, "Why", &reasons[..reasons.len().min(REASONS)]);
+    text += &bullets(width, "Why", &reasons[..reasons.len().min(reasons_told)]);
     if let Some(advice) = &document.to_meet_goal {
         text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
     }
     text += &if document.methods.is_empty() { others(document, width) } else { methods(document, width) };
-    text += &bullets(width, "Caveats", &caveats(&document.warnings));
+    text += &bullets(width, "Caveats", &caveats(&document.warnings, caveats_told));
     text + &steps(next)
 }
 
 /// Returns the first caveats, and how many more there are.
-fn caveats(all: &[String]) -> Vec<String> {
-    let mut shown: Vec<String> = all.iter().take(CAVEATS).cloned().collect();
-    let more = all.len().saturating_sub(CAVEATS) as u64;
+fn caveats(all: &[String], told: usize) -> Vec<String> {
+    let mut shown: Vec<String> = all.iter().take(told).cloned().collect();
+    let more = all.len().saturating_sub(told) as u64;
     if more > 0 {
         shown.push(format!("{} with -v", counted(more, "more caveat")));
     }
@@ -112,4 +129,26 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
         }
     }
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plots::tests::{methods, plan_document};
+
+    #[test]
+    fn a_table_of_methods_leaves_a_screen() {
+        let sentence = |number: usize| format!("{number} {}", "words that fill a line and more ".repeat(4));
+        let mut document = plan_document();
+        document.reasons = (0..8).map(sentence).collect();
+        document.warnings = (0..6).map(sentence).collect();
+        let next = [NextStep { command: "trainyard".into(), does: "says how" }; 1];
+        let long = brief(&document, &next, Width(100)).lines().count();
+        document.methods = methods();
+        let page = brief(&document, &next, Width(100));
+        assert!(page.lines().count() <= SCREEN && long > 0, "{page}");
+        // The first line of reasons is the summary.
+        assert!(page.contains("  · 1 words") && page.contains("  · 2 words") && page.contains("  · 0 words"), "{page}");
+        assert!(page.contains("more caveats with -v") && page.contains("QLoRA"), "{page}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::layout::cluster;
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{Method, Plan, PlanSpec};
+use trainyard_plan::{BaseFormat, Method, Plan, PlanSpec, Reference};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -14,11 +14,16 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
     if document.methods.is_empty() {
         return String::new();
     }
+    let (header, rows) = methods_table(document);
+    format!("\n{}{}", table(width, header, rows), softwares(document))
+}
+
+/// Returns the table of what each method needs at least, and of its best plan.
+pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<[String; 7]>) {
     let rented = document.methods.iter().any(|own| own.smallest.is_some());
     let smallest = if rented { "smallest machine" } else { "" };
-    let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory/GPU"];
-    let rows = document.methods.iter().map(|own| row(own, rented)).collect::<Vec<_>>();
-    format!("\n{}{}", table(width, header, rows), softwares(document))
+    let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory"];
+    (header, document.methods.iter().map(|own| row(own, rented)).collect())
 }
 
 /// Formats the software of each best plan, where methods run on different ones; otherwise nothing.
@@ -32,7 +37,10 @@ fn softwares(document: &PlanDocument) -> String {
 }
 
 fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
-    let name = if own.chosen { format!("{} (this plan)", title(own.method)) } else { title(own.method).into() };
+    let base = own.best.as_ref().and_then(|best| best.plan.fine_tuning.as_ref()?.base());
+    let int8 = if base == Some(BaseFormat::Int8) { " int8" } else { "" };
+    let this = if own.chosen { " (this plan)" } else { "" };
+    let name = format!("{}{int8}{this}", title(own.method));
     let trained = share(own);
     let smallest = own.smallest.as_ref().map(|smallest| {
         let SmallestMachine { instance, instances, .. } = smallest;
@@ -70,13 +78,24 @@ fn title(method: Method) -> &'static str {
 pub(super) fn trained(document: &PlanDocument) -> Option<String> {
     let own = document.methods.iter().find(|own| own.chosen);
     let share = own.map(|own| format!(": {}", of_parameters(own.trained_parameters, own.parameters)));
-    Some(format!("{}{}", in_words(&document.plan)?, share.unwrap_or_default()))
+    Some(format!("{}{}{}", in_words(&document.plan)?, share.unwrap_or_default(), preferences(&document.plan)))
+}
+
+/// Tells what a training on preferences compares with; nothing of another.
+fn preferences(plan: &PlanSpec) -> &'static str {
+    let Some(spec) = &plan.fine_tuning else { return "" };
+    match (spec.reference(), spec.method) {
+        (None, _) => "",
+        (Some(Reference::Precomputed), _) => "; DPO with precomputed scores",
+        (Some(Reference::Model), Method::Full) => "; DPO beside a copy of the model",
+        (Some(Reference::Model), _) => "; DPO beside the model without adapters",
+    }
 }
 
 /// Tells the same of a plan that runs; `None` if it trains all weights.
 pub fn trained_part(plan: &Plan) -> Option<String> {
-    let trained: u64 = plan.graph().layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
-    let frozen: u64 = plan.graph().layers().map(Layer::frozen_values).sum();
+    let trained: u64 = plan.graph().own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    let frozen: u64 = plan.graph().own_layers().map(Layer::frozen_values).sum();
     Some(format!("{}: {}", in_words(plan.spec())?, of_parameters(trained, trained + frozen)))
 }
 
@@ -88,7 +107,8 @@ fn in_words(plan: &PlanSpec) -> Option<String> {
     let spec = plan.fine_tuning.as_ref()?;
     let adapters = spec.lora.as_ref().map(|lora| {
         let targets = lora.targets.as_ref().map(|targets| targets.join(", ")).unwrap_or_default();
-        format!(", rank {} on {targets}", lora.rank.unwrap_or_default())
+        let base = if lora.base == Some(BaseFormat::Int8) { " beside int8" } else { "" };
+        format!("{base}, rank {} on {targets}", lora.rank.unwrap_or_default())
     });
     let blocks = spec.trained_blocks.map(|blocks| format!(", {blocks} trained"));
     Some(format!("{}{}", title(spec.method), adapters.or(blocks).unwrap_or_default()))

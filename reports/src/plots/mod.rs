@@ -29,11 +29,12 @@ pub use what_if::what_if_plot;
 #[cfg(test)]
 pub(crate) mod tests {
     use trainyard_plan::document::{
-        Alternative, Memory, PLAN_SCHEMA, Phases, PlanDocument, Prediction, PriceUsed, Search, StageMemory,
+        Alternative, Memory, MethodChoice, PLAN_SCHEMA, Phases, PlanDocument, Prediction, PriceUsed, Search,
+        StageMemory,
     };
     use trainyard_plan::{
         CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CheckpointUse, ClusterSpec, CostPart, ExplainedPlan,
-        GoalSpec, Histogram, Interruptions, JobSpec, PathKind, PathPart, PlanSpec, Pricing, Quantiles,
+        GoalSpec, Histogram, Interruptions, JobSpec, Method, PathKind, PathPart, PlanSpec, Pricing, Quantiles,
     };
 
     fn plan() -> PlanSpec {
@@ -60,6 +61,21 @@ pub(crate) mod tests {
         let plan = PlanSpec { pricing, cluster: ClusterSpec::of("p4d.24xlarge", instances), ..plan() };
         let (step_time_s, price) = (time_s / 1000.0, Some(price()));
         Alternative { plan, step_time_s, time_s, cost_usd: Some(cost), price, memory_peak_bytes: 20 << 30 }
+    }
+
+    /// Returns three methods of fine-tuning, the first of which has no plan.
+    pub(crate) fn methods() -> Vec<MethodChoice> {
+        let choice = |method, best: Option<Alternative>| MethodChoice {
+            method,
+            trained_parameters: 40_000_000,
+            parameters: 8_000_000_000,
+            reason: best.is_none().then(|| "does not fit".into()),
+            best,
+            smallest: None,
+            chosen: method == Method::Lora,
+        };
+        let best = || Some(alternative(1, 3600.0, 22.0, Pricing::OnDemand));
+        vec![choice(Method::Full, None), choice(Method::Lora, best()), choice(Method::Qlora, best())]
     }
 
     fn prediction() -> Prediction {
@@ -89,6 +105,8 @@ pub(crate) mod tests {
             time_s: 1e5,
             start_up_s: Some(400.0),
             checkpoints_s: Some(100.0),
+            evaluations_s: None,
+            reference_s: None,
             interruptions: None,
             checkpoint_interval_s: None,
             cost_usd: Some(1_830.0),

@@ -7,7 +7,7 @@ use crate::explanation::path;
 use crate::format::{bytes, percent, rate, seconds, usd};
 use crate::front::row;
 use crate::layout::cluster;
-use crate::plan::alternative;
+use crate::plan::{alternative, methods_table};
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
 };
@@ -76,7 +76,8 @@ pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
         content.explanation.plan.cost_parts.iter().map(|part| [part.what.clone(), usd(part.usd)]).collect();
     let runners: Vec<[String; 6]> = document.alternatives.iter().map(alternative).collect();
     let front: Vec<[String; 6]> = document.pareto.iter().enumerate().map(|(index, point)| row(index, point)).collect();
-    if parts.is_empty() && runners.is_empty() && front.is_empty() {
+    let (header, methods) = methods_table(document);
+    if parts.is_empty() && runners.is_empty() && front.is_empty() && methods.is_empty() {
         return None;
     }
     let caption = "Plans on the lines are beaten by no other on the same terms in both time and cost.";
@@ -84,6 +85,7 @@ pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
     Some(html! {
         @if !front.is_empty() { (figure(caption, |breadth| front_plot(document, breadth))) }
         (table("Cost of the training", &["for", ">USD"], &parts))
+        (table("Methods of fine-tuning on the same data", &header, &methods))
         (table("Runners-up", &columns, &runners))
         @if front.len() > 1 {
             (table("Time against cost", &["point", "terms", "machines", "strategy", ">time", ">cost"], &front))

@@ -89,7 +89,7 @@ fn step_name(content: &ReportContent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plots::tests::{campaign_document, explained, plan_document};
+    use crate::plots::tests::{campaign_document, explained, methods, plan_document};
     use trainyard_plan::{Activity, EXPLANATION_SCHEMA, ExplanationDocument, Interval, StageId, StreamKind, Timeline};
     use trainyard_planner::SourcedConstant;
     use trainyard_units::Instant;
@@ -156,6 +156,21 @@ mod tests {
         let page = report(&own);
         assert!(page.contains("Use 2 × p4d.24xlarge") && !page.contains("id=\"cost\""));
         assert!(page.contains("is not known: the machines are not rented."));
+    }
+
+    #[test]
+    fn methods_of_fine_tuning_have_a_table() {
+        let mut own = content();
+        assert!(!report(&own).contains("Methods of fine-tuning"));
+        own.document.methods = methods();
+        let page = report(&own);
+        let table = page.split("Methods of fine-tuning on the same data").nth(1).expect("a table");
+        let table = table.split("</table>").next().expect("it ends");
+        assert!(
+            table.contains("LoRA (this plan)") && table.contains("QLoRA") && table.contains("does not fit"),
+            "{table}"
+        );
+        assert!(table.contains("0.50 %") && table.contains("22.00 USD"), "{table}");
     }
 
     #[test]

@@ -7,8 +7,10 @@ use super::work::{Kernels, LayerWork, soft_maximum};
 use super::{gemm, recurrence, softmax};
 use crate::machine::{Machine, MachineError};
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing, nf4_bytes};
-use trainyard_plan::{OperatorRate, Optimizer, ParameterCounts, Plan, Precision};
+use trainyard_plan::operators::{
+    AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Quantization, Sharing, Tuned, nf4_bytes,
+};
+use trainyard_plan::{BaseFormat, FineTuningSpec, OperatorRate, Optimizer, ParameterCounts, Plan, Precision};
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
 /// Extra speed of traffic that stays inside the second-level cache, relative to memory. Fitted; see docs/physics.md.
@@ -39,6 +41,46 @@ const FLASH_BACKWARD_WORK: f64 = 2.5;
 
 /// And at this share of forward's rate.
 const FLASH_BACKWARD: f64 = 0.8;
+
+/// Kernels of bringing weights in int8 to the compute precision: a cast, and a product with their scales.
+const INT8_KERNELS: u32 = 2;
+
+/// By how much a product of LLM.int8 is faster than one in half precision, all that it does besides included: it quantises
+/// its input, and computes columns with outliers in half precision. By width h of a product of h by 4 h: Dettmers et al.,
+/// arXiv:2208.07339, appendix D, table 5, "LLM.int8() (vector-wise+decomp)".
+const INT8_SPEED: [(f64, f64); 8] = [
+    (768.0, 0.14),
+    (1024.0, 0.20),
+    (1536.0, 0.36),
+    (2048.0, 0.51),
+    (2560.0, 0.64),
+    (4096.0, 0.86),
+    (5140.0, 1.22),
+    (12288.0, 1.81),
+];
+
+/// Returns how many times as long as in half precision a product with weights in int8 takes, forward; 1 for any other. Between
+/// the widths that were measured the speed is linear in the logarithm of the width, beyond them it is that of the last.
+fn int8_slowdown(operator: OperatorKind, pass: Pass) -> f64 {
+    let OperatorKind::Tuned(Tuned::Frozen { inputs, outputs, quantised: Some(Quantization::Int8), .. }) = operator
+    else {
+        return 1.0;
+    };
+    if pass == Pass::Backward {
+        return 1.0;
+    }
+    let width = (inputs as f64 * outputs as f64).sqrt() / 2.0;
+    let above = INT8_SPEED.iter().position(|(measured, _)| *measured >= width);
+    let speed = match above {
+        Some(0) => INT8_SPEED[0].1,
+        None => INT8_SPEED[INT8_SPEED.len() - 1].1,
+        Some(above) => {
+            let ((from, slow), (to, fast)) = (INT8_SPEED[above - 1], INT8_SPEED[above]);
+            slow + (fast - slow) * (width / from).ln() / (to / from).ln()
+        }
+    };
+    1.0 / speed
+}
 
 /// Kernels that bring a matrix from NF4 to the compute precision: its scales from eight bits, their mean added, and the
 /// weights (bitsandbytes, `functional.py`, `dequantize_4bit` of a nested quantisation state).
@@ -116,6 +158,7 @@ impl DeviceCosts for Gpu {
 
     fn admits(&self, machine: &Machine, plan: &Plan) -> Result<(), MachineError> {
         machine.has_units(plan.precision())?;
+        admits_int8(self, plan)?;
         machine.places(plan.mesh().placement())?;
         machine.has_stores(plan)
     }
@@ -123,6 +166,17 @@ impl DeviceCosts for Gpu {
     fn links(&self) -> &dyn LinkCosts {
         &Wired
     }
+}
+
+/// Refuses weights in int8 on GPUs before Turing, for which bitsandbytes has no product of them.
+fn admits_int8(gpu: &Gpu, plan: &Plan) -> Result<(), MachineError> {
+    let base = plan.spec().fine_tuning.as_ref().and_then(FineTuningSpec::base);
+    if base != Some(BaseFormat::Int8) || gpu.generation != "Volta" {
+        return Ok(());
+    }
+    let rule = format!("`{}` is of Volta, and bitsandbytes multiplies in int8 from Turing on", gpu.name);
+    let hint = "take lora.base = \"nf4\", or other GPUs";
+    Err(Invalid::breaks("fine_tuning.lora.base", BaseFormat::Int8, rule).with_hint(hint).into())
 }
 
 /// A GPU as a stack uses it in one precision.
@@ -216,7 +270,8 @@ impl<'a> GpuPricing<'a> {
         // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        operator.gemms(pass).into_iter().map(|product| precise.product(product)).collect()
+        let slower = int8_slowdown(operator, pass);
+        operator.gemms(pass).into_iter().map(|product| precise.product(product) * slower).collect()
     }
 
     fn convolutions(&self) -> Library<'_> {
@@ -263,23 +318,32 @@ impl<'a> GpuPricing<'a> {
             _ => Seconds::ZERO,
         };
         let attention = self.fused_attention(operator, pass) + self.separate_softmax(operator, pass);
-        let others = self.sequential(operator, pass) + attention + self.dequantisation(operator);
+        let others = self.sequential(operator, pass) + attention + self.dequantisation(operator, pass);
         products + transposes + self.traffic(operator, pass, fused, count) + others
     }
 
-    /// Bringing weights from NF4 to the compute precision: half a byte and their scales are read, and they are written.
-    fn dequantisation(&self, operator: OperatorKind) -> Seconds {
-        let bytes = self.dequantised_bytes(operator);
+    /// Bringing quantised weights to the compute precision. Of NF4 half a byte and their scales are read, and they are
+    /// written. Of int8, which forward computes with as it is, they are read and written, and read and written again with
+    /// their scales (bitsandbytes, `MatMul8bitLt.backward`).
+    fn dequantisation(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let bytes = self.dequantised_bytes(operator, pass);
         if bytes == 0.0 {
             return Seconds::ZERO;
         }
-        let rate = self.memory_rate() * DEQUANTISATION_RATE;
-        Seconds(bytes / rate) + self.gpu.achieved.kernel_floor.value * f64::from(DEQUANTISATION_KERNELS)
+        let (rate, kernels) = match operator.quantization() {
+            Some(Quantization::Int8) => (1.0, INT8_KERNELS),
+            _ => (DEQUANTISATION_RATE, DEQUANTISATION_KERNELS),
+        };
+        Seconds(bytes / (self.memory_rate() * rate)) + self.gpu.achieved.kernel_floor.value * f64::from(kernels)
     }
 
-    fn dequantised_bytes(&self, operator: OperatorKind) -> f64 {
-        let weights = operator.dequantised();
-        (nf4_bytes(weights) + weights * self.precision.element_bytes()) as f64
+    fn dequantised_bytes(&self, operator: OperatorKind, pass: Pass) -> f64 {
+        let (weights, element) = (operator.dequantised(), self.precision.element_bytes());
+        match (operator.quantization(), pass) {
+            (None, _) | (Some(Quantization::Int8), Pass::Forward) => 0.0,
+            (Some(Quantization::Nf4), _) => (nf4_bytes(weights) + weights * element) as f64,
+            (Some(Quantization::Int8), Pass::Backward) => (weights * (1 + 3 * element)) as f64,
+        }
     }
 
     /// Products that wait for one another.
@@ -363,7 +427,7 @@ impl<'a> GpuPricing<'a> {
         };
         let sequential = operator.sequential(pass).map_or(0, |sequence| sequence.steps * sequence.product.elements());
         let elements = products + sequential;
-        let own = Bytes(elements * self.precision.element_bytes()).as_f64() + self.dequantised_bytes(operator);
+        let own = Bytes(elements * self.precision.element_bytes()).as_f64() + self.dequantised_bytes(operator, pass);
         own + self.streamed(operator, pass, fused)
     }
 
@@ -494,6 +558,25 @@ mod tests {
             precision,
             work_cv: 0.0,
         }
+    }
+
+    #[test]
+    fn products_in_int8_are_as_fast_as_was_measured() {
+        let slower = |inputs, outputs, pass| {
+            let quantised = Some(Quantization::Int8);
+            let kind = Tuned::Frozen { experts: 1, rows: 4096, inputs, outputs, bias: false, quantised };
+            int8_slowdown(OperatorKind::Tuned(kind), pass)
+        };
+        let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
+        // GPT-3 6.7B and 175B, the first product of the feed-forward part; and narrower and wider than all that was measured.
+        near(slower(4096, 4 * 4096, Pass::Forward), 1.0 / 0.86);
+        near(slower(12288, 4 * 12288, Pass::Forward), 1.0 / 1.81);
+        near(slower(64, 64, Pass::Forward), 1.0 / 0.14);
+        near(slower(65536, 65536, Pass::Forward), 1.0 / 1.81);
+        // Backward multiplies in half precision.
+        near(slower(4096, 4 * 4096, Pass::Backward), 1.0);
+        let between = slower(4600, 4 * 4600, Pass::Forward);
+        assert!(between < 1.0 / 0.86 && between > 1.0 / 1.22, "{between}");
     }
 
     #[test]

@@ -666,7 +666,7 @@ fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKin
 fn parts_of_tuned(tuned: Tuned) -> Option<Vec<(u64, OperatorKind)>> {
     let product = |rows, inputs, outputs| OperatorKind::Linear { rows, inputs, outputs, bias: false };
     match tuned {
-        Tuned::Frozen { quantised: true, .. } => None,
+        Tuned::Frozen { quantised: Some(_), .. } => None,
         Tuned::Frozen { experts, rows, inputs, outputs, .. } => {
             Some(vec![(experts, product(rows.div_ceil(experts.max(1)), inputs, outputs))])
         }
@@ -795,7 +795,7 @@ mod tests {
     #[test]
     fn frozen_products_have_half_a_backward_pass_and_adapters_share_inputs() {
         let model = trainyard_models::find("gpt2").expect("in the catalog").model.clone();
-        let adapters = trainyard_models::Adapters { rank: 8, dropout: false, targets: Vec::new(), quantised: false };
+        let adapters = trainyard_models::Adapters { rank: 8, dropout: false, targets: Vec::new(), quantised: None };
         let tuned = |adapters| {
             let tuning = trainyard_models::Tuning::Adapters(adapters);
             trainyard_models::tuned(&model, &tuning).expect("it has adapters")

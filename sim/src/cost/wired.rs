@@ -53,7 +53,7 @@ impl LinkCosts for Wired {
         let (stack, shares) = (&of.machine.stack, of.plan.gathers_weights());
         let held = exchange.held;
         let matrices = match exchange.content {
-            Content::Weights => held.matrices + held.frozen.matrices,
+            Content::Weights => held.matrices + held.frozen.matrices + held.borrowed.matrices,
             Content::Gradients => held.matrices,
         };
         let times = if shares { stack.collectives_for(matrices) } else { 1 };

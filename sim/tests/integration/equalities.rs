@@ -7,7 +7,9 @@ use trainyard_plan::{
     ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId,
     Work, lower,
 };
-use trainyard_sim::{Machine, Options, Variation, rank_timelines, simulate, simulate_with, step_time, step_time_bound};
+use trainyard_sim::{
+    Machine, Options, Variation, evaluation_time, rank_timelines, simulate, simulate_with, step_time, step_time_bound,
+};
 use trainyard_units::{Bytes, BytesPerSecond};
 
 fn machine(instance: &str, instances: u32, stack: &str) -> Machine {
@@ -76,6 +78,61 @@ fn the_bubble_of_nearly_equal_stages_is_p_minus_one_over_m() {
             assert!((bubble - expected).abs() < 0.1 * expected, "{schedule}, p {stages}, m {micro_batches}: {bubble}");
         }
     }
+}
+
+/// When the last forward pass of a step ends.
+fn last_forward(plan: &Plan, machine: &Machine) -> f64 {
+    let timelines = rank_timelines(plan, machine, Options::default()).expect("a GPU prices everything");
+    let intervals = timelines.into_iter().flat_map(|timeline| timeline.intervals);
+    let ends = intervals.filter(|own| matches!(own.activity, Activity::Forward { .. })).map(|own| own.end);
+    ends.max().expect("there are forward passes").seconds().0
+}
+
+#[test]
+fn an_evaluation_takes_what_the_forward_passes_of_a_step_take() {
+    // All forward passes of GPipe are done before any backward pass; without communication beside them an evaluation of as
+    // many samples ends with the last of them.
+    let machine = machine("p3.16xlarge", 2, "alpa");
+    for (stages, micro_batches) in [(1, 1), (2, 4), (4, 4), (4, 8)] {
+        let plan = even_plan(stages, micro_batches, ScheduleName::GPipe);
+        let each = evaluation_time(&plan, &machine, plan.batch().global).expect("priced").0;
+        let simulated = last_forward(&plan, &machine);
+        assert!((each / simulated - 1.0).abs() < 0.01, "p {stages}, m {micro_batches}: {each} and {simulated}");
+        let twice = evaluation_time(&plan, &machine, 2 * plan.batch().global).expect("priced").0;
+        assert!((twice / each - 2.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn replicas_share_the_samples_of_an_evaluation() {
+    let machine = machine("p3.16xlarge", 1, "pytorch");
+    let time = |data, samples| {
+        let plan = plan(spec(parallel(data, 1, 1), 4, 1, ScheduleName::None));
+        evaluation_time(&plan, &machine, samples).expect("priced").0
+    };
+    // 4 replicas of micro-batch 4: 16 samples at once, and 17 samples are two of these.
+    let once = time(4, 16);
+    assert!((time(4, 1) / once - 1.0).abs() < 1e-9 && (time(4, 17) / once - 2.0).abs() < 1e-9);
+    assert!((time(4, 1600) / once - 100.0).abs() < 1e-6);
+    // Four devices wait for the slowest of them.
+    let alone = time(1, 1600) / time(4, 1600);
+    assert!(alone > 3.0 && alone <= 4.0, "{alone}");
+}
+
+#[test]
+fn weights_that_are_shared_out_are_gathered_for_every_evaluated_micro_batch() {
+    let mut sharded = machine("p3.16xlarge", 2, "pytorch");
+    let time = |machine: &Machine, state_sharding, micro| {
+        let whole = spec(parallel(16, 1, 1), micro, 1, ScheduleName::None);
+        evaluation_time(&plan(PlanSpec { state_sharding, ..whole }), machine, 1600).expect("priced").0
+    };
+    let whole = time(&sharded, StateSharding::Gradients, 1);
+    // Over two machines' network, beside a forward pass of one sample.
+    let gathered = time(&sharded, StateSharding::Parameters, 1);
+    assert!(gathered > 2.0 * whole, "{gathered} {whole}");
+    sharded.stack.sharded_overlap.value = false;
+    let in_turn = time(&sharded, StateSharding::Parameters, 1);
+    assert!(in_turn >= gathered && in_turn <= gathered + whole * 1.001, "{in_turn} {gathered} {whole}");
 }
 
 #[test]

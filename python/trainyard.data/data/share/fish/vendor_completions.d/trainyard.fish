@@ -74,6 +74,8 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l fine-tune 
 lora\t''
 qlora\t''
 frozen\t''"
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
+precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
@@ -124,6 +126,8 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l fine-tune -
 lora\t''
 qlora\t''
 frozen\t''"
+complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
+precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
@@ -250,6 +254,8 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l fine-tun
 lora\t''
 qlora\t''
 frozen\t''"
+complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
+precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
