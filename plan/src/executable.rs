@@ -202,7 +202,7 @@ impl Executable {
             methods => format!("dpo of {}", either(methods)),
         };
         let value = format!("dpo of {}", kind.method);
-        (!self.trains(kind)).then(|| NotExecutable { field: "fine_tuning.dpo", value, allowed })
+        (!self.trains(kind)).then_some(NotExecutable { field: "fine_tuning.dpo", value, allowed })
     }
 
     /// Returns what of it there is for a model of which these weights are trained: frozen weights stay on the devices, and

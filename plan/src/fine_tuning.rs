@@ -228,7 +228,7 @@ impl FineTuningSpec {
             rank: lora.rank.unwrap_or(RANK),
             dropout: lora.dropout.is_some_and(|dropout| dropout > 0.0),
             targets: targets(lora.targets.as_deref())?,
-            quantised: (self.method == Method::Qlora).then(|| match lora.base {
+            quantised: (self.method == Method::Qlora).then_some(match lora.base {
                 None | Some(BaseFormat::Nf4) => Quantization::Nf4,
                 Some(BaseFormat::Int8) => Quantization::Int8,
             }),

@@ -61,15 +61,22 @@ pub(crate) fn training(place: &Path, plan: &str, arguments: &[&str]) -> Command 
     command
 }
 
-/// What the newest checkpoint of a folder keeps.
-pub(crate) fn state(folder: &Path) -> Vec<Vec<u8>> {
-    let step = |path: &PathBuf| -> Option<u64> {
+/// The newest checkpoint of a folder, and the steps that its training has done. One that was being written when the run
+/// was killed has a hidden name.
+pub(crate) fn newest(folder: &Path) -> Option<(u64, PathBuf)> {
+    let steps = |path: &Path| -> Option<u64> {
         let text = fs::read_to_string(path.join("manifest.json")).ok()?;
         serde_json::from_str::<Value>(&text).expect("JSON")["progress"]["step"].as_u64()
     };
-    let folders = fs::read_dir(folder).expect("checkpoints").map(|entry| entry.expect("readable").path());
-    let newest = folders.filter(|path| step(path).is_some()).max_by_key(step).expect("a checkpoint");
-    assert_eq!(step(&newest), Some(STEPS as u64));
+    let shown = |path: &PathBuf| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+    let folders = fs::read_dir(folder).ok()?.map(|entry| entry.expect("readable").path()).filter(shown);
+    folders.filter_map(|path| Some((steps(&path)?, path))).max()
+}
+
+/// What the newest checkpoint of a folder keeps, which is the end of its training.
+pub(crate) fn state(folder: &Path) -> Vec<Vec<u8>> {
+    let (step, newest) = newest(folder).expect("a checkpoint");
+    assert_eq!(step, STEPS as u64);
     KEPT.iter().map(|file| fs::read(newest.join(file)).expect("it was kept")).collect()
 }
 

@@ -6,7 +6,7 @@
 //!
 //! `TRAINYARD_SOAK_SECONDS` says how long (60), `TRAINYARD_SOAK_SEED` what is drawn.
 
-use crate::disturbed::{Straight, state, straight, training};
+use crate::disturbed::{STEPS, Straight, newest, state, straight, training};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -205,12 +205,11 @@ fn a_folder_and_a_history_outlive_whatever_happens_to_commands() {
         // A finished training is begun anew, and so is one that was cut off before its first checkpoint.
         for Straight { plan, state: expected } in &straight {
             let kept = place.join(format!("kept-{plan}"));
-            // One that was being written when it was killed has a hidden name and cannot be resumed from.
-            let is_shown = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("checkpoint-");
-            let whole = fs::read_dir(&kept).is_ok_and(|inside| {
-                inside.flatten().any(|entry| is_shown(&entry) && entry.path().join("manifest.json").exists())
-            });
-            if kept.exists() && (!whole || state(&kept) == *expected) {
+            let ended = newest(&kept).map(|(step, _)| step == STEPS as u64);
+            if ended == Some(true) {
+                assert!(state(&kept) == *expected, "{plan}: other weights");
+            }
+            if kept.exists() && ended != Some(false) {
                 fs::remove_dir_all(&kept).expect("it is there");
             }
         }

@@ -78,9 +78,12 @@ impl Warnings<'_> {
     fn fine_tuning(&self) -> Option<String> {
         let (method, kind) = (self.plan.method(), self.plan.tuning_kind());
         let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
-        let alike = tokens.map(|tokens| match kind.dpo {
-            false => format!("samples are counted as {tokens} tokens each, packed or padded to that"),
-            true => format!("both sequences of a pair are counted as {tokens} tokens, padded to that"),
+        let alike = tokens.map(|tokens| {
+            if kind.dpo {
+                format!("both sequences of a pair are counted as {tokens} tokens, padded to that")
+            } else {
+                format!("samples are counted as {tokens} tokens each, packed or padded to that")
+            }
         });
         let counted = self.problem.packing.map(|own| own.told()).or(alike);
         let lora = TuningKind { method: Method::Lora, dpo: false };

@@ -168,7 +168,7 @@ mod tests {
             refused(OnDemand, |_, c| c.evaluation = Some(shared(0.0, None))),
             refused(OnDemand, |_, c| c.evaluation = Some(shared(0.1, Some(10)))),
             refused(OnDemand, |_, c| {
-                c.evaluation = Some(EvaluationSpec { samples: None, ..evaluated(None, Some(1), 1) })
+                c.evaluation = Some(EvaluationSpec { samples: None, ..evaluated(None, Some(1), 1) });
             }),
             refused(OnDemand, |j, c| {
                 (j.data.lengths, j.training.steps) = (Some("lengths.txt".into()), Some(10));

@@ -189,24 +189,24 @@ pub fn forward_passes(document: &PlanDocument, plan: &Plan) -> Result<ForwardPas
 fn evaluation(job: &JobSpec, epoch: Option<u64>) -> Result<Option<EvaluationPlan>, Invalid> {
     let Some(spec) = job.campaign.as_ref().and_then(|campaign| campaign.evaluation.as_ref()) else { return Ok(None) };
     let field = |name: &str| format!("campaign.evaluation.{name}");
-    let one_of = |first: &str, second: &str| Err(Invalid::conflict(&field(first), &field(second), "write one of them"));
+    let one_of = |first: &str, second: &str| Err(Invalid::conflict(field(first), field(second), "write one of them"));
     let every = match (spec.every_epochs, spec.every_steps) {
         (Some(_), Some(_)) => return one_of("every_epochs", "every_steps"),
-        (None, None) => return Err(Invalid::missing(&field("every_epochs"), "write every_epochs or every_steps")),
-        (None, Some(0)) => return Err(Invalid::value(&field("every_steps"), 0, "at least 1")),
+        (None, None) => return Err(Invalid::missing(field("every_epochs"), "write every_epochs or every_steps")),
+        (None, Some(0)) => return Err(Invalid::value(field("every_steps"), 0, "at least 1")),
         (None, Some(steps)) => Every::Steps(steps),
         (Some(epochs), None) if !(epochs > 0.0 && epochs <= 1e6) => {
-            return Err(Invalid::value(&field("every_epochs"), epochs, "above 0 and at most 1000000"));
+            return Err(Invalid::value(field("every_epochs"), epochs, "above 0 and at most 1000000"));
         }
         (Some(epochs), None) => Every::Passes(epochs, data_pass(job, epoch, &field("every_epochs"))?),
     };
     let samples = match (spec.samples, spec.share) {
         (Some(_), Some(_)) => return one_of("samples", "share"),
-        (None, None) => return Err(Invalid::missing(&field("samples"), "write samples or share")),
-        (Some(0), None) => return Err(Invalid::value(&field("samples"), 0, "at least 1")),
+        (None, None) => return Err(Invalid::missing(field("samples"), "write samples or share")),
+        (Some(0), None) => return Err(Invalid::value(field("samples"), 0, "at least 1")),
         (Some(samples), None) => Amount::Samples(samples),
         (None, Some(share)) if !(share > 0.0 && share <= 1.0) => {
-            return Err(Invalid::value(&field("share"), share, "above 0 and at most 1"));
+            return Err(Invalid::value(field("share"), share, "above 0 and at most 1"));
         }
         (None, Some(share)) => Amount::Share(share, data_pass(job, epoch, &field("share"))?),
     };

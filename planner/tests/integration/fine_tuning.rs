@@ -320,8 +320,9 @@ fn weights_in_four_bits_take_as_much_longer_as_published() {
 /// chat models); `finetune.py` pads samples to the length and has the rest. `G` is taken as GiB, as nvidia-smi shows it.
 #[test]
 fn steps_of_adapters_are_as_published() {
-    // Layers, width, heads, those of keys, width inside, vocabulary; GiB and seconds at 256, 512, …, 8192 tokens.
-    let published: [([u64; 6], [(f64, f64); 6]); 3] = [
+    /// Layers, width, heads, those of keys, width inside, vocabulary; GiB and seconds at 256, 512, …, 8192 tokens.
+    type Row = ([u64; 6], [(f64, f64); 6]);
+    let published: [Row; 3] = [
         (
             [24, 2048, 16, 16, 5504, 151_936],
             [(6.7, 1.0), (7.4, 1.0), (8.4, 1.1), (11.0, 1.7), (16.2, 3.3), (21.8, 6.8)],

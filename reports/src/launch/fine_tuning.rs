@@ -137,9 +137,9 @@ fn trls_arguments(
         );
     }
     if plan.tuning_kind().dpo {
-        preferences(draft, &mut list)
+        preferences(draft, &mut list);
     } else {
-        packing(draft, &mut list)
+        packing(draft, &mut list);
     }
     Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
