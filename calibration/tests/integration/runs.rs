@@ -61,12 +61,13 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn steps_are_predicted_within_six_percent_on_the_median() {
+fn steps_are_predicted_within_six_percent_on_the_median_and_a_fifth_at_worst() {
     let (profile, runs) = (profile(), runs());
     assert!(runs.len() >= 18);
     let errors: Vec<f64> = runs.iter().map(|(run, plan)| off(run, plan, &profile)).collect();
     let told: Vec<String> =
         runs.iter().zip(&errors).map(|((run, _), error)| format!("{} {error:.3}", run.name)).collect();
+    assert!(errors.iter().all(|error| *error <= 0.2), "{told:?}");
     assert!(median(errors) <= 0.06, "{told:?}");
 }
 
