@@ -3,15 +3,17 @@
 use crate::examples;
 use crate::history_arguments::HistoryCommand;
 use crate::plot::{PlotArguments, PlotTheme};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crate::values::{
+    address, count, fraction, method, money, number, objective, pricing, reference, size, storage, target, transport,
+    whole,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use trainyard_hardware_profiles::{DeviceKind, Transport};
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Method, Objective, Pricing, Reference, StorageMode};
 use trainyard_reports::Target;
-use trainyard_units::{Bytes, Written};
 
 /// What a list of jobs adds to the commands of its jobs, see [`RunArguments::until_input_ends`].
 pub(crate) const UNTIL_INPUT_ENDS: &str = "--until-input-ends";
@@ -27,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 /// How results and messages appear.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Global {
     /// How results are printed
@@ -48,18 +50,20 @@ pub(crate) struct Global {
 }
 
 /// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
+    #[default]
     Table,
     /// For programs: one document with its schema
     Json,
 }
 
 /// When messages are coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
     /// On a terminal
+    #[default]
     Auto,
     /// Always
     Always,
@@ -214,7 +218,7 @@ pub(crate) struct GoalArguments {
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     pub(crate) instances: Option<Vec<String>>,
     /// The most instances [default: 16]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = small_count)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) max_instances: Option<u32>,
     /// AWS region [default: us-east-1]
     #[arg(long)]
@@ -239,64 +243,6 @@ pub(crate) struct GoalArguments {
     pub(crate) memory_margin: Option<String>,
 }
 
-/// A number, `10B`; ranges are checked where their meaning is known.
-fn number(text: &str) -> Result<f64, String> {
-    trainyard_units::number(text).map_err(|error| error.to_string())
-}
-
-/// An amount of money, with or without its currency: `5000`, `$5k`, `50 USD`.
-fn money(text: &str) -> Result<f64, String> {
-    let amount = text.trim();
-    let amount = amount.strip_prefix('$').or_else(|| amount.strip_suffix("USD")).unwrap_or(amount);
-    number(amount).map_err(|_| format!("`{text}` is no amount of money; for example 5000, $5k or 50 USD"))
-}
-
-/// A whole number, `2k`; ranges are checked where their meaning is known.
-fn count(text: &str) -> Result<u64, String> {
-    trainyard_units::count(text).map_err(|error| error.to_string())
-}
-
-/// Bytes: a number, or a number with its unit.
-fn size(text: &str) -> Result<f64, String> {
-    if let Ok(bytes) = text.parse() {
-        return Ok(bytes);
-    }
-    text.parse::<Bytes>().map(Bytes::as_f64).map_err(|error| error.to_string())
-}
-
-fn storage() -> impl TypedValueParser<Value = StorageMode> {
-    let names: Vec<&str> = StorageMode::ALL.iter().map(|mode| mode.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.parse::<StorageMode>().expect("a name of the list"))
-}
-
-fn small_count(text: &str) -> Result<u32, String> {
-    u32::of_text(text)
-}
-
-fn objective() -> impl TypedValueParser<Value = Objective> {
-    PossibleValuesParser::new(["time", "cost"])
-        .map(|name| if name == "time" { Objective::Time } else { Objective::Cost })
-}
-
-fn method() -> impl TypedValueParser<Value = Method> {
-    let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Method>().expect("a name of the list"))
-}
-
-fn reference() -> impl TypedValueParser<Value = Reference> {
-    let names: Vec<&str> = Reference::ALL.iter().map(|reference| reference.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Reference>().expect("a name of the list"))
-}
-
-fn transport() -> PossibleValuesParser {
-    PossibleValuesParser::new(Transport::ALL.iter().map(|transport| transport.name()))
-}
-
-fn pricing() -> impl TypedValueParser<Value = Pricing> {
-    let names: Vec<&str> = Pricing::ALL.iter().map(|pricing| pricing.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.parse().expect("only names of terms pass the parser above"))
-}
-
 /// How the search is limited.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Search")]
@@ -308,7 +254,7 @@ pub(crate) struct SearchArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) fix: Vec<String>,
     /// Processor threads of the search [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
 
@@ -322,10 +268,10 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) search: SearchArguments,
     /// How many clusters to show: the recommended one and the runners-up [default: 5]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(long, value_name = "K", value_parser = whole::<u16>(1..=100))]
     pub(crate) top: Option<u16>,
     /// Take this point of the front of time against cost instead of the recommended plan
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=u16::MAX))]
     pub(crate) point: Option<u16>,
     /// Write the document to this file: a plan, or the plans and the schedule of a fleet
     #[arg(long, value_name = "PLAN.json")]
@@ -369,10 +315,10 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plots")]
     pub(crate) plot_theme: PlotTheme,
     /// Possible courses of the whole training that are drawn
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(1..=1_000_000))]
     pub(crate) runs: u64,
     /// How these courses go
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     pub(crate) seed: u64,
 }
 
@@ -448,13 +394,6 @@ pub(crate) struct ExportArguments {
     pub(crate) weights: Option<String>,
 }
 
-fn target() -> impl TypedValueParser<Value = Target> {
-    PossibleValuesParser::new(Target::ALL.map(Target::name)).map(|name| {
-        let named = Target::ALL.into_iter().find(|target| target.name() == name);
-        named.expect("only names of targets pass the parser above")
-    })
-}
-
 /// Arguments of `trainyard train`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrainArguments {
@@ -482,7 +421,7 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
     /// Seed of first parameters and of the order of data
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     pub(crate) seed: u64,
     /// Folder for everything that the run writes [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
@@ -508,7 +447,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["trace", "chakra", "unfold", "spread", "campaign", "plot"])]
     pub(crate) on: Option<String>,
     /// How many of them [default: as many as the ranks need]
-    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "on", value_parser = whole::<u32>(1..=100_000))]
     pub(crate) instances: Option<u32>,
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
@@ -522,22 +461,14 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
     /// Which devices are slow, how the courses of a campaign go, or which jobs of a queue take longer than expected
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     pub(crate) seed: u64,
     /// Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost
     #[arg(long, conflicts_with_all = ["trace", "chakra", "unfold", "spread"])]
     pub(crate) campaign: bool,
     /// Possible courses of the campaign
-    #[arg(long, value_name = "N", default_value_t = 1000, requires = "campaign", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "campaign", value_parser = whole::<u64>(1..=1_000_000))]
     pub(crate) runs: u64,
-}
-
-/// A number from 0 to 0.5.
-fn fraction(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=0.5).contains(&value) => Ok(value),
-        _ => Err("it must be a number from 0 to 0.5".into()),
-    }
 }
 
 /// What computes.
@@ -570,8 +501,6 @@ pub(crate) enum Launcher {
     Mpi,
 }
 
-/// Seconds without a sign of life after which a process counts as lost, unless told otherwise.
-pub(crate) const HEARTBEAT_TIMEOUT_S: u32 = 20;
 /// How many checkpoints stay, unless told otherwise.
 pub(crate) const KEEP: u16 = 2;
 /// How many steps in a row may be skipped, unless told otherwise.
@@ -582,13 +511,13 @@ pub(crate) const MAX_SKIPPED: u32 = 5;
 #[command(next_help_heading = "Reliability")]
 pub(crate) struct ReliabilityArguments {
     /// Write a checkpoint after every so many steps, besides the one at the end
-    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "STEPS", value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) checkpoint_every: Option<u64>,
     /// How many checkpoints stay: the newest that are whole
-    #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = whole::<u16>(1..=u16::MAX))]
     pub(crate) keep: u16,
     /// How many steps in a row may be skipped because the loss or a gradient is not a number
-    #[arg(long, value_name = "N", default_value_t = MAX_SKIPPED)]
+    #[arg(long, value_name = "N", default_value_t = MAX_SKIPPED, value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) max_skipped: u32,
 }
 
@@ -617,10 +546,9 @@ pub(crate) struct RunArguments {
     /// Who starts the ranks
     #[arg(long, value_enum, default_value_t = Launcher::Threads)]
     pub(crate) launcher: Launcher,
-    /// With --launcher mpi: how long a process may give no sign of life before the job ends
-    #[arg(long, value_name = "SECONDS", default_value_t = HEARTBEAT_TIMEOUT_S,
-        value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) heartbeat_timeout: u32,
+    /// With --launcher mpi: how long a process may give no sign of life before the job ends [default: 20]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u32>(1..=86_400))]
+    pub(crate) heartbeat_timeout: Option<u32>,
     /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
     /// [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
@@ -629,10 +557,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum)]
     pub(crate) device: Option<Device>,
     /// Processor threads that the ranks share [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Seed of first parameters and of the order of data
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     pub(crate) seed: u64,
     /// Folder for everything that the run writes [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
@@ -706,16 +634,16 @@ pub(crate) struct ValidateArguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Port; 0 for any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = whole::<u16>(0..=u16::MAX))]
     pub(crate) port: u16,
     /// Address to listen on; a token is demanded where other machines reach it
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1", value_parser = address)]
     pub(crate) listen: IpAddr,
     /// What clients of the API must show [default: $TRAINYARD_TOKEN, which no list of processes shows]
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// Processor threads of the searches [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
 

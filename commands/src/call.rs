@@ -6,10 +6,10 @@ use crate::dispatch;
 use crate::failure::{Exit, Failure, Fault};
 use crate::history::History;
 use crate::listener::{Event, Listener};
+use crate::misused::misused;
 use crate::output::Output;
 use crate::places;
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,7 @@ impl Call {
 }
 
 fn done(words: &[OsString], listener: Listener) -> Result<Exit, Failure> {
-    let arguments = Arguments::try_parse_from(words).map_err(|error| misused(&error))?;
+    let arguments = Arguments::try_parse_from(words).map_err(|error| misused(&error, words))?;
     let output = Output::new(&arguments.global).heard_by(listener);
     let history = History::new(&arguments.global, words);
     places::check(&arguments.command, history.place())?;
@@ -127,27 +127,6 @@ impl Refusal {
             text,
         }
     }
-}
-
-/// Returns the failure of words that are no command.
-fn misused(error: &clap::Error) -> Failure {
-    let text = error.to_string();
-    let told = |kind| {
-        error.get(kind).and_then(|value| match value {
-            ContextValue::String(text) => Some(text.clone()),
-            ContextValue::Strings(texts) => Some(texts.join(", ")),
-            _ => None,
-        })
-    };
-    // The flag is told with the name of its value: `--region <REGION>`.
-    let flag = told(ContextKind::InvalidArg).map(|flag| flag.split(' ').next().unwrap_or_default().to_owned());
-    let hint = told(ContextKind::SuggestedArg).or_else(|| told(ContextKind::SuggestedValue));
-    let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Failure::input(first).maybe_hint(hint.map(|meant| format!("did you mean `{meant}`?"))).at(Fault {
-        field: flag,
-        value: told(ContextKind::InvalidValue),
-        allowed: told(ContextKind::ValidValue).filter(|values| !values.is_empty()),
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What can be typed after `trainyard history`.
 
 use crate::machine;
+use crate::values::{Refused, refused, whole};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ pub(crate) struct ListArguments {
     #[arg(long, value_name = "DATE", value_parser = time)]
     pub(crate) since: Option<UtcTime>,
     /// At most so many, the newest
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1..=u32::MAX))]
     pub(crate) limit: u32,
 }
 
@@ -115,7 +116,7 @@ pub(crate) struct PruneArguments {
     #[arg(long, value_name = "DATE", value_parser = time, group = "old")]
     pub(crate) before: Option<UtcTime>,
     /// Remove all entries but so many, the newest
-    #[arg(long, value_name = "N", group = "old")]
+    #[arg(long, value_name = "N", group = "old", value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) keep: Option<u32>,
     /// Only entries of this kind
     #[arg(long, value_name = "KIND", value_parser = kind())]
@@ -134,13 +135,13 @@ fn kind() -> impl TypedValueParser<Value = Kind> {
 }
 
 /// A point in time, or how long ago it is.
-fn time(text: &str) -> Result<UtcTime, String> {
+fn time(text: &str) -> Result<UtcTime, Refused> {
     let ago = text.parse::<Seconds>().ok().filter(|ago| ago.0.is_finite() && ago.0 >= 0.0);
     match ago {
         Some(ago) => Ok(machine::now().before(ago.0.ceil() as u64)),
-        None => text
-            .parse()
-            .map_err(|_| "a date is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago: 12h, 30d".into()),
+        None => text.parse().map_err(|_| {
+            refused(text, "a date, 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago, 12h or 30d")
+        }),
     }
 }
 

@@ -23,8 +23,10 @@ mod traces;
 mod arguments;
 mod examples;
 mod history_arguments;
+mod misused;
 mod plot;
 mod shown;
+mod values;
 
 // What commands share.
 mod headline;
@@ -47,11 +49,12 @@ pub use listener::{Event, Listener};
 pub use shown::{Form, shown};
 pub use trainyard_planner::Cancellation;
 
-use crate::arguments::{Arguments, Command, PricesCommand};
+use crate::arguments::{Arguments, Command, Global, PricesCommand};
 use crate::failure::{Exit, Failure};
 use crate::history::History;
 use crate::output::Output;
 use clap::Parser;
+use clap::error::ErrorKind;
 use std::ffi::OsString;
 
 /// Runs the program with these words, of which the first is its name, and returns its exit code.
@@ -59,9 +62,14 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
     let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        Err(told) => {
-            output::usage(&told);
+        Err(told) if asks_for_help(&told) => {
+            // The streams may be closed: there is nobody left to tell.
+            let _ = told.print();
             return if told.use_stderr() { Exit::Input as u8 } else { Exit::Done as u8 };
+        }
+        Err(error) => {
+            Output::new(&Global::default()).failure(&misused::misused(&error, &words));
+            return Exit::Input as u8;
         }
     };
     if matches!(arguments.command, Command::Train(_) | Command::Run(_) | Command::Calibrate(_)) {
@@ -81,6 +89,12 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
             failure.code() as u8
         }
     }
+}
+
+/// Returns `true` if the words lack a command or ask for help or the version: all that is printed as it is.
+fn asks_for_help(told: &clap::Error) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(told.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 fn dispatch(command: Command, history: &History, output: &Output) -> Result<Exit, Failure> {

@@ -194,17 +194,6 @@ impl Output {
     }
 }
 
-/// Prints what the command line lacks, or the help that it asks for.
-pub(crate) fn usage(told: &clap::Error) {
-    let text = told.to_string();
-    // The streams may be closed: there is nobody left to tell.
-    let _ = if told.use_stderr() && text.split_whitespace().any(|word| word.chars().count() > WORD_MAX) {
-        writeln!(stderr(), "{}", short(&harmless(text.trim_end())))
-    } else {
-        told.print()
-    };
-}
-
 /// Longest word of a message, and longest message, in characters; and most lines of one.
 const WORD_MAX: usize = 200;
 const MESSAGE_MAX: usize = 2000;

@@ -1,6 +1,7 @@
 //! Pictures as files: which format a name asks for, and which ground.
 
 use crate::failure::Failure;
+use crate::values::{self, Refused};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use trainyard_reports::{Picture, Scheme, Theme};
@@ -50,9 +51,9 @@ pub(crate) enum PlotTheme {
     Dark,
 }
 
-fn plot_file(text: &str) -> Result<PathBuf, String> {
+fn plot_file(text: &str) -> Result<PathBuf, Refused> {
     let path = PathBuf::from(text);
-    if is_plot(&path) { Ok(path) } else { Err("the name of a plot ends in .svg or .png".into()) }
+    if is_plot(&path) { Ok(path) } else { Err(values::refused(text, "a file that ends in .svg or .png")) }
 }
 
 impl PlotArguments {

@@ -2,7 +2,7 @@
 
 use super::execution::stop_on_interrupt;
 use super::{device, processes};
-use crate::arguments::{CalibrateArguments, HEARTBEAT_TIMEOUT_S, Launcher};
+use crate::arguments::{CalibrateArguments, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Written};
 use crate::job::{self, Job, LOCAL, local_profile};
@@ -54,7 +54,7 @@ fn measure_hosts(
     stop: &AtomicBool,
     output: &Output,
 ) -> Result<Option<MeasuredMachine>, Failure> {
-    let (processes, output) = processes::join(Launcher::Mpi, HEARTBEAT_TIMEOUT_S, output)?;
+    let (processes, output) = processes::join(Launcher::Mpi, None, output)?;
     let count = processes.count();
     let world = processes.world(count).map_err(|error| processes::failure(&error))?;
     let between = measure_collectives_of(&world, stop)

@@ -3,22 +3,32 @@
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::misplaced;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trainyard_executor::process_group::{LaunchError, Launcher, Processes, World};
 
+/// Seconds without a sign of life after which a process counts as lost, unless told otherwise.
+const HEARTBEAT_TIMEOUT_S: u32 = 20;
+
 /// Joins the processes of the launcher, each of which counts as lost after so many seconds without a sign of life. Only
 /// the first of them prints more than errors.
 pub(super) fn join(
     launcher: arguments::Launcher,
-    heartbeat_timeout_s: u32,
+    heartbeat_timeout_s: Option<u32>,
     output: &Output,
 ) -> Result<(Processes, Output), Failure> {
     let launcher = match launcher {
-        arguments::Launcher::Threads => Launcher::Threads,
+        arguments::Launcher::Threads => {
+            let advice = "leave it out, or start the job with mpirun and --launcher mpi";
+            let flag = ("--heartbeat-timeout", heartbeat_timeout_s.is_some(), advice.into());
+            misplaced::refuse([flag], "is for several processes, but the ranks are threads of this one")?;
+            Launcher::Threads
+        }
         arguments::Launcher::Mpi => {
-            Launcher::Mpi { heartbeat_timeout: Duration::from_secs(heartbeat_timeout_s.into()) }
+            let seconds = heartbeat_timeout_s.unwrap_or(HEARTBEAT_TIMEOUT_S);
+            Launcher::Mpi { heartbeat_timeout: Duration::from_secs(seconds.into()) }
         }
     };
     let processes = launcher.join().map_err(|error| failure(&error))?;

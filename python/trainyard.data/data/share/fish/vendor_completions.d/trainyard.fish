@@ -336,7 +336,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l steps -d 'St
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l checkpoint -d 'Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run\'s folder]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l launcher -d 'Who starts the ranks' -r -f -a "threads\t'This process: they are its threads'
 mpi\t'`mpirun`, Slurm or another launcher of MPI processes, on one host or many'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l heartbeat-timeout -d 'With --launcher mpi: how long a process may give no sign of life before the job ends' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l heartbeat-timeout -d 'With --launcher mpi: how long a process may give no sign of life before the job ends [default: 20]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l weights -d 'Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved [default: random ones by the seed]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l device -d 'What computes [default: what the profile of the plan was measured on, else cpu]' -r -f -a "cpu\t'Processor threads of this machine'
 cuda\t'NVIDIA\'s GPUs of this machine, where the program was built with the feature cuda'
