@@ -388,6 +388,7 @@ fn spread(machine: &MeasuredMachine) -> Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use trainyard_hardware_profiles::{Fitted, catalog};
     use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Placement, PlanSpec};
 
@@ -441,7 +442,7 @@ mod tests {
         let mut machine = machine();
         assert!(names(1, Placement::Cluster, &machine).contains(&UNMEASURED_STACK.name));
         let fitted = Fitted { on: "step times".into(), rows: 9, date: "2026-11-23".into(), deviation: 0.1 };
-        machine.stack.uncertainty.fitted = Some(Box::new(fitted));
+        Arc::make_mut(&mut machine.stack).uncertainty.fitted = Some(Box::new(fitted));
         let names = names(1, Placement::Cluster, &machine);
         assert!(names.contains(&STACK) && !names.contains(&UNMEASURED_STACK.name), "{names:?}");
     }
@@ -461,7 +462,7 @@ mod tests {
             half_width: trainyard_hardware_profiles::Sourced::new(half_width, "a test"),
         };
         let mut width = |seen| {
-            machine.stack.seen = seen;
+            Arc::make_mut(&mut machine.stack).seen = seen;
             half_width(&in_use(&plan, &machine, &outcome))
         };
         let near = |width: f64, expected: f64| assert!((width / expected - 1.0).abs() < 1e-4, "{width} {expected}");

@@ -6,6 +6,7 @@
 
 use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors};
 use crate::profile::CORRECTION_RANGE;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Cluster, CorrectedPhase, Correction, MeasuredMachine, Stack};
 use trainyard_plan::Plan;
 use trainyard_plan::document::Phases;
@@ -141,7 +142,7 @@ struct Fit<'a> {
 
 impl Fit<'_> {
     fn machine(&self, profile: &MeasuredMachine) -> Machine {
-        Machine { cluster: Cluster::of_measured(profile.clone()), stack: self.stack.clone() }
+        Machine { cluster: Cluster::of_measured(profile.clone()), stack: Arc::new(self.stack.clone()) }
     }
 
     /// A run beside what operators that were timed apart predict.

@@ -101,7 +101,7 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
         let failure = Failure::input(format!("there is no job file `{name}`"));
         let known = match find(&name) {
             Ok(_) => Some(&*name),
-            Err(_) => similar(&name, catalog().iter().map(|entry| entry.model.name())),
+            Err(_) => similar(&name, catalog().map(|entry| entry.model.name())),
         };
         return Err(match known.filter(|_| arguments.model.is_none()) {
             Some(model) => failure.hint(format!("did you mean `--model {model}`?")),
@@ -127,7 +127,7 @@ fn refuse_hub_name(name: &str) -> Result<(), Failure> {
     if owner.is_empty() || owner.starts_with('.') || model.is_empty() || model.contains('/') {
         return Ok(());
     }
-    let known = similar(&model.to_lowercase(), catalog().iter().map(|entry| entry.model.name()));
+    let known = similar(&model.to_lowercase(), catalog().map(|entry| entry.model.name()));
     let fetched = format!("`hf download {name} config.json` fetches its shape; name that file with --model");
     let hint =
         known.map_or_else(|| fetched.clone(), |known| format!("did you mean `--model {known}`? Otherwise {fetched}"));

@@ -5,7 +5,9 @@ use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::sync::OnceLock;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
 use trainyard_units::CatalogError;
 
 #[derive(RustEmbed)]
@@ -36,14 +38,21 @@ pub struct ModelFile {
     pub model: ModelSpec,
 }
 
-/// Returns all models of the catalog, in the order of their file names.
+/// The files in the order of their names, each with its entry as soon as it is asked for.
+static ENTRIES: LazyLock<BTreeMap<Cow<'static, str>, OnceLock<CatalogEntry>>> =
+    LazyLock::new(|| Files::iter().map(|path| (path, OnceLock::new())).collect());
+
+/// Iterates over all models of the catalog, in the order of their file names.
 ///
 /// # Panics
 ///
 /// When a file of the catalog is not a model: the build is broken, and a test says so first.
-pub fn catalog() -> &'static [CatalogEntry] {
-    static CATALOG: OnceLock<Vec<CatalogEntry>> = OnceLock::new();
-    CATALOG.get_or_init(|| embedded::<Files, ModelFile>().map(entry).collect())
+pub fn catalog() -> impl Iterator<Item = &'static CatalogEntry> + Clone {
+    ENTRIES.iter().map(|(path, entry)| entry.get_or_init(|| read(path)))
+}
+
+fn read(path: &str) -> CatalogEntry {
+    entry(embedded_file::<Files, ModelFile>(path))
 }
 
 fn entry(file: ModelFile) -> CatalogEntry {
@@ -56,19 +65,39 @@ fn entry(file: ModelFile) -> CatalogEntry {
 pub(crate) fn embedded<Folder: RustEmbed, T: DeserializeOwned>() -> impl Iterator<Item = T> {
     let mut paths: Vec<_> = Folder::iter().collect();
     paths.sort_unstable();
-    paths.into_iter().map(|path| {
-        let file = Folder::get(&path).expect("an embedded file that was listed can be read");
-        let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-        toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
-    })
+    paths.into_iter().map(|path| embedded_file::<Folder, T>(&path))
 }
 
-/// Returns the catalog entry of this name.
+fn embedded_file<Folder: RustEmbed, T: DeserializeOwned>(path: &str) -> T {
+    let file = Folder::get(path).expect("an embedded file that was listed can be read");
+    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
+    toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
+}
+
+/// Returns the catalog entry of this name, which its file has too: no other is read.
 ///
 /// # Errors
 ///
 /// Fails if there is none.
 pub fn find(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
-    let names = || catalog().iter().map(|entry| entry.model.name());
-    catalog().iter().find(|entry| entry.model.name() == name).ok_or_else(|| CatalogError::new("model", name, names()))
+    let path = format!("{name}.toml");
+    match ENTRIES.get(path.as_str()) {
+        Some(entry) => Ok(entry.get_or_init(|| read(&path))),
+        None => Err(CatalogError::new("model", name, catalog().map(|entry| entry.model.name()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_as_its_model() {
+        for (path, entry) in ENTRIES.iter() {
+            let name = entry.get_or_init(|| read(path)).model.name();
+            assert_eq!(*path, format!("{name}.toml"));
+            assert_eq!(find(name).expect("it was listed").model.name(), name);
+        }
+        assert!(find("gpt-5").is_err());
+    }
 }

@@ -144,7 +144,7 @@ mod tests {
             let set = find_data_set(&entry.dataset).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(set.bytes_for(&entry.model).is_some_and(|bytes| bytes >= 1.0), "{name} does not read {}", set.name);
         }
-        let used = |set: &StoredDataSet| catalog().iter().any(|entry| entry.dataset == set.name);
+        let used = |set: &StoredDataSet| catalog().any(|entry| entry.dataset == set.name);
         assert!(data_sets().iter().all(used));
     }
 

@@ -5,6 +5,7 @@ use crate::problem::{
     AUTO_STACK, catalog_with, data_set, executor_stack, forward_plan, has_instead, in_job, inside, memory_margin,
     on_no_instance, price_of, price_used, purchase, send_over, transport_named,
 };
+use std::sync::Arc;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, MeasuredMachine, PriceQuery, PriceTable, Service, Sourced,
@@ -282,10 +283,13 @@ pub(crate) fn stack_of(document: &PlanDocument) -> &str {
 }
 
 /// Sets the memory margin of a document's job in a stack.
-fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, Invalid> {
+fn with_margin(document: &PlanDocument, mut stack: Arc<Stack>) -> Result<Arc<Stack>, Invalid> {
     let margin = memory_margin(&document.job.cluster).map_err(in_job)?;
     let memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
-    Ok(Stack { memory_margin, ..stack })
+    if stack.memory_margin != memory_margin {
+        Arc::make_mut(&mut stack).memory_margin = memory_margin;
+    }
+    Ok(stack)
 }
 
 /// Returns as many machines of a cluster file as a plan uses, if they are alike and there are enough; otherwise all.

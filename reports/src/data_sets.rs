@@ -29,7 +29,7 @@ pub fn data_set(set: &StoredDataSet) -> String {
         ("bytes a token", format!("{narrow} or, of a large vocabulary, {wide}  [{}]", fact.source))
     }));
     rows.extend(set.samples.as_ref().map(|fact| ("samples", number(fact))));
-    let models = catalog().iter().filter(|entry| entry.dataset == set.name);
+    let models = catalog().filter(|entry| entry.dataset == set.name);
     let names: Vec<&str> = models.map(|entry| entry.model.name()).collect();
     rows.push(("usual for", names.join(", ")));
     format!("{} ({})\n\n{}", set.name, set.description, facts(&rows))

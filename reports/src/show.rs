@@ -356,7 +356,7 @@ fn duration(time: Seconds) -> String {
 
 /// Formats a table of all software stacks, those in use today first.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
-    let mut all: Vec<&Stack> = catalog.stacks().iter().collect();
+    let mut all: Vec<&Stack> = catalog.stacks().iter().map(AsRef::as_ref).collect();
     all.sort_by_key(|stack| !stack.runs.today);
     let rows = all.into_iter().map(|stack| {
         let runs = &stack.runs;

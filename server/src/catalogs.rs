@@ -92,7 +92,7 @@ impl Catalogs {
         let priced = || hardware.instances().iter().filter(|instance| !instance.prices.is_empty());
         let regions: BTreeSet<String> =
             priced().flat_map(|instance| &instance.prices).map(|price| price.region.clone()).collect();
-        let models = trainyard_models::catalog().iter().map(|entry| ModelEntry::of(&entry.model, Some(&entry.source)));
+        let models = trainyard_models::catalog().map(|entry| ModelEntry::of(&entry.model, Some(&entry.source)));
         let names = |all: Vec<&'static str>| all.into_iter().map(Into::into).collect();
         Self {
             version: env!("CARGO_PKG_VERSION").into(),

@@ -3,6 +3,7 @@
 use crate::cost::{device_costs, layer_costs};
 use crate::machine::Machine;
 use crate::simulate::Outcome;
+use std::sync::Arc;
 use trainyard_plan::{Bottleneck, Plan, StagePass};
 use trainyard_units::Seconds;
 
@@ -100,6 +101,6 @@ fn without_traffic(machine: &Machine) -> Machine {
 
 fn without_launches(machine: &Machine) -> Machine {
     let mut faster = machine.clone();
-    faster.stack.launch.value = Seconds::ZERO;
+    Arc::make_mut(&mut faster.stack).launch.value = Seconds::ZERO;
     faster
 }

@@ -1,5 +1,6 @@
 //! Where a plan runs: hardware and the software on it.
 
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use trainyard_plan::{Lowering, Mesh};
 use trainyard_units::{Invalid, Seconds};
@@ -10,7 +11,7 @@ pub struct Machine {
     /// Devices and links.
     pub cluster: Cluster,
     /// The training framework.
-    pub stack: Stack,
+    pub stack: Arc<Stack>,
 }
 
 /// Why a plan cannot be simulated on a machine.

@@ -211,6 +211,7 @@ fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use trainyard_hardware_profiles::catalog;
     use trainyard_models::find;
     use trainyard_plan::{ClusterSpec, PlanSpec};
@@ -233,7 +234,7 @@ mod tests {
         let mut machine = Machine { cluster, stack: catalog().stack("pytorch").expect("in the catalog").clone() };
         assert!(simulate(&plan(1), &machine).is_ok());
         for slowdown in [1e30, f64::INFINITY, f64::NAN] {
-            machine.stack.overlap_slowdown.value = slowdown;
+            Arc::make_mut(&mut machine.stack).overlap_slowdown.value = slowdown;
             let error = simulate(&plan(1), &machine).expect_err("too long");
             assert!(matches!(error, MachineError::Endless { .. }) && error.hint().is_some(), "{error}");
         }

@@ -65,7 +65,8 @@ fn every_name_is_one_of_plans_models_or_targets() {
 
 #[test]
 fn what_is_started_today_can_be_launched_and_says_everything() {
-    let today: Vec<&Stack> = catalog().stacks().iter().filter(|stack| stack.runs.today).collect();
+    let today: Vec<&Stack> =
+        catalog().stacks().iter().map(AsRef::as_ref).filter(|stack: &&Stack| stack.runs.today).collect();
     let names: Vec<&str> = today.iter().map(|stack| stack.name.as_str()).collect();
     let expected =
         ["deepspeed", "megatron-core", "pytorch-ddp-compiled", "pytorch-ddp", "pytorch-fsdp-compiled", "pytorch-fsdp"];

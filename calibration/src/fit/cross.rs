@@ -40,7 +40,7 @@ pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
 }
 
 fn mean_of_others(parameter: &Parameter<Stack>, own: &[String], catalog: &Catalog) -> Option<f64> {
-    let others = catalog.stacks().iter().filter(|stack| !own.contains(&stack.name));
+    let others = catalog.stacks().iter().map(AsRef::as_ref).filter(|stack: &&Stack| !own.contains(&stack.name));
     let known = others.filter_map(|stack| Some((stack, parameter.number(stack)?.ln())));
     let (akin, apart): (Vec<_>, Vec<_>) =
         known.partition(|(stack, _)| own.iter().any(|name| software(name) == software(&stack.name)));

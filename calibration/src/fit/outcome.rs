@@ -380,8 +380,9 @@ impl<'a> Fitting<'a> {
     ) -> Option<Constants> {
         let mut gpus: BTreeMap<String, Gpu> = BTreeMap::new();
         let mut stacks: BTreeMap<String, Stack> = BTreeMap::new();
+        let of_catalog = |name: &str| self.catalog.stack(name).map(|stack| Stack::clone(stack));
         for name in made {
-            stacks.insert(name.clone(), self.catalog.stack(name).expect("it was made").clone());
+            stacks.insert(name.clone(), of_catalog(name).expect("it was made"));
         }
         for (index, value) in self.changed(found) {
             let unknown = &self.problem.unknowns[index];
@@ -389,7 +390,7 @@ impl<'a> Fitting<'a> {
             for name in &unknown.entries {
                 match unknown.of {
                     Of::Stack(parameter) => {
-                        let own = || self.catalog.stack(name).expect("unknowns are of the catalog").clone();
+                        let own = || of_catalog(name).expect("unknowns are of the catalog");
                         parameter.set(stacks.entry(name.clone()).or_insert_with(own), value, &fitted);
                     }
                     Of::Gpu(parameter) => {
@@ -400,11 +401,11 @@ impl<'a> Fitting<'a> {
             }
         }
         for (name, seen) in kinds::seen(self.problem.observations, &judged.unseen) {
-            let own = || self.catalog.stack(&name).expect("it was simulated").clone();
+            let own = || of_catalog(&name).expect("it was simulated");
             stacks.entry(name.clone()).or_insert_with(own).seen = seen;
         }
         for (name, width) in &widths.stacks {
-            let own = || self.catalog.stack(name).expect("it was simulated").clone();
+            let own = || of_catalog(name).expect("it was simulated");
             let stack = stacks.entry(name.clone()).or_insert_with(own);
             let on = format!("step times of {} rows that were left out by model, scale or release", width.rows);
             let fitted = Fitted {

@@ -89,7 +89,7 @@ fn rows_of(text: &str) -> Vec<Row> {
 
 /// A catalog with a stack of known constants under the label.
 fn truth() -> Catalog {
-    let default = catalog().stack("pytorch").expect("in the catalog").clone();
+    let default = Stack::clone(catalog().stack("pytorch").expect("in the catalog"));
     let label = PublishedAs { stack: LABEL.into(), ..PublishedAs::default() };
     let mut stack = Stack { name: "truth".into(), published_as: vec![label], ..default };
     stack.launch.value = Seconds(55e-6);

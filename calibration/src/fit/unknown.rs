@@ -3,6 +3,7 @@
 use super::observation::Observation;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, GPU_PARAMETERS, Gpu, Parameter, STACK_PARAMETERS, Stack};
 use trainyard_sim::Machine;
 
@@ -52,7 +53,7 @@ impl Unknown {
     fn apply(&self, machine: &mut Machine, logarithm: f64) {
         let value = logarithm.exp();
         match self.of {
-            Of::Stack(parameter) => parameter.try_value(&mut machine.stack, value),
+            Of::Stack(parameter) => parameter.try_value(Arc::make_mut(&mut machine.stack), value),
             Of::Gpu(parameter) => {
                 for pool in &mut machine.cluster.pools {
                     if let Some(gpu) = pool.device.gpu_mut() {

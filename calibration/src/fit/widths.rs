@@ -11,6 +11,7 @@ use argmin::core::{CostFunction, Error, Executor, State};
 use argmin::solver::neldermead::NelderMead;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::Plan;
 use trainyard_sim::{Machine, Outcome};
@@ -163,7 +164,7 @@ fn unmeasured(observations: &[Observation], simulated: &[Simulated], default: &S
     let residuals: Vec<Vec<f64>> = observations
         .par_iter()
         .map(|seen| {
-            let machine = Machine { stack: default.clone(), ..seen.machine.clone() };
+            let machine = Machine { stack: Arc::new(default.clone()), ..seen.machine.clone() };
             seen.residual(&machine).into_iter().collect()
         })
         .collect();

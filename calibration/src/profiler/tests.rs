@@ -88,7 +88,7 @@ fn a_stack_takes_what_was_found_and_keeps_the_rest() {
     let mut same = changed.clone();
     (same.launch, same.gemm) = (stack.launch.clone(), stack.gemm.clone());
     same.fragmentation = stack.fragmentation.clone();
-    assert_eq!(&same, stack);
+    assert_eq!(same, **stack);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DeviceKind, EXECUTOR_STACK, NumberFormat, OperatorClass, OperatorSample,
     PROFILE_SCHEMA, catalog,
@@ -42,7 +43,7 @@ fn profile() -> MeasuredMachine {
     }
 }
 
-fn stack() -> Stack {
+fn stack() -> Arc<Stack> {
     catalog().stack(EXECUTOR_STACK).expect("in the catalog").clone()
 }
 

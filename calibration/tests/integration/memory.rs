@@ -1,5 +1,6 @@
 //! Published facts of which batches fit into a GPU and which do not, predicted.
 
+use std::sync::Arc;
 use trainyard_calibration::{Entry, configure, read_measurements};
 
 /// Each row names its publication; `fits` says whether it ran or was out of memory.
@@ -99,7 +100,7 @@ fn peaks() -> Vec<(String, f64)> {
         let (peak, line) = told.filter(|_| row.suite == "bigscience-a100")?;
         let mut configuration = configure(row).expect("it states its plan");
         if line < KEPT_TWICE_FROM {
-            configuration.machine.stack.keeps_half_gradients = None;
+            Arc::make_mut(&mut configuration.machine.stack).keeps_half_gradients = None;
         }
         let held = trainyard_sim::footprint(&configuration.plans[0], &configuration.machine).peak().as_f64();
         Some((row.id.clone(), held / (peak * 1e9)))

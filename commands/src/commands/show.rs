@@ -7,7 +7,7 @@ use crate::output::Output;
 use clap::ValueEnum;
 use serde_json::json;
 use std::path::Path;
-use trainyard_hardware_profiles::{Catalog, matches};
+use trainyard_hardware_profiles::{Catalog, Stack, matches};
 use trainyard_models::{CatalogEntry, Model, Pass, data_sets, find, find_data_set};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
@@ -51,7 +51,7 @@ fn list(kind: Kind, catalog: &Catalog, pattern: &str, output: &Output) -> Result
     let some = |count: usize| if count > 0 { Ok(()) } else { Err(no_match(kind, pattern)) };
     match kind {
         Kind::Models => {
-            let models = trainyard_models::catalog().iter().filter(|entry| matches(pattern, entry.model.name()));
+            let models = trainyard_models::catalog().filter(|entry| matches(pattern, entry.model.name()));
             let models: Vec<CatalogEntry> = models.cloned().collect();
             some(models.len())?;
             let documents: Vec<_> = models.iter().map(model).collect();
@@ -73,7 +73,8 @@ fn list(kind: Kind, catalog: &Catalog, pattern: &str, output: &Output) -> Result
         }
         Kind::Stacks => {
             some(found.stacks().len())?;
-            output.result(&found.stacks(), || reports::stacks(&found, width));
+            let stacks: Vec<&Stack> = found.stacks().iter().map(AsRef::as_ref).collect();
+            output.result(&stacks, || reports::stacks(&found, width));
         }
         Kind::Schedules if pattern == "*" => output.result(&ScheduleName::ALL, || reports::schedules(width)),
         Kind::Schedules => entry(kind, catalog, pattern, output)?,
@@ -113,7 +114,7 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
         }
         Kind::Stacks => {
             let stack = catalog.stack(name).map_err(no_entry)?;
-            output.result(stack, || reports::stack(stack, output.width()));
+            output.result(stack.as_ref(), || reports::stack(stack, output.width()));
         }
         Kind::Schedules => {
             let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;

@@ -19,7 +19,8 @@ use crate::storage::Storage;
 use price_table::price_instances;
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use toml::{Table, Value};
 use trainyard_units::{BytesPerSecond, CatalogError};
 
@@ -34,7 +35,7 @@ pub struct Catalog {
     pub(crate) links: Vec<Link>,
     pub(crate) instances: Vec<Instance>,
     pub(crate) systems: Vec<Instance>,
-    pub(crate) stacks: Vec<Stack>,
+    pub(crate) stacks: Vec<Arc<Stack>>,
     operations: Operations,
     spot_advisor: SpotAdvisor,
     processors: Vec<Processor>,
@@ -51,24 +52,46 @@ pub struct Catalog {
 pub fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
     CATALOG.get_or_init(|| {
-        let links: Vec<Link> = read("links/", Ok);
-        let processors: Vec<Processor> = read("processors/", Ok);
-        let transports: Vec<TransportDefault> = read("transports/", Ok);
-        let wired = |table| with_processor(with_link(with_messaging(table, &transports), &links)?, &processors);
+        // Stacks are half of what there is to read.
+        let (stacks, machines) = thread::scope(|scope| {
+            let stacks = scope.spawn(|| read("stacks/", Ok).into_iter().map(Arc::new).collect());
+            let machines = Machines::read();
+            (stacks.join().expect("a file of a stack that does not parse has been told"), machines)
+        });
         Catalog {
             gpus: read("gpus/", Ok),
-            instances: priced(read("instances/", wired)),
-            systems: read("systems/", wired),
-            stacks: read("stacks/", Ok),
+            stacks,
             operations: only(read("operations/", Ok)),
             spot_advisor: only(read("spot/", Ok)),
             loader: only(read("loaders/", Ok)),
             storage: only(read("storage/", Ok)),
-            processors,
-            links,
-            transports,
+            instances: machines.instances,
+            systems: machines.systems,
+            links: machines.links,
+            processors: machines.processors,
+            transports: machines.transports,
         }
     })
+}
+
+/// Machine types, and what their files name.
+struct Machines {
+    instances: Vec<Instance>,
+    systems: Vec<Instance>,
+    links: Vec<Link>,
+    processors: Vec<Processor>,
+    transports: Vec<TransportDefault>,
+}
+
+impl Machines {
+    fn read() -> Self {
+        let links: Vec<Link> = read("links/", Ok);
+        let processors: Vec<Processor> = read("processors/", Ok);
+        let transports: Vec<TransportDefault> = read("transports/", Ok);
+        let wired = |table| with_processor(with_link(with_messaging(table, &transports), &links)?, &processors);
+        let (instances, systems) = (priced(read("instances/", wired)), read("systems/", wired));
+        Self { instances, systems, links, processors, transports }
+    }
 }
 
 /// Reads the files of a folder; `complete` fills in each one before it is deserialised.
@@ -179,7 +202,7 @@ impl Catalog {
     }
 
     /// Returns all software stacks.
-    pub fn stacks(&self) -> &[Stack] {
+    pub fn stacks(&self) -> &[Arc<Stack>] {
         &self.stacks
     }
 
@@ -282,13 +305,13 @@ impl Catalog {
     /// # Errors
     ///
     /// Fails if there is none.
-    pub fn stack(&self, name: &str) -> Result<&Stack, CatalogError> {
+    pub fn stack(&self, name: &str) -> Result<&Arc<Stack>, CatalogError> {
         look_up("stack", &self.stacks, name, |stack| &stack.name)
     }
 
     /// Returns the stack that stands for measurements published under this label: the one whose label states most.
     /// `None` if the catalog knows no such label.
-    pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Stack> {
+    pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Arc<Stack>> {
         self.stacks
             .iter()
             .filter_map(|entry| entry.closeness(publication).map(|closeness| (closeness, entry)))

@@ -14,6 +14,7 @@ use crate::stack::Stack;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::sync::Arc;
 use trainyard_units::{FlopsPerSecond, Invalid};
 
 /// The schema of constants files that this version reads and writes.
@@ -160,7 +161,8 @@ impl Catalog {
         }
         replace(&mut catalog.gpus, &constants.gpus, |gpu| &gpu.name);
         replace(&mut catalog.links, &constants.links, |link| &link.name);
-        replace(&mut catalog.stacks, &constants.stacks, |stack| &stack.name);
+        let stacks: Vec<Arc<Stack>> = constants.stacks.iter().cloned().map(Arc::new).collect();
+        replace(&mut catalog.stacks, &stacks, |stack| &stack.name);
         catalog
     }
 

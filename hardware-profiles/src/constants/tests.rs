@@ -5,7 +5,7 @@ use crate::catalog::catalog;
 use trainyard_units::{Bytes, FlopsPerSecond, Invalid, Seconds};
 
 fn of_stack(change: impl FnOnce(&mut Stack)) -> Result<Constants, Invalid> {
-    let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+    let mut stack = Stack::clone(catalog().stack("pytorch").expect("in the catalog"));
     change(&mut stack);
     Constants::new("mine", Vec::new(), Vec::new(), vec![stack])
 }
@@ -19,8 +19,8 @@ fn of_gpu(change: impl FnOnce(&mut Gpu)) -> Result<Constants, Invalid> {
 #[test]
 fn the_whole_catalog_reads_back_as_it_was_written() {
     let (gpus, links, stacks) = (catalog().gpus(), catalog().links(), catalog().stacks());
-    let constants =
-        Constants::new("all", gpus.to_vec(), links.to_vec(), stacks.to_vec()).expect("the catalog is in its bounds");
+    let copies = stacks.iter().map(|stack| Stack::clone(stack)).collect();
+    let constants = Constants::new("all", gpus.to_vec(), links.to_vec(), copies).expect("the catalog is in its bounds");
     assert!(constants.to_toml().contains("\nlaunch = { value = "), "as the catalog's own files have it");
     let file: ConstantsFile = toml::from_str(&constants.to_toml()).expect("what was written is read");
     assert_eq!(Constants::try_from(file), Ok(constants.clone()));
@@ -32,7 +32,7 @@ fn every_parameter_is_read_where_it_was_put() {
     let fit = Fitted { on: "step times".into(), rows: 3, date: "2026-11-21".into(), deviation: 0.1 };
     for (index, parameter) in STACK_PARAMETERS.iter().enumerate() {
         let having = catalog().stacks().iter().find(|stack| parameter.stated(stack).is_some());
-        let mut stack = having.expect("some stack of the catalog has it").clone();
+        let mut stack = Stack::clone(having.expect("some stack of the catalog has it"));
         let (low, high) = parameter.bounds;
         let value = low + (high - low) * (index + 1) as f64 / 100.0;
         parameter.set(&mut stack, value, &fit);
@@ -126,7 +126,7 @@ fn what_is_out_of_range_is_told_with_its_field() {
     }
     let empty = Constants::new("none", Vec::new(), Vec::new(), Vec::new()).expect_err("nothing");
     assert!(empty.to_string().ends_with("the file replaces nothing"), "{empty}");
-    let twice = vec![catalog().stacks()[0].clone(); 2];
+    let twice = vec![Stack::clone(&catalog().stacks()[0]); 2];
     let error = Constants::new("twice", Vec::new(), Vec::new(), twice).expect_err("one name twice");
     assert!(error.to_string().contains("stacks[1].name"), "{error}");
     let other = ConstantsFile { schema: "trainyard.constants/9".into(), ..ConstantsFile::default() };

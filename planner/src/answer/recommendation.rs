@@ -18,6 +18,7 @@ use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
 use crate::search::{Aim, Found, Prepared, choose, preferred};
+use std::sync::Arc;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::JobSpec;
@@ -110,7 +111,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
         return Vec::new();
     }
     let own = found.best.first().map(|plan| &problem.place.software(plan.choice).name);
-    let choice = |(index, stack): (usize, &Stack)| {
+    let choice = |(index, stack): (usize, &Arc<Stack>)| {
         let recommended = own == Some(&stack.name);
         let best = if recommended {
             found.best.first().cloned()
@@ -126,7 +127,8 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             recommended,
         }
     };
-    let runs = |(_, stack): &(usize, &Stack)| executable(stack).is_ok_and(|software| software.trains(problem.kind()));
+    let runs =
+        |(_, stack): &(usize, &Arc<Stack>)| executable(stack).is_ok_and(|software| software.trains(problem.kind()));
     stacks.iter().enumerate().filter(runs).map(choice).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Machines that are other than they are.
 
 use super::setting::Setting;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
@@ -53,13 +54,17 @@ impl MachineChange {
     pub(crate) fn apply(&self, machine: &mut Machine) {
         let setting = &self.setting;
         match self.part {
-            Part::Launch => machine.stack.launch.value.0 = setting.of(machine.stack.launch.value.0),
-            Part::Software => change_software(&mut machine.stack, setting.of(1.0)),
+            Part::Launch => change_launch(Arc::make_mut(&mut machine.stack), setting),
+            Part::Software => change_software(Arc::make_mut(&mut machine.stack), setting.of(1.0)),
             Part::LinkLatency => machine.cluster.latency.inside = setting.of(machine.cluster.latency.inside),
             Part::NetworkLatency => machine.cluster.latency.between = setting.of(machine.cluster.latency.between),
             part => machine.cluster.pools.iter_mut().for_each(|pool| change(pool, part, setting)),
         }
     }
+}
+
+fn change_launch(stack: &mut Stack, setting: &Setting) {
+    stack.launch.value.0 = setting.of(stack.launch.value.0);
 }
 
 /// Makes everything that a stack computes `factor` times as fast: matrix products, other kernels, the update and

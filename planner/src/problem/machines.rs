@@ -9,6 +9,7 @@ use super::software::{AUTO_STACK, executable, names_of_those_that, of_today, tra
 use super::terms::{price_of, purchase};
 use super::transport::{has_instead, on_no_instance, transport_named};
 use std::borrow::Cow;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
     Service, Sourced, Stack, Transport,
@@ -102,7 +103,7 @@ fn owned(
         Invalid::conflict("cluster.constants", "cluster.profile", rule)
     })?;
     let margin = memory_margin(choice)?.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
-    let stack = Stack { memory_margin: margin, ..stack };
+    let stack = Arc::new(Stack { memory_margin: margin, ..Arc::unwrap_or_clone(stack) });
     let machine = Machine { cluster: Cluster::of_measured(profile), stack: stack.clone() };
     let path = path.or_else(|| choice.profile.clone()).unwrap_or_default();
     Ok(Place::Owned {
@@ -143,7 +144,7 @@ fn described(
 
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
-fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Stack>, Invalid> {
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Arc<Stack>>, Invalid> {
     let Trained { model, kind } = trained;
     let of_today = of_today(catalog);
     let named =
@@ -160,7 +161,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Re
         }
     }
     // Other methods are compared with it, by stacks that may not run it.
-    let runs = |stack: &Stack| executable(stack).is_ok_and(|software| trains(&software, model, kind));
+    let runs = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, model, kind));
     if !able.iter().any(runs) {
         let others = names_of_those_that(&of_today, |runs| trains(runs, model, kind));
         let hint = match others.as_slice() {
@@ -173,7 +174,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Re
     }
     let margin = memory_margin(choice)?;
     for stack in &mut able {
-        stack.memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+        Arc::make_mut(stack).memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
     }
     Ok(able)
 }

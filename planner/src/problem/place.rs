@@ -4,6 +4,7 @@ use super::quota::Quotas;
 use super::transport::send_over;
 use crate::edits::{MachineChange, PriceChange};
 use std::borrow::Cow;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, Service, Stack, Transport, catalog,
 };
@@ -20,7 +21,7 @@ pub enum Place {
         /// All of them, with the first of the stacks.
         machine: Box<Machine>,
         /// The training frameworks that are compared.
-        stacks: Vec<Stack>,
+        stacks: Vec<Arc<Stack>>,
         /// The file that describes them.
         described_by: Description,
         /// The constants file that takes precedence over the catalog, as a plan names it.
@@ -60,7 +61,7 @@ pub struct Rental {
     /// The service, where the job names it.
     pub service: Option<Service>,
     /// The training frameworks that are compared.
-    pub stacks: Vec<Stack>,
+    pub stacks: Vec<Arc<Stack>>,
     /// The catalog that describes the machines.
     pub catalog: Cow<'static, Catalog>,
     /// The constants file that takes precedence over the program's own catalog, as a plan names it.
@@ -198,12 +199,12 @@ impl Place {
         choice / self.stacks().len()
     }
 
-    pub(crate) fn software(&self, choice: usize) -> &Stack {
+    pub(crate) fn software(&self, choice: usize) -> &Arc<Stack> {
         &self.stacks()[choice % self.stacks().len()]
     }
 
     /// Returns the stacks that are compared, at least one.
-    pub(crate) fn stacks(&self) -> &[Stack] {
+    pub(crate) fn stacks(&self) -> &[Arc<Stack>] {
         match self {
             Self::Owned { stacks, .. } => stacks,
             Self::Rented(rental) => &rental.stacks,
@@ -261,10 +262,11 @@ impl Place {
 /// # Errors
 ///
 /// The name of the stack, when constants do not have it: nothing that they say is about a measured machine.
-pub(crate) fn executor_stack(constants: Option<&Constants>) -> Result<Stack, &'static str> {
+pub(crate) fn executor_stack(constants: Option<&Constants>) -> Result<Arc<Stack>, &'static str> {
     match constants {
         Some(constants) => {
-            constants.stacks().iter().find(|stack| stack.name == EXECUTOR_STACK).cloned().ok_or(EXECUTOR_STACK)
+            let own = constants.stacks().iter().find(|stack| stack.name == EXECUTOR_STACK);
+            own.cloned().map(Arc::new).ok_or(EXECUTOR_STACK)
         }
         None => Ok(catalog().stack(EXECUTOR_STACK).expect("the executor's stack is in the catalog").clone()),
     }

@@ -5,6 +5,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as UnknownWord;
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, Stack};
 use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
 use trainyard_plan::{
@@ -187,7 +188,7 @@ impl Words<'_> {
 }
 
 /// Lists the stacks that people start trainings with today.
-pub(crate) fn of_today(catalog: &Catalog) -> Vec<Stack> {
+pub(crate) fn of_today(catalog: &Catalog) -> Vec<Arc<Stack>> {
     catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
 }
 
@@ -229,9 +230,10 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
 }
 
 /// Names the stacks that meet a condition, those that people start trainings with today first.
-pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -> bool) -> Vec<String> {
+pub(crate) fn names_of_those_that(stacks: &[Arc<Stack>], runs: impl Fn(&Executable) -> bool) -> Vec<String> {
     let able = |stack: &&Stack| executable(stack).is_ok_and(|software| runs(&software));
-    let (today, measured): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().filter(able).partition(|stack| stack.runs.today);
+    let stacks = stacks.iter().map(AsRef::as_ref);
+    let (today, measured): (Vec<&Stack>, Vec<&Stack>) = stacks.filter(able).partition(|stack| stack.runs.today);
     today.into_iter().chain(measured).map(|stack| stack.name.clone()).collect()
 }
 
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
 
-    fn stack(name: &str) -> Stack {
+    fn stack(name: &str) -> Arc<Stack> {
         catalog().stack(name).expect("in the catalog").clone()
     }
 
@@ -266,7 +268,7 @@ mod tests {
             assert!(software.offloads.iter().any(|(offload, _)| *offload == Offload::NONE), "{}", stack.name);
         }
         let mut wrong = stack("pytorch-ddp");
-        wrong.runs.schedules = Some(vec!["2f2b".into()]);
+        Arc::make_mut(&mut wrong).runs.schedules = Some(vec!["2f2b".into()]);
         let error = executable(&wrong).expect_err("no schedule");
         assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
         assert!(error.to_string().contains("`2f2b`"), "{error}");

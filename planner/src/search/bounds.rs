@@ -131,11 +131,10 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     pub(crate) fn new(problem: &Problem, fixed: &Fixed, space: &Space<'_>, candidates: &[Candidate]) -> Self {
-        let machine = |choice, instances| problem.place.machine(choice, instances, fixed.encrypted);
-        let machines: Vec<Machine> = (0..problem.place.choices().len()).map(|choice| machine(choice, 1)).collect();
+        let machines: Vec<&Machine> = (0..problem.place.choices().len()).map(|choice| space.alone(choice)).collect();
         let blocking = machines.iter().map(|machine| machine.lowering().blocking_transfers).collect();
         let scattered = machines.iter().map(|machine| machine.stack.scattered_transfers.value).collect();
-        let clusters: Vec<Cluster> = machines.into_iter().map(|machine| machine.cluster).collect();
+        let clusters: Vec<Cluster> = machines.into_iter().map(|machine| machine.cluster.clone()).collect();
         let graph = problem.graph();
         let mut bounds = Self {
             network: clusters.iter().map(network).collect(),
@@ -162,7 +161,7 @@ impl Bounds {
         };
         let keys = candidates.par_iter().fold(BTreeSet::new, note).reduce(BTreeSet::new, merge);
         let price = |key: &PriceKey| {
-            let machine: Machine = machine(key.choice, key.instances);
+            let machine = space.machine_of(key.choice, key.instances);
             let graph = space.graph_of(key.choice);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
             let measured = machine.cluster.first().device.measured().is_some();

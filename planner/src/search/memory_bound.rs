@@ -1,14 +1,13 @@
 //! What a candidate holds at least: enough to drop those that cannot fit before anything else is asked of them.
 
 use super::space::{Candidate, Space, Variant};
-use crate::problem::Place;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, RwLock};
 use trainyard_plan::{
     BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
 };
-use trainyard_sim::{held_by_layers, usable};
+use trainyard_sim::{Machine, held_by_layers, usable};
 use trainyard_units::Bytes;
 
 /// The most that a stage may need, as a multiple of what a device has, before another cut of the layers is tried to fit
@@ -80,8 +79,10 @@ impl ParameterCounts {
 
 /// Lower bounds of the memory of every candidate.
 pub(crate) struct MemoryBound {
-    /// Per type of machine; `None` where ranks share the memory of a measured machine.
+    /// By choice; `None` where ranks share the memory of a measured machine.
     devices: Vec<Option<DeviceMemory>>,
+    /// For each choice the first one on which layers hold the same.
+    alike: Vec<usize>,
     /// What layers hold, as far as it was asked for; `None` where there is no plan to count it on.
     held: RwLock<BTreeMap<Key, HeldBefore>>,
     /// The possible offloads of each choice.
@@ -89,15 +90,18 @@ pub(crate) struct MemoryBound {
 }
 
 impl MemoryBound {
-    pub(crate) fn new(space: &Space<'_>, place: &Place) -> Self {
-        let choices = place.choices().len();
-        let devices = (0..choices).map(|choice| device(place, choice)).collect();
-        Self { devices, held: RwLock::default(), offloads: (0..choices).map(|choice| space.offloads(choice)).collect() }
+    pub(crate) fn new(space: &Space<'_>) -> Self {
+        Self {
+            devices: space.choices().map(|choice| device(space.alone(choice))).collect(),
+            alike: alike(space),
+            held: RwLock::default(),
+            offloads: space.choices().map(|choice| space.offloads(choice)).collect(),
+        }
     }
 
     /// Returns what the layers before each layer hold together on a candidate's ranks.
     fn held(&self, space: &Space<'_>, candidate: &Candidate, offload: Offload) -> HeldBefore {
-        let key = key(candidate, offload);
+        let key = key(self.alike[candidate.choice], candidate, offload);
         if let Some(known) = self.held.read().expect("nobody panics while what layers hold is looked up").get(&key) {
             return known.clone();
         }
@@ -118,9 +122,12 @@ impl MemoryBound {
             // Experts are divided among fewer, which would need more.
             let state = held.state() / f64::from(parallel.data * parallel.context);
             let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
+            if needed <= device.available {
+                return None;
+            }
             least = least.min(needed);
         }
-        (least > device.available).then_some((least, device.available))
+        Some((least, device.available))
     }
 
     /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
@@ -171,8 +178,25 @@ impl DeviceMemory {
     }
 }
 
-fn device(place: &Place, choice: usize) -> Option<DeviceMemory> {
-    let machine = place.machine(choice, 1, None);
+/// Finds for each choice the first one with the same model, software and kind of device: layers hold the same on both.
+fn alike(space: &Space<'_>) -> Vec<usize> {
+    let same = |a: usize, b: usize| {
+        let (one, other) = (space.alone(a), space.alone(b));
+        let both_gpus = [one, other].iter().all(|machine| machine.cluster.first().device.gpu().is_some());
+        both_gpus && space.computes_alike(a, b) && one.stack == other.stack
+    };
+    let mut kinds: Vec<usize> = Vec::new();
+    let first = |choice: usize| {
+        let known = kinds.iter().copied().find(|known| same(*known, choice));
+        known.unwrap_or_else(|| {
+            kinds.push(choice);
+            choice
+        })
+    };
+    space.choices().map(first).collect()
+}
+
+fn device(machine: &Machine) -> Option<DeviceMemory> {
     let memory = machine.cluster.pools.iter().map(|pool| Some(pool.device.gpu()?.memory.value));
     let stack = &machine.stack;
     let available = usable(memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?, stack);
@@ -180,9 +204,9 @@ fn device(place: &Place, choice: usize) -> Option<DeviceMemory> {
     Some(DeviceMemory { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
 }
 
-fn key(candidate: &Candidate, offload: Offload) -> Key {
+fn key(choice: usize, candidate: &Candidate, offload: Offload) -> Key {
     let parallel = ParallelSpec { data: candidate.parallel.expert, pipeline: 1, ..candidate.parallel };
-    (candidate.choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
+    (choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
 }
 
 /// Computes what the first layers hold, from none to all, on the ranks of one stage for one micro-batch.

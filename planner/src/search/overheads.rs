@@ -1,6 +1,6 @@
 //! The overheads of all candidates of a search.
 
-use super::space::Candidate;
+use super::space::{Candidate, Space};
 use crate::cost::{Overheads, RunConditions, Saved, ranks_of_state};
 use crate::problem::{Place, Problem};
 use rayon::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) struct SearchOverheads {
 }
 
 impl SearchOverheads {
-    pub(crate) fn new(problem: &Problem, candidates: &[Candidate]) -> Self {
+    pub(crate) fn new(problem: &Problem, space: &Space<'_>, candidates: &[Candidate]) -> Self {
         let Place::Rented(rental) = &problem.place else { return Self::default() };
         let graph = problem.graph();
         let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
@@ -27,7 +27,7 @@ impl SearchOverheads {
             problem.precisions.iter().map(|precision| (*precision, bytes_of(*precision))).collect();
         let site = |candidates: &[Candidate]| {
             let Candidate { choice, instances, .. } = candidates[0];
-            let machine = problem.place.machine(choice, instances, None);
+            let machine = space.machine_of(choice, instances);
             let overheads = |precision: Precision, ranks, shared_out| {
                 let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
                 Overheads::new(&RunConditions {

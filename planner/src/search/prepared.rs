@@ -53,7 +53,7 @@ type KeptStep = (Fitting, Option<Simulated>);
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
         let space = Space::new(problem, fixed);
-        let memory = MemoryBound::new(&space, &problem.place);
+        let memory = MemoryBound::new(&space);
         let with_room = |site: (usize, u32)| {
             let (mut candidates, mut dropped) = (space.candidates_on(site), Found::default());
             let kind = problem.place.kind(site.0);
@@ -79,9 +79,9 @@ impl<'a> Prepared<'a> {
         }
         let bounds = Bounds::new(problem, fixed, &space, &candidates);
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
-        let overheads = SearchOverheads::new(problem, &candidates);
+        let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
-        let ordinary = choices.map(|choice| ordinary(&problem.place.machine(choice, 1, None))).collect();
+        let ordinary = choices.map(|choice| ordinary(space.alone(choice))).collect();
         Self {
             problem,
             space,

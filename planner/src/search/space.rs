@@ -15,6 +15,7 @@
 use crate::problem::{Place, Problem, refused, software_of, with_chosen_attention};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
@@ -103,10 +104,11 @@ pub(crate) struct Space<'a> {
 
 impl<'a> Space<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
-        let architectures = architectures(problem);
-        let largest_micro_batch = largest_micro_batch(&architectures[0]);
         let choices = 0..problem.place.choices().len();
-        let alone: Vec<Machine> = choices.map(|choice| problem.place.machine(choice, 1, None)).collect();
+        let machine = |choice| problem.place.machine(choice, 1, fixed.encrypted);
+        let alone: Vec<Machine> = choices.map(machine).collect();
+        let architectures = architectures(problem, &alone);
+        let largest_micro_batch = largest_micro_batch(&architectures[0]);
         let software = alone.iter().map(|machine| software_of(problem.kind(), machine));
         Self {
             problem,
@@ -162,7 +164,7 @@ impl<'a> Space<'a> {
 
     /// Explains why no plan with the held fields runs on a type of machine, whatever its degrees.
     pub(crate) fn refusal(&self, choice: usize) -> Option<String> {
-        let machine = self.problem.place.machine(choice, 1, None);
+        let machine = &self.alone[choice];
         if let Some(refused) = self.software_refusal(choice) {
             return Some(refused);
         }
@@ -178,7 +180,7 @@ impl<'a> Space<'a> {
         let plan = Plan::try_from(spec).map_err(|error| error.to_string());
         let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
         let precision = self.fixed.precision.map_or(Ok(()), |held| machine.has_units(held));
-        let input = self.input_refusal(&machine);
+        let input = self.input_refusal(machine);
         admitted.and(precision.map_err(|error| error.to_string())).and(input.map_or(Ok(()), Err)).err()
     }
 
@@ -247,10 +249,28 @@ impl<'a> Space<'a> {
         self.machine_of(candidate.choice, candidate.instances)
     }
 
-    fn machine_of(&self, choice: usize, instances: u32) -> Arc<Machine> {
-        let mut machines = self.machines.lock().expect("nobody panics while machines are looked up");
-        let made = || Arc::new(self.problem.place.machine(choice, instances, self.fixed.encrypted));
-        machines.entry((choice, instances)).or_insert_with(made).clone()
+    /// Numbers the types of machine under each of the stacks.
+    pub(super) fn choices(&self) -> Range<usize> {
+        0..self.alone.len()
+    }
+
+    /// Returns `true` if the model is computed by the same kernels on two choices.
+    pub(super) fn computes_alike(&self, one: usize, other: usize) -> bool {
+        Arc::ptr_eq(&self.architectures[one], &self.architectures[other])
+    }
+
+    /// Returns one machine of a choice, or all of a mixed cluster.
+    pub(super) fn alone(&self, choice: usize) -> &Machine {
+        &self.alone[choice]
+    }
+
+    pub(super) fn machine_of(&self, choice: usize, instances: u32) -> Arc<Machine> {
+        let known = || self.machines.lock().expect("nobody panics while machines are looked up");
+        if let Some(machine) = known().get(&(choice, instances)) {
+            return machine.clone();
+        }
+        let machine = Arc::new(self.problem.place.machine(choice, instances, self.fixed.encrypted));
+        known().entry((choice, instances)).or_insert(machine).clone()
     }
 
     /// Builds a plan in its written form, with its model cut into these runs of layers.
@@ -576,21 +596,20 @@ fn every_gpu_has(method: Method) -> Precision {
 }
 
 /// Returns the model as each choice of a problem computes it; choices that compute it alike share it.
-fn architectures(problem: &Problem) -> Vec<Arc<Architecture>> {
+fn architectures(problem: &Problem, machines: &[Machine]) -> Vec<Arc<Architecture>> {
     let mut known: Vec<Arc<Architecture>> = vec![problem.architecture(problem.model.clone())];
-    let choices = problem.place.choices().len();
-    let of_choice = |choice: usize| {
+    let on = |machine: &Machine| {
         if problem.states_attention {
             return known[0].clone();
         }
-        let model = with_chosen_attention(&problem.model, &problem.place.machine(choice, 1, None));
+        let model = with_chosen_attention(&problem.model, machine);
         if let Some(own) = known.iter().find(|own| *own.model() == model) {
             return own.clone();
         }
         known.push(problem.architecture(model));
         known[known.len() - 1].clone()
     };
-    (0..choices).map(of_choice).collect()
+    machines.iter().map(on).collect()
 }
 
 fn largest_micro_batch(architecture: &Architecture) -> u64 {

@@ -1,6 +1,6 @@
 //! Constants that stand before the catalog reach every plan and prediction, and the plan document names them.
 
-use trainyard_hardware_profiles::{Constants, catalog};
+use trainyard_hardware_profiles::{Constants, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{DataSpec, GlobalBatch, JobSpec, ModelChoice, TrainingSpec};
 use trainyard_planner::{Fixed, Limits, MachineFiles, Problem, Resources, problem, recommend, resimulate};
@@ -22,7 +22,7 @@ fn job() -> JobSpec {
 
 /// A stack of some name that takes four times as long as `pytorch` to launch a kernel.
 fn slow(name: &str) -> Constants {
-    let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+    let mut stack = Stack::clone(catalog().stack("pytorch").expect("in the catalog"));
     (stack.name, stack.launch.value) = (name.into(), stack.launch.value * 4.0);
     Constants::new("slow", Vec::new(), Vec::new(), vec![stack]).expect("in bounds")
 }

@@ -144,7 +144,7 @@ pub fn launch(
 ) -> Result<LaunchDocument, LaunchError> {
     let named = |name: &String| match stack.filter(|stack| stack.name == *name) {
         Some(stack) => Ok(stack),
-        None => catalog().stack(name).map_err(|_| LaunchError::Stack(name.clone())),
+        None => catalog().stack(name).map(AsRef::as_ref).map_err(|_| LaunchError::Stack(name.clone())),
     };
     let stack = document.plan.stack.as_ref().map(named).transpose()?;
     let job = Job::new(document, cluster, stack)?;

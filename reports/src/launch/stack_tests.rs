@@ -9,7 +9,7 @@ use trainyard_plan::document::PlanDocument;
 
 /// Creates a stack of this name with its abilities; its other fields do not matter here.
 fn stack(name: &str, targets: &[&str], rest: Abilities) -> Stack {
-    let base = catalog().stacks().first().expect("the catalog has stacks").clone();
+    let base = Stack::clone(&catalog().stacks()[0]);
     let targets = targets.iter().map(|target| (*target).to_owned()).collect();
     Stack { name: name.into(), runs: Abilities { targets, ..rest }, ..base }
 }

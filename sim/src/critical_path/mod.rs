@@ -20,6 +20,7 @@ use crate::recurrence::Course;
 use crate::step::{Options, Step};
 use kernels::Kernels;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trainyard_plan::{Group, PathKind, PathPart, Plan, Rank, StageId, Usage, Work};
 use trainyard_units::{Instant, Span};
 
@@ -79,7 +80,7 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
     let ranks = plan.mesh().ranks();
     let costs = Costs::on_slowest_of(ranks, plan, machine)?;
     let mut quick = machine.clone();
-    quick.stack.launch.value = trainyard_units::Seconds::ZERO;
+    Arc::make_mut(&mut quick.stack).launch.value = trainyard_units::Seconds::ZERO;
     let without_launches = Costs::on_slowest_of(ranks, plan, &quick)?;
     let step = Step::in_full(plan, machine, Options::default(), &costs)?;
     let ensemble = step.ensemble();

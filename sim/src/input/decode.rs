@@ -71,6 +71,7 @@ pub fn image_decoding(machine: &Machine, images: u64) -> Seconds {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::Arc;
     use trainyard_hardware_profiles::Sourced;
 
     fn processors(vcpus: u32, coremark: f64) -> Processors {
@@ -136,7 +137,7 @@ mod tests {
     fn images_take_all_processors_of_all_machines() {
         let machine = |instances, decoding: Option<f64>| {
             let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
-            stack.image_decoding = decoding.map(|time| Sourced::new(Seconds(time), "a test"));
+            Arc::make_mut(&mut stack).image_decoding = decoding.map(|time| Sourced::new(Seconds(time), "a test"));
             Machine { cluster: catalog().cluster("p3dn.24xlarge", instances).expect("in the catalog"), stack }
         };
         // 96 virtual processors of the kind for which rates hold: 960 images of 10 ms are 0.1 s.

@@ -1,6 +1,7 @@
 //! What a simulation must equal or obey, whatever the numbers in the catalogs are.
 
 use proptest::prelude::*;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Cluster, Fabric, Host, Interconnect, PcieTree, SwitchLevel, catalog};
 use trainyard_plan::{
     Activity, BatchSpec, ClusterSpec, Collectives, CopyDirection, GradientCompression, GradientReduction, Offload,
@@ -130,7 +131,7 @@ fn weights_that_are_shared_out_are_gathered_for_every_evaluated_micro_batch() {
     // Over two machines' network, beside a forward pass of one sample.
     let gathered = time(&sharded, StateSharding::Parameters, 1);
     assert!(gathered > 2.0 * whole, "{gathered} {whole}");
-    sharded.stack.sharded_overlap.value = false;
+    Arc::make_mut(&mut sharded.stack).sharded_overlap.value = false;
     let in_turn = time(&sharded, StateSharding::Parameters, 1);
     assert!(in_turn >= gathered && in_turn <= gathered + whole * 1.001, "{in_turn} {gathered} {whole}");
 }
@@ -157,7 +158,7 @@ fn buckets_hide_reductions_behind_backward() {
     let plan = plan(spec(parallel(8, 1, 1), 4, 1, ScheduleName::None));
     let mut overlapped = machine("p3.16xlarge", 1, "pytorch");
     let with = simulate(&plan, &overlapped).expect("a GPU prices everything");
-    overlapped.stack.bucket.value.0 = 0;
+    Arc::make_mut(&mut overlapped.stack).bucket.value.0 = 0;
     let without = simulate(&plan, &overlapped).expect("a GPU prices everything");
     assert!(with.exposed_communication.0 < 0.7 * without.exposed_communication.0);
 }
@@ -167,7 +168,7 @@ fn kernels_beside_collectives_run_slower() {
     let plan = plan(spec(parallel(8, 1, 1), 4, 1, ScheduleName::None));
     let mut machine = machine("p3.16xlarge", 1, "pytorch");
     let slowed = simulate(&plan, &machine).expect("a GPU prices everything").step_time;
-    machine.stack.overlap_slowdown.value = 0.0;
+    Arc::make_mut(&mut machine.stack).overlap_slowdown.value = 0.0;
     assert!(slowed > simulate(&plan, &machine).expect("a GPU prices everything").step_time);
 }
 

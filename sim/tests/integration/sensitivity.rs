@@ -1,5 +1,6 @@
 //! Every input that a user can set changes some output, in the direction in which it should.
 
+use std::sync::Arc;
 use trainyard_hardware_profiles::{
     Cluster, Fabric, Gpu, Interconnect, MapLayout, Network, Sourced, Stack, SwitchLevel, catalog,
 };
@@ -269,7 +270,7 @@ fn wires(change: impl FnOnce(&mut Interconnect, &mut Network)) -> impl FnOnce(&m
 }
 
 fn stack(change: impl FnOnce(&mut Stack)) -> impl FnOnce(&mut Machine) {
-    |machine| change(&mut machine.stack)
+    |machine| change(Arc::make_mut(&mut machine.stack))
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn a_fused_softmax_that_does_not_take_the_heads_takes_longer() {
     // Forty heads on two ranks are twenty for one sample: five groups of four, but no whole groups of eight.
     let with_heads = |heads: u32| {
         let mut machine = machine();
-        machine.stack.softmax_heads = Some(Sourced::new(heads, "a test"));
+        Arc::make_mut(&mut machine.stack).softmax_heads = Some(Sourced::new(heads, "a test"));
         let spec = model(|m| (m.hidden, m.heads) = (Some(2560), Some(40)));
         outcome(spec, &machine).step_time
     };
@@ -320,7 +321,7 @@ fn sequence_parallelism_waits_for_less() {
     // A node with slow links, so that collectives inside layers count: backward waits for one of three.
     let time = |sequence| {
         let mut machine = machine();
-        machine.stack.overlap_slowdown.value = 0.0;
+        Arc::make_mut(&mut machine.stack).overlap_slowdown.value = 0.0;
         let spec = with(wide(), |s| s.parallel.sequence = sequence);
         outcome(spec, &machine).step_time.0
     };
@@ -337,7 +338,7 @@ fn slower_software_takes_longer() {
         let mut machine = machine();
         wires(|_, network| network.messaging.chunk_trips.value = 0.0)(&mut machine);
         if !bucketed {
-            machine.stack.bucket.value.0 = 0;
+            Arc::make_mut(&mut machine.stack).bucket.value.0 = 0;
         }
         outcome(wide(), &machine).step_time
     };
@@ -345,7 +346,7 @@ fn slower_software_takes_longer() {
     slower("a fixed time", stack(|s| s.step_overhead.value = s.step_overhead.value * 10.0));
     let piped = |change: &dyn Fn(&mut Stack)| {
         let mut machine = machine();
-        change(&mut machine.stack);
+        change(Arc::make_mut(&mut machine.stack));
         outcome(base(), &machine).step_time
     };
     let blocking = piped(&|_| {});
@@ -353,7 +354,7 @@ fn slower_software_takes_longer() {
     let beside = |slowdown| {
         let mut machine =
             Machine { cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"), ..machine() };
-        machine.stack.overlap_slowdown.value = slowdown;
+        Arc::make_mut(&mut machine.stack).overlap_slowdown.value = slowdown;
         outcome(with(wide(), |s| (s.parallel.data, s.batch.accumulation) = (4, 8)), &machine).step_time
     };
     assert!(beside(0.9) > beside(0.3), "kernels beside collectives");
@@ -362,10 +363,10 @@ fn slower_software_takes_longer() {
     assert!(piped(&|s| s.compute_precision_gradients.value = true) < blocking, "smaller gradients");
     let gathered = with(wide(), |s| s.state_sharding = StateSharding::Parameters);
     let mut by_tensor = machine();
-    by_tensor.stack.sharded_by_tensor.value = true;
+    Arc::make_mut(&mut by_tensor.stack).sharded_by_tensor.value = true;
     assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered.clone(), &machine()).step_time);
     let mut copied = machine();
-    copied.stack.sharded_copy_rate = Some(Sourced::new(BytesPerSecond(1e9), "a test"));
+    Arc::make_mut(&mut copied.stack).sharded_copy_rate = Some(Sourced::new(BytesPerSecond(1e9), "a test"));
     assert!(outcome(gathered.clone(), &copied).step_time > outcome(gathered, &machine()).step_time);
 }
 
@@ -373,7 +374,7 @@ fn slower_software_takes_longer() {
 fn what_frameworks_do_with_maps_and_updates_takes_time() {
     let time = |name: &str, precision, optimizer, change: &dyn Fn(&mut Stack)| {
         let (model, mut machine) = (&trainyard_models::find(name).expect("in the catalog").model, machine());
-        change(&mut machine.stack);
+        change(Arc::make_mut(&mut machine.stack));
         let spec =
             PlanSpec { precision, optimizer, ..PlanSpec::plain(model.spec(), base().cluster, model.graph().len()) };
         outcome(spec, &machine).step_time.0
@@ -392,7 +393,7 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
     let tables = |share: f64| {
         let model = &trainyard_models::find("dlrm").expect("in the catalog").model;
         let mut machine = machine();
-        machine.stack.table_exchange = Some(Sourced::new(share, "a test"));
+        Arc::make_mut(&mut machine.stack).table_exchange = Some(Sourced::new(share, "a test"));
         let spec = PlanSpec {
             parallel: ParallelSpec { data: 32, expert: 32, ..ParallelSpec::default() },
             batch: BatchSpec { global: 65_536, micro: 2048, accumulation: 1 },
@@ -420,7 +421,7 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
 fn what_separate_kernels_keep_is_of_layers_over_tokens() {
     let held = |name: &str, kept: Option<f64>| {
         let (model, mut machine) = (&trainyard_models::find(name).expect("in the catalog").model, machine());
-        machine.stack.token_activations = kept.map(|kept| Sourced::new(kept, "a test"));
+        Arc::make_mut(&mut machine.stack).token_activations = kept.map(|kept| Sourced::new(kept, "a test"));
         let spec = PlanSpec::plain(model.spec(), base().cluster, model.graph().len());
         outcome(spec, &machine).footprint.peak()
     };
@@ -436,9 +437,9 @@ fn memory_grows_with_what_the_software_takes() {
         outcome(base(), &machine).footprint.peak()
     };
     let before = held(&|_| {});
-    assert!(held(&|m| m.stack.resident.value.0 += 1 << 30) > before);
-    assert!(held(&|m| m.stack.keeps_half_gradients = Some(Sourced::new(true, "a test"))) > before);
-    assert!(held(&|m| m.stack.fragmentation.value += 0.1) > before);
+    assert!(held(&|m| Arc::make_mut(&mut m.stack).resident.value.0 += 1 << 30) > before);
+    assert!(held(&|m| Arc::make_mut(&mut m.stack).keeps_half_gradients = Some(Sourced::new(true, "a test"))) > before);
+    assert!(held(&|m| Arc::make_mut(&mut m.stack).fragmentation.value += 0.1) > before);
 }
 
 #[test]

@@ -414,7 +414,7 @@ fn an_input_is_printed_as_it_is_shaped() {
 
 #[test]
 fn what_is_written_survives_json() {
-    for entry in crate::catalog().iter().filter(|entry| entry.model.family() == Family::Layers) {
+    for entry in crate::catalog().filter(|entry| entry.model.family() == Family::Layers) {
         let spec = entry.model.spec();
         let text = serde_json::to_string(&spec).expect("can be written");
         let again: ModelSpec = serde_json::from_str(&text).expect("can be read");
