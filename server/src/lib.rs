@@ -28,6 +28,7 @@ mod question;
 mod refusal;
 mod routes;
 mod step;
+mod threads;
 
 pub use answer::{ModelAnswer, PlanAnswer};
 pub use bounds::Bounds;

@@ -2,25 +2,18 @@
 
 use crate::bounds::Bounds;
 use crate::refusal::Refusal;
+use crate::threads::{Lane, Threads};
 use axum::body::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 use trainyard_planner::Cancellation;
 
-/// A group of searches with a common limit: quick ones never wait for thorough ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Drafts and simulations.
-    Quick,
-    /// Proofs.
-    Thorough,
-}
-
 /// The queues of searches, and the cache of their answers.
 pub(crate) struct Planning {
     quick: Arc<Semaphore>,
     thorough: Arc<Semaphore>,
+    threads: Arc<Threads>,
     /// Places for requests, those that are being searched included.
     places: Semaphore,
     kept: Mutex<Kept>,
@@ -40,12 +33,14 @@ impl Planning {
         Self {
             quick: Arc::new(Semaphore::new(bounds.searches)),
             thorough: Arc::new(Semaphore::new(1)),
+            threads: Arc::default(),
             places: Semaphore::new(bounds.waiting),
             kept: Mutex::new(Kept { limit: bounds.kept, ..Kept::default() }),
         }
     }
 
-    /// Returns the answer to a question: a cached one, one that is being found, or one that `work` finds.
+    /// Returns the answer to a question: a cached one, one that is being found, or one that `work` finds. What is wrong
+    /// with a question is cached too.
     pub(crate) async fn answer(
         &self,
         lane: Lane,
@@ -54,9 +49,15 @@ impl Planning {
     ) -> Result<Bytes, Refusal> {
         let entry = self.kept().entry(&question);
         // If the request that is finding it is dropped, the next of those that wait for it starts again.
-        let answer = entry.get_or_try_init(|| self.find(lane, work)).await?.clone();
-        self.kept().keep(&question, answer.len());
-        Ok(answer)
+        let found = async {
+            match self.find(lane, work).await {
+                Err(refusal) if !refusal.is_of_the_question() => Err(refusal),
+                answer => Ok(answer),
+            }
+        };
+        let answer = entry.get_or_try_init(|| found).await?.clone();
+        self.kept().keep(&question, answer.as_ref().map_or(REFUSED, Bytes::len));
+        answer
     }
 
     /// Returns the answer that `work` finds, without caching it.
@@ -66,16 +67,16 @@ impl Planning {
         work: impl FnOnce(Cancellation) -> Result<Bytes, Refusal> + Send + 'static,
     ) -> Result<Bytes, Refusal> {
         let _place = self.places.try_acquire().map_err(|_| Refusal::busy())?;
-        let threads = match lane {
+        let turns = match lane {
             Lane::Quick => &self.quick,
             Lane::Thorough => &self.thorough,
         };
-        let thread = Arc::clone(threads).acquire_owned().await.map_err(|_| Refusal::failed())?;
-        let cancellation = Cancellation::default();
+        let turn = Arc::clone(turns).acquire_owned().await.map_err(|_| Refusal::failed())?;
+        let (cancellation, threads) = (Cancellation::default(), Arc::clone(&self.threads));
         let _waiting = Waiting(cancellation.clone());
         let search = tokio::task::spawn_blocking(move || {
-            let _thread = thread;
-            work(cancellation)
+            let _turn = turn;
+            threads.run(lane, || work(cancellation))
         });
         search.await.map_err(|_| Refusal::failed())?
     }
@@ -86,7 +87,10 @@ impl Planning {
     }
 }
 
-type Entry = Arc<OnceCell<Bytes>>;
+type Entry = Arc<OnceCell<Result<Bytes, Refusal>>>;
+
+/// Bytes of a refusal, about.
+const REFUSED: usize = 1 << 10;
 
 /// A cache of answers by question. When they exceed the limit, the oldest are removed first.
 #[derive(Default)]
@@ -149,6 +153,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_question_is_found_once_and_what_fails_is_tried_again() {
+        static TRIED: AtomicUsize = AtomicUsize::new(0);
+        let planning = Planning::new(&Bounds::STANDARD);
+        let ask = |question: &str, refusal: Refusal| {
+            planning.answer(Lane::Quick, question.into(), move |_| {
+                TRIED.fetch_add(1, Ordering::Relaxed);
+                Err(refusal)
+            })
+        };
+        block_on(async {
+            let wrong = || Refusal::input("no model");
+            let (one, two) = tokio::join!(ask("wrong", wrong()), ask("wrong", wrong()));
+            assert_eq!((one, two), (Err(wrong()), Err(wrong())));
+            assert_eq!(TRIED.load(Ordering::Relaxed), 1);
+            for _ in 0..2 {
+                assert_eq!(ask("bad luck", Refusal::failed()).await, Err(Refusal::failed()));
+            }
+        });
+        assert_eq!(TRIED.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
     fn a_search_is_cancelled_when_nobody_waits_for_it() {
         let planning = Planning::new(&Bounds::STANDARD);
         let (begun, has_begun) = channel();
@@ -193,7 +219,7 @@ mod tests {
     fn answers_are_kept_up_to_a_limit() {
         let mut kept = Kept { limit: 100, ..Kept::default() };
         for question in ["a", "b", "c"] {
-            kept.entry(question).set(Bytes::from_static(b"x")).expect("new");
+            kept.entry(question).set(Ok(Bytes::from_static(b"x"))).expect("new");
             kept.keep(question, 40);
         }
         assert!(kept.bytes <= 100, "{}", kept.bytes);

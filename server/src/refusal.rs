@@ -30,6 +30,11 @@ impl Refusal {
         Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
     }
 
+    /// Returns `true` if the question is at fault, so that asking again would not help.
+    pub(crate) fn is_of_the_question(&self) -> bool {
+        (400..500).contains(&self.status)
+    }
+
     /// Adds advice on what may be done about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
