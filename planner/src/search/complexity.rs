@@ -10,6 +10,8 @@ pub(crate) struct Ordinary {
     pub(crate) precision: Precision,
     /// `true` if models and data stay as they are, in a script of the user's own.
     pub(crate) own_scripts: bool,
+    /// Number of repeated layers, which stages usually share evenly.
+    pub(crate) blocks: u32,
 }
 
 /// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
@@ -19,6 +21,9 @@ pub(crate) struct Complexity {
     unusual_format: bool,
     /// Number of kinds of offloaded state.
     offloads: u32,
+    /// `true` if the stages of a pipeline cannot have the same number of repeated layers: what software takes only with a
+    /// list of them.
+    uneven: bool,
     /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
@@ -56,10 +61,17 @@ impl Complexity {
         Self {
             unusual_format: precision != ordinary.precision,
             offloads: offloads(variant.offload),
+            uneven: is_uneven(ordinary.blocks, parallel.pipeline, variant.virtual_stages),
             kinds: degrees.iter().filter(|degree| **degree > 1).count() as u32,
             parts: parts.iter().filter(|part| **part).count() as u32,
         }
     }
+}
+
+/// Returns `true` if so many repeated layers cannot be shared evenly by the stages of a pipeline, with so many runs of
+/// layers each.
+pub(super) fn is_uneven(blocks: u32, stages: u32, runs: u32) -> bool {
+    stages > 1 && !blocks.is_multiple_of(stages * runs)
 }
 
 fn offloads(offload: Offload) -> u32 {
@@ -74,7 +86,7 @@ mod tests {
     fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
         let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
         let of = |parallel, precision, variant: Variant| {
-            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true };
+            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40 };
             Complexity::of_parts(parallel, precision, &variant, ordinary)
         };
         let bf16 = Precision::Bf16Mixed;
@@ -84,5 +96,8 @@ mod tests {
         let tensor = of(ParallelSpec { tensor: 2, ..plain }, bf16, Variant::PLAIN);
         let single = of(plain, Precision::Fp32, Variant::PLAIN);
         assert!(data < sharded && sharded < tensor && tensor < single);
+        let stages = |pipeline| of(ParallelSpec { pipeline, ..plain }, bf16, Variant::PLAIN);
+        let both = of(ParallelSpec { tensor: 2, pipeline: 4, ..plain }, bf16, Variant::PLAIN);
+        assert!(stages(4) == tensor && both < stages(6) && stages(6) < single);
     }
 }

@@ -21,6 +21,9 @@ type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
 /// What the layers before each layer hold together, from none to all of them.
 type HeldBefore = Option<Arc<[ParameterCounts]>>;
 
+/// The memory that is needed at least, and the memory that there is.
+type Shortfall = (Bytes, Bytes);
+
 /// The memory of a device, by type of machine.
 #[derive(Clone, Copy, Debug)]
 struct DeviceMemory {
@@ -110,10 +113,32 @@ impl MemoryBound {
         held
     }
 
+    /// Returns for each of the candidates of one choice what [`Self::shortfall`] does. Of those that differ in nothing but
+    /// their micro-batches, larger ones need more: where the largest may fit they all may, and where one does not fit no
+    /// larger one does, whose shortfall is told as that of the smallest.
+    pub(crate) fn shortfalls(&self, space: &Space<'_>, candidates: &[Candidate]) -> Vec<Option<Shortfall>> {
+        let mut alike: BTreeMap<(ParallelSpec, Precision, Recompute), Vec<usize>> = BTreeMap::new();
+        for (index, Candidate { parallel, precision, recompute, .. }) in candidates.iter().enumerate() {
+            alike.entry((*parallel, *precision, *recompute)).or_default().push(index);
+        }
+        let mut shortfalls = vec![None; candidates.len()];
+        for mut indices in alike.into_values() {
+            let of = |index: &usize| self.shortfall(space, &candidates[*index]);
+            indices.sort_by_key(|index| candidates[*index].batch.micro);
+            if indices.last().and_then(of).is_none() {
+                continue;
+            }
+            let first = indices.partition_point(|index| of(index).is_none());
+            let shortfall = of(&indices[first]);
+            indices[first..].iter().for_each(|index| shortfalls[*index] = shortfall);
+        }
+        shortfalls
+    }
+
     /// Returns the least memory that some stage of every variant needs and the memory that there is, if it is certain
     /// that the candidate does not fit. For this bound, each stage has its part of the model, with everything sharded
     /// and offloaded that can be, and one micro-batch in flight. `None` where it may fit, or no such bound is known.
-    pub(crate) fn shortfall(&self, space: &Space<'_>, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
+    fn shortfall(&self, space: &Space<'_>, candidate: &Candidate) -> Option<Shortfall> {
         let device = self.devices[candidate.choice]?;
         let parallel = candidate.parallel;
         let mut least = Bytes(u64::MAX);
@@ -139,7 +164,7 @@ impl MemoryBound {
         candidate: &Candidate,
         variant: &Variant,
         runs: &[Range<usize>],
-    ) -> Option<(Bytes, Bytes)> {
+    ) -> Option<Shortfall> {
         // Of activations that leave the devices few are there at once.
         let device = self.devices[candidate.choice].filter(|_| variant.offload.activations.is_none())?;
         let before = self.held(space, candidate, variant.offload)?;
@@ -224,4 +249,37 @@ fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> HeldBefore {
         Some(*sum)
     });
     Some(std::iter::once(ParameterCounts::default()).chain(before).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
+
+    /// What one candidate after another is asked for is the oracle.
+    #[test]
+    fn what_does_not_fit_with_one_micro_batch_does_not_with_a_larger_one() {
+        let mut dropped = 0;
+        for model in ["gpt2-xl", "gpt3-13b", "mixtral-8x7b", "t5-11b", "dlrm", "resnet50"] {
+            let mut job = JobSpec::default();
+            job.model.name = Some(model.into());
+            job.data.samples = Some(100_000);
+            job.training.global_batch = Some(GlobalBatch::Exactly(96));
+            job.cluster.instances = Some(["g4dn.12xlarge", "p3.16xlarge", "p4d.24xlarge"].map(Into::into).into());
+            let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+            let space = Space::new(&problem, &Fixed::default());
+            let memory = MemoryBound::new(&space);
+            for site in space.sites().into_iter().filter(|(_, instances)| *instances <= 4) {
+                let candidates = space.candidates_on(site);
+                let together = memory.shortfalls(&space, &candidates);
+                dropped += together.iter().flatten().count();
+                for (candidate, shortfall) in candidates.iter().zip(together) {
+                    let alone = memory.shortfall(&space, candidate);
+                    assert_eq!(shortfall.is_some(), alone.is_some(), "{model}: {candidate:?}");
+                    assert!(shortfall <= alone, "{model}: {candidate:?}");
+                }
+            }
+        }
+        assert!(dropped > 1000, "{dropped} candidates do not fit");
+    }
 }

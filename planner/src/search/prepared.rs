@@ -58,8 +58,9 @@ impl<'a> Prepared<'a> {
             let (mut candidates, mut dropped) = (space.candidates_on(site), Found::default());
             let kind = problem.place.kind(site.0);
             let plans = candidates.iter().map(|candidate| u64::from(candidate.plans)).sum();
+            let mut shortfalls = memory.shortfalls(&space, &candidates).into_iter();
             candidates.retain(|candidate| {
-                let shortfall = memory.shortfall(&space, candidate);
+                let shortfall = shortfalls.next().flatten();
                 if let Some((needed, available)) = shortfall {
                     dropped.note_too_large(kind, u64::from(candidate.plans), needed, available);
                 }
@@ -81,7 +82,7 @@ impl<'a> Prepared<'a> {
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
-        let ordinary = choices.map(|choice| ordinary(space.alone(choice))).collect();
+        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks())).collect();
         Self {
             problem,
             space,
@@ -237,9 +238,9 @@ impl<'a> Prepared<'a> {
 
 /// Returns the ordinary settings on a machine: mixed precision if its GPUs have the units for it, bfloat16 before half
 /// precision; single precision on CPUs.
-pub(crate) fn ordinary(machine: &Machine) -> Ordinary {
+pub(crate) fn ordinary(machine: &Machine, blocks: u32) -> Ordinary {
     let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
     let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
     let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
-    Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models }
+    Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models, blocks }
 }

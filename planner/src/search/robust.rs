@@ -5,9 +5,10 @@
 //! recommended is chosen among those near it.
 
 use super::aim::{Aim, Ceilings, amount, other};
-use super::complexity::Complexity;
+use super::complexity::{Complexity, is_uneven};
 use super::found::Found;
 use super::prepared::Prepared;
+use super::space::blocks;
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use trainyard_hardware_profiles::Stack;
@@ -130,9 +131,17 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
 /// Names what one plan does without that another needs: `simpler (no interleaving)`.
 fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
-    let without: Vec<String> =
+    let mut without: Vec<String> =
         other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}")).collect();
+    if uneven(&optimum.plan) && !uneven(&chosen.plan) {
+        without.push("every stage has as many layers".into());
+    }
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
+}
+
+/// Returns `true` if the stages of a plan cannot have the same number of repeated layers.
+fn uneven(plan: &Plan) -> bool {
+    is_uneven(blocks(plan.graph()), plan.mesh().pipeline(), plan.stages().chunks_per_stage())
 }
 
 /// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.

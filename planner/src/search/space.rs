@@ -366,9 +366,12 @@ impl<'a> Space<'a> {
     /// Returns the most stages of a pipeline: on GPUs a stage has at least one block, since one that only embeds or
     /// only scores tokens would idle.
     fn most_stages(&self) -> usize {
-        let is_block = |kind: &&usize| self.graph().distinct()[**kind].role == LayerRole::Block;
-        let blocks = self.graph().order().iter().filter(is_block).count();
+        let blocks = self.blocks() as usize;
         if self.measured() || blocks == 0 { self.graph().len() } else { blocks }
+    }
+
+    pub(super) fn blocks(&self) -> u32 {
+        blocks(self.graph())
     }
 
     fn splits_heads(&self, software: &Executable, tensor: u32, devices: u32) -> bool {
@@ -610,6 +613,12 @@ fn architectures(problem: &Problem, machines: &[Machine]) -> Vec<Arc<Architectur
         known[known.len() - 1].clone()
     };
     machines.iter().map(on).collect()
+}
+
+/// Counts the repeated layers of a model.
+pub(super) fn blocks(graph: &OperatorGraph) -> u32 {
+    let is_block = |kind: &&usize| graph.distinct()[**kind].role == LayerRole::Block;
+    graph.order().iter().filter(is_block).count() as u32
 }
 
 fn largest_micro_batch(architecture: &Architecture) -> u64 {
