@@ -66,7 +66,6 @@ run resnet alone-4 "${alone[@]}" batch.micro=4
 run experts data parallel.data=2 parallel.expert=1
 run experts data-2 parallel.data=2 parallel.expert=1 batch.micro=2
 run experts expert parallel.data=2 parallel.expert=2
-run experts tensor parallel.tensor=2
 run experts pipeline "${pipeline[@]}" batch.micro=4
 run experts alone "${alone[@]}" batch.micro=8
 run experts alone-16 "${alone[@]}" batch.micro=16

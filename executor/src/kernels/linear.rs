@@ -1,21 +1,22 @@
 //! Linear layers.
 
-use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::operation::{Kernel, apply, cast, contiguous, extent, from_numbers, is_on_host};
 use super::product::{product, product_with_bias};
 use super::vector::vectorized;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::Tensor;
+use burn::tensor::{FloatDType, Tensor};
 use rayon::prelude::*;
 
 /// Computes x · weight + bias, with the weight as (inputs, outputs) and the bias as (outputs).
 pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
-    match bias {
-        Some(bias) if is_on_host(&x) => {
-            let operands = [x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch()];
-            Tensor::from_dispatch(apply(Linear, operands))
-        }
-        bias => burn::tensor::module::linear(x, weight, bias),
+    if !is_on_host(&x) {
+        return burn::tensor::module::linear(x, weight, bias);
     }
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(match bias {
+        Some(bias) => apply(Linear, [x, weight, bias.into_dispatch()]),
+        None => apply(Unbiased, [x, weight]),
+    })
 }
 
 /// Computes x · weightᵀ, with the weight as (outputs, inputs): a head that is tied to a table of tokens.
@@ -32,6 +33,8 @@ struct Linear;
 impl Kernel<3> for Linear {
     type Kept = [FlexTensor; 2];
 
+    const TAKES_HALVES: bool = true;
+
     const WEIGHTS: &'static [usize] = &[1];
 
     fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
@@ -39,15 +42,48 @@ impl Kernel<3> for Linear {
     }
 
     fn forward(&self, [x, weight, bias]: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
-        let result = product_with_bias(&x, &weight, contiguous(bias).storage());
+        let result = product_with_bias(&x, &weight, contiguous(cast(bias, FloatDType::F32)).storage());
         (result, [x, weight])
     }
 
     fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 3]) -> [Option<FlexTensor>; 3] {
         let gradient = contiguous(gradient);
-        let to_x = wanted[0].then(|| product(&gradient, &weight.transpose(0, 1)));
-        let to_weight = wanted[1].then(|| product(&x.transpose(0, 1), &gradient));
-        [to_x, to_weight, wanted[2].then(|| sum_of_rows(&gradient))]
+        let [to_x, to_weight] = of_operands(&x, &weight, &gradient, [wanted[0], wanted[1]]);
+        [to_x, to_weight, wanted[2].then(|| sum_of_rows(&cast(gradient, FloatDType::F32)))]
+    }
+}
+
+/// Returns the gradients of x and of the weight, if they are wanted, from that of x · weight.
+fn of_operands(
+    x: &FlexTensor,
+    weight: &FlexTensor,
+    gradient: &FlexTensor,
+    wanted: [bool; 2],
+) -> [Option<FlexTensor>; 2] {
+    let to_x = wanted[0].then(|| product(gradient, &weight.transpose(0, 1)));
+    [to_x, wanted[1].then(|| product(&x.transpose(0, 1), gradient))]
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unbiased;
+
+impl Kernel<2> for Unbiased {
+    type Kept = [FlexTensor; 2];
+
+    const TAKES_HALVES: bool = true;
+
+    const WEIGHTS: &'static [usize] = &[1];
+
+    fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
+        vec![weight]
+    }
+
+    fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
+        (product(&x, &weight), [x, weight])
+    }
+
+    fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
+        of_operands(&x, &weight, &gradient, wanted)
     }
 }
 
@@ -56,6 +92,8 @@ struct Transposed;
 
 impl Kernel<2> for Transposed {
     type Kept = [FlexTensor; 2];
+
+    const TAKES_HALVES: bool = true;
 
     const WEIGHTS: &'static [usize] = &[1];
 
@@ -115,6 +153,11 @@ mod tests {
                 [[rows, inputs], [inputs, outputs], [1, outputs]],
                 |[x, weight, bias]| linear(x, weight, Some(bias.flatten(0, 1))),
                 |[x, weight, bias]| x.matmul(weight) + bias,
+            );
+            assert_equal_to_plain(
+                [[rows, inputs], [inputs, outputs]],
+                |[x, weight]| linear(x, weight, None),
+                |[x, weight]| x.matmul(weight),
             );
             assert_equal_to_plain(
                 [[rows, inputs], [outputs, inputs]],

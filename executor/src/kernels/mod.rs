@@ -15,6 +15,7 @@ mod attention;
 mod batch_norm;
 mod convolution;
 mod dropout;
+mod halves;
 mod linear;
 mod loss;
 mod normalization;

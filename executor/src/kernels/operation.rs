@@ -1,5 +1,6 @@
 //! Operators over host memory as differentiable operators of Burn.
 
+use super::halves::{rounded, widened};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -13,13 +14,17 @@ use burn::backend::{
     GradientCheckpointingStrategy,
 };
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use half::bf16;
 use std::fmt::Debug;
 
-/// An operator on `N` tensors. All of its numbers are single precision; operands of half precision are converted on
-/// the way in and the result on the way out.
+/// An operator on `N` tensors. All of its numbers are single precision, unless it says that it takes others; operands of
+/// half precision are converted on the way in and the result on the way out.
 pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
     /// The values saved for backward.
     type Kept: Clone + Debug + Send + 'static;
+
+    /// `true` if operands that are all bf16 are taken as they are, and the gradient of the result too.
+    const TAKES_HALVES: bool = false;
 
     /// Positions of the weights among the operands, as far as backward needs them. They are saved apart from
     /// [`Self::Kept`]: a recording may let go of weights until then.
@@ -140,8 +145,14 @@ struct Saved<T> {
 }
 
 impl<const N: usize, K: Kernel<N>> Operation<K, N> {
+    /// Returns the type in which the kernel computes.
+    fn computes_in(&self) -> FloatDType {
+        let halves = K::TAKES_HALVES && self.types.iter().all(|own| *own == FloatDType::BF16);
+        if halves { FloatDType::BF16 } else { FloatDType::F32 }
+    }
+
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, K::Kept) {
-        let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, FloatDType::F32)));
+        let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, self.computes_in())));
         (cast(result, self.types[0]), kept)
     }
 }
@@ -150,10 +161,10 @@ impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Operation<K, N> {
     type State = Saved<K::Kept>;
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
-        let gradient = cast(gradients.consume::<Flex>(&ops.node), FloatDType::F32);
+        let gradient = cast(gradients.consume::<Flex>(&ops.node), self.computes_in());
         let Saved { mut kept, weights } = ops.state;
         for (place, node) in K::weights(&mut kept).into_iter().zip(weights) {
-            *place = cast(checkpointer.retrieve_node_output::<FlexTensor>(node), FloatDType::F32);
+            *place = cast(checkpointer.retrieve_node_output::<FlexTensor>(node), self.computes_in());
         }
         let parents: [Option<NodeId>; N] = ops.parents.each_ref().map(|parent| parent.as_ref().map(|node| node.id));
         let found = self.kernel.backward(kept, gradient, parents.map(|parent| parent.is_some()));
@@ -165,8 +176,19 @@ impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Operation<K, N> {
     }
 }
 
-fn cast(tensor: FlexTensor, to: FloatDType) -> FlexTensor {
-    if float_type(tensor.dtype()) == to { tensor } else { Flex::float_cast(tensor, to) }
+/// Converts a tensor to another type: between bf16 and single precision in one pass of vectors.
+pub(super) fn cast(tensor: FlexTensor, to: FloatDType) -> FlexTensor {
+    let shape = tensor.layout().shape().clone();
+    match (float_type(tensor.dtype()), to) {
+        (own, to) if own == to => tensor,
+        (FloatDType::BF16, FloatDType::F32) => {
+            FlexTensor::from_data(TensorData::new(widened(contiguous(tensor).storage()), shape))
+        }
+        (FloatDType::F32, FloatDType::BF16) => {
+            FlexTensor::from_data(TensorData::new(rounded(contiguous(tensor).storage()), shape))
+        }
+        (_, to) => Flex::float_cast(tensor, to),
+    }
 }
 
 /// Makes a tensor from its numbers.
@@ -174,9 +196,16 @@ pub(super) fn from_numbers<const D: usize>(numbers: Vec<f32>, shape: [usize; D])
     FlexTensor::from_data(TensorData::new(numbers, shape))
 }
 
+/// Makes a tensor from its numbers in bf16.
+pub(super) fn from_halves<const D: usize>(numbers: Vec<bf16>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(numbers, shape))
+}
+
 /// Returns the same numbers, one after another from the start of their storage.
 pub(super) fn contiguous(tensor: FlexTensor) -> FlexTensor {
-    let whole = tensor.storage::<f32>().len() == tensor.layout().shape().num_elements();
+    let stored =
+        if tensor.dtype() == DType::BF16 { tensor.storage::<bf16>().len() } else { tensor.storage::<f32>().len() };
+    let whole = stored == tensor.layout().shape().num_elements();
     if tensor.is_contiguous() && whole { tensor } else { tensor.to_contiguous() }
 }
 

@@ -3,40 +3,56 @@
 //! Burn's own product fills its result with zeros, copies that to where it is aligned, and then writes the result over
 //! it. Here the result is written once, over a bias, or added to what is there.
 //!
-//! The products themselves are those of the crate gemm, as Burn's are. Its one function takes addresses, so this is
-//! the only place where this crate is trusted with them.
+//! The products themselves are those of the crate gemm, as Burn's are, but for bf16 on processors that multiply it.
+//! Gemm's one function takes addresses, so this is the only place where this crate is trusted with them.
 
 #![allow(unsafe_code, reason = "the crate gemm takes addresses; every call is preceded by the checks that it asks for")]
 
+use super::halves;
+use super::operation::{cast, extent, from_halves, from_numbers};
 use burn::backend::flex::FlexTensor;
-
-use super::operation::{extent, from_numbers};
+use burn::tensor::{DType, FloatDType};
+use half::bf16;
 
 /// Multiplications from which threads share the work: below, handing it out takes longer.
-const SHARED_FROM: usize = 192 * 192 * 192;
+pub(super) const SHARED_FROM: usize = 192 * 192 * 192;
 
-/// Numbers in single precision as a matrix, whatever their order in memory.
+/// Numbers as a matrix, whatever their order in memory.
 #[derive(Clone, Copy)]
-struct Matrix<'a> {
+pub(super) struct Matrix<'a, T = f32> {
     /// From the first element on.
-    numbers: &'a [f32],
-    rows: usize,
-    columns: usize,
+    pub(super) numbers: &'a [T],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
     /// Between an element and the next one of its column, and of its row.
-    strides: [usize; 2],
+    pub(super) strides: [usize; 2],
 }
 
 impl<'a> Matrix<'a> {
-    /// A tensor of two dimensions.
+    /// A tensor of two dimensions, in single precision.
+    fn of(tensor: &'a FlexTensor) -> Self {
+        Self::within(tensor, tensor.storage())
+    }
+}
+
+impl<'a> Matrix<'a, bf16> {
+    /// A tensor of two dimensions, in bf16.
+    fn of_halves(tensor: &'a FlexTensor) -> Self {
+        Self::within(tensor, tensor.storage())
+    }
+}
+
+impl<'a, T> Matrix<'a, T> {
+    /// A tensor of two dimensions with these numbers.
     ///
     /// # Panics
     ///
     /// When its elements lie outside its memory or are counted backwards, which nothing here makes.
-    fn of(tensor: &'a FlexTensor) -> Self {
+    fn within(tensor: &FlexTensor, stored: &'a [T]) -> Self {
         let [rows, columns] = extent(tensor);
         let layout = tensor.layout();
         let strides = [0, 1].map(|at| usize::try_from(layout.strides()[at]).expect("elements are counted forwards"));
-        let numbers = &tensor.storage::<f32>()[layout.start_offset()..];
+        let numbers = &stored[layout.start_offset()..];
         let matrix = Self { numbers, rows, columns, strides };
         assert!(rows * columns == 0 || matrix.last() < numbers.len(), "a matrix lies within its memory");
         matrix
@@ -50,11 +66,20 @@ impl<'a> Matrix<'a> {
     fn stride(&self, dimension: usize) -> isize {
         isize::try_from(self.strides[dimension]).expect("strides come from a tensor")
     }
+
+    /// Returns the same numbers with rows and columns exchanged.
+    pub(super) fn transposed(self) -> Self {
+        let ([down, along], Self { numbers, rows, columns, .. }) = (self.strides, self);
+        Self { numbers, rows: columns, columns: rows, strides: [along, down] }
+    }
 }
 
-/// Computes left · right: (rows, inner) · (inner, columns).
+/// Computes left · right: (rows, inner) · (inner, columns), in bf16 if both are.
 pub(super) fn product(left: &FlexTensor, right: &FlexTensor) -> FlexTensor {
     let [rows, columns] = outer(left, right);
+    if are_halves(left, right) {
+        return product_of_halves(left, right, vec![0.0; rows * columns]);
+    }
     let mut numbers = Vec::with_capacity(rows * columns);
     if columns_of(left) == 0 {
         numbers.resize(rows * columns, 0.0);
@@ -66,11 +91,14 @@ pub(super) fn product(left: &FlexTensor, right: &FlexTensor) -> FlexTensor {
     from_numbers(numbers, [rows, columns])
 }
 
-/// Computes left · right + bias, with the bias as (columns).
+/// Computes left · right + bias, with the bias as (columns), in bf16 if both operands are.
 pub(super) fn product_with_bias(left: &FlexTensor, right: &FlexTensor, bias: &[f32]) -> FlexTensor {
     let [rows, columns] = outer(left, right);
     assert_eq!(bias.len(), columns, "a bias has a number for each column");
     let mut numbers = bias.repeat(rows);
+    if are_halves(left, right) {
+        return product_of_halves(left, right, numbers);
+    }
     add_product(left, right, &mut numbers);
     from_numbers(numbers, [rows, columns])
 }
@@ -80,6 +108,22 @@ pub(super) fn add_product(left: &FlexTensor, right: &FlexTensor, to: &mut [f32])
     let [rows, columns] = outer(left, right);
     assert_eq!(to.len(), rows * columns, "a sum is of equal shapes");
     multiply(Matrix::of(left), Matrix::of(right), to.as_mut_ptr(), true);
+}
+
+fn are_halves(left: &FlexTensor, right: &FlexTensor) -> bool {
+    [left, right].iter().all(|operand| operand.dtype() == DType::BF16)
+}
+
+/// Adds left · right, both in bf16, to sums in single precision, and rounds what comes out.
+fn product_of_halves(left: &FlexTensor, right: &FlexTensor, mut sums: Vec<f32>) -> FlexTensor {
+    let shape = outer(left, right);
+    if halves::are_multiplied_here() {
+        halves::add_product(Matrix::of_halves(left), Matrix::of_halves(right), &mut sums);
+    } else {
+        let [left, right] = [left, right].map(|operand| cast(operand.clone(), FloatDType::F32));
+        add_product(&left, &right, &mut sums);
+    }
+    from_halves(halves::rounded(&sums), shape)
 }
 
 fn columns_of(tensor: &FlexTensor) -> usize {
