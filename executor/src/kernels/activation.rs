@@ -1,6 +1,6 @@
 //! Activation functions.
 
-use super::operation::{Kernel, apply, contiguous, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, is_on_host};
 use super::vector::{normal, sigmoid, tanh, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation;
@@ -67,6 +67,10 @@ impl Kernel<1> for Relu {
     /// The result, which the next layer keeps, too.
     type Kept = FlexTensor;
 
+    fn saved(result: &mut FlexTensor) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(result, Saves::Result)]
+    }
+
     fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
         let mut x = contiguous(x);
         if x.is_unique() {
@@ -97,6 +101,10 @@ impl Kernel<1> for SoftCap {
     /// The result.
     type Kept = FlexTensor;
 
+    fn saved(result: &mut FlexTensor) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(result, Saves::Result)]
+    }
+
     fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
         let x = contiguous(x);
         let from = x.storage::<f32>();
@@ -123,6 +131,10 @@ enum Gelu {
 
 impl Kernel<1> for Gelu {
     type Kept = FlexTensor;
+
+    fn saved(x: &mut FlexTensor) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(x, Saves::Operand(0))]
+    }
 
     fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
         let x = contiguous(x);
@@ -247,6 +259,10 @@ enum Gated {
 
 impl Kernel<2> for Gated {
     type Kept = [FlexTensor; 2];
+
+    fn saved([gate, up]: &mut Self::Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(gate, Saves::Operand(0)), (up, Saves::Operand(1))]
+    }
 
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, [FlexTensor; 2]) {
         let [gate, up] = operands.map(contiguous);

@@ -6,7 +6,7 @@ mod partial;
 pub(crate) use partial::{Partial, partial_attention, partial_gradients};
 
 use super::dropout::{DropoutMask, drop_weights, multiply};
-use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, is_on_host};
 use super::product::{add_product, product};
 use super::vector::{exp, largest, sum_of, tanh, vectorized};
 use burn::backend::flex::FlexTensor;
@@ -163,8 +163,19 @@ struct Kept<const N: usize> {
     log_sums: Vec<Vec<f32>>,
 }
 
+impl<const N: usize> Kept<N> {
+    fn saved(&mut self) -> Vec<(&mut FlexTensor, Saves)> {
+        let operands = self.operands.iter_mut().enumerate().map(|(at, operand)| (operand, Saves::Operand(at)));
+        operands.chain([(&mut self.result, Saves::Result)]).collect()
+    }
+}
+
 impl Kernel<3> for Attention {
     type Kept = Kept<3>;
+
+    fn saved(kept: &mut Self::Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        kept.saved()
+    }
 
     fn forward(&self, operands: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
         let [queries, keys, values] = &operands;
@@ -188,6 +199,10 @@ impl Kernel<3> for Attention {
 
 impl Kernel<1> for Attention {
     type Kept = Kept<1>;
+
+    fn saved(kept: &mut Self::Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        kept.saved()
+    }
 
     fn forward(&self, operands: [FlexTensor; 1]) -> (FlexTensor, Self::Kept) {
         let (result, log_sums) = self.result(&self.packed(&operands[0]));

@@ -1,6 +1,6 @@
 //! Normalisation of each channel.
 
-use super::operation::{Kernel, apply, contiguous, from_numbers, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, from_numbers, is_on_host};
 use super::vector::{sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::module::batch_norm_train;
@@ -98,6 +98,10 @@ fn combine(x: &[f32], y: &mut [f32], lines: &[Line], pixels: usize) {
 
 impl Kernel<3> for BatchNorm {
     type Kept = Kept;
+
+    fn saved(kept: &mut Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(&mut kept.x, Saves::Operand(0))]
+    }
 
     fn forward(&self, operands: [FlexTensor; 3]) -> (FlexTensor, Kept) {
         let [x, scale, shift] = operands.map(contiguous);

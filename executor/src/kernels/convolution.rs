@@ -13,7 +13,7 @@ mod tile;
 mod weight_gradient;
 
 use self::shape::Shape;
-use super::operation::{Kernel, apply, contiguous, from_numbers, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, from_numbers, is_on_host};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Tensor;
 use burn::tensor::module::conv2d;
@@ -49,6 +49,10 @@ struct Convolution(Shape);
 impl Kernel<2> for Convolution {
     /// The operands.
     type Kept = [FlexTensor; 2];
+
+    fn saved([images, _]: &mut Self::Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(images, Saves::Operand(0))]
+    }
 
     const WEIGHTS: &'static [usize] = &[1];
 

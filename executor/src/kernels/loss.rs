@@ -1,6 +1,6 @@
 //! Losses.
 
-use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, is_on_host};
 use super::vector::{exp, largest, sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation::log_softmax;
@@ -39,6 +39,10 @@ struct Kept {
 
 impl Kernel<1> for CrossEntropy {
     type Kept = Kept;
+
+    fn saved(kept: &mut Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(&mut kept.logits, Saves::Operand(0))]
+    }
 
     fn forward(&self, [logits]: [FlexTensor; 1]) -> (FlexTensor, Kept) {
         let logits = contiguous(logits);

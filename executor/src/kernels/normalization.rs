@@ -1,6 +1,6 @@
 //! Normalisation of each row.
 
-use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, is_on_host};
 use super::vector::{sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{FloatDType, Tensor};
@@ -60,6 +60,10 @@ struct LayerNorm {
 impl Kernel<3> for LayerNorm {
     type Kept = Kept;
 
+    fn saved(kept: &mut Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(&mut kept.x, Saves::Operand(0))]
+    }
+
     const WEIGHTS: &'static [usize] = &[1];
 
     fn weights(kept: &mut Kept) -> Vec<&mut FlexTensor> {
@@ -109,6 +113,10 @@ struct RmsNorm {
 
 impl Kernel<2> for RmsNorm {
     type Kept = Kept;
+
+    fn saved(kept: &mut Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(&mut kept.x, Saves::Operand(0))]
+    }
 
     const WEIGHTS: &'static [usize] = &[1];
 

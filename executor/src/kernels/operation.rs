@@ -26,6 +26,12 @@ pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
     /// `true` if operands that are all bf16 are taken as they are, and the gradient of the result too.
     const TAKES_HALVES: bool = false;
 
+    /// Returns the tensors among what is saved that are the result or operands other than weights, with what they are. Where
+    /// those are of half precision they are saved as they came, and share their memory with whoever else keeps them.
+    fn saved(_: &mut Self::Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        Vec::new()
+    }
+
     /// Positions of the weights among the operands, as far as backward needs them. They are saved apart from
     /// [`Self::Kept`]: a recording may let go of weights until then.
     const WEIGHTS: &'static [usize] = &[];
@@ -40,6 +46,15 @@ pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
 
     /// Computes the gradients of the operands that are `wanted`, from that of the result.
     fn backward(&self, kept: Self::Kept, gradient: FlexTensor, wanted: [bool; N]) -> [Option<FlexTensor>; N];
+}
+
+/// A tensor that is saved for backward.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Saves {
+    /// The operand of this position.
+    Operand(usize),
+    /// The result.
+    Result,
 }
 
 /// A tensor on the host as autodiff has it.
@@ -152,8 +167,19 @@ impl<const N: usize, K: Kernel<N>> Operation<K, N> {
     }
 
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, K::Kept) {
-        let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, self.computes_in())));
-        (cast(result, self.types[0]), kept)
+        let computed = |operand: FlexTensor| cast(operand, self.computes_in());
+        if self.types.iter().all(|own| *own == self.computes_in()) {
+            return self.kernel.forward(operands);
+        }
+        let (result, mut kept) = self.kernel.forward(operands.clone().map(computed));
+        let result = cast(result, self.types[0]);
+        for (place, which) in K::saved(&mut kept) {
+            *place = match which {
+                Saves::Operand(at) => operands[at].clone(),
+                Saves::Result => result.clone(),
+            };
+        }
+        (result, kept)
     }
 }
 
@@ -163,6 +189,9 @@ impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Operation<K, N> {
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let gradient = cast(gradients.consume::<Flex>(&ops.node), self.computes_in());
         let Saved { mut kept, weights } = ops.state;
+        for (place, _) in K::saved(&mut kept) {
+            *place = cast(std::mem::replace(place, from_numbers(Vec::new(), [0])), self.computes_in());
+        }
         for (place, node) in K::weights(&mut kept).into_iter().zip(weights) {
             *place = cast(checkpointer.retrieve_node_output::<FlexTensor>(node), self.computes_in());
         }
