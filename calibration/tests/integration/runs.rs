@@ -1,7 +1,8 @@
 //! Predictions of runs on one machine, from its profile: both were kept, so that a change of what is predicted shows.
 //!
-//! `runs/profile.toml` is what `trainyard calibrate` measured, `runs/runs.json` what benchmarks/predictions/run.sh ran
-//! after it on the same machine: the plans, and their measured step times, phases and memory.
+//! `profile.toml` is what `trainyard calibrate` measured, `runs.json` what benchmarks/predictions/run.sh ran after it on the
+//! same machine: the plans, and their measured step times, phases and memory. `runs` has three plans of each of six models,
+//! from idle processors; `sweep` has every way to divide the work, from processors of a machine that others used too.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,18 +23,18 @@ struct Kept {
     phases: Phases,
 }
 
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs")
+fn kept(folder: &str, file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder).join(file);
+    std::fs::read_to_string(path).expect("it is kept")
 }
 
-fn profile() -> MeasuredMachine {
-    let text = std::fs::read_to_string(folder().join("profile.toml")).expect("it is kept");
+fn profile(folder: &str) -> MeasuredMachine {
+    let text = kept(folder, "profile.toml");
     profile_from_toml(&text, "profile.toml").expect("a profile")
 }
 
-fn runs() -> Vec<(Kept, Plan)> {
-    let text = std::fs::read_to_string(folder().join("runs.json")).expect("it is kept");
-    let kept: Vec<Kept> = serde_json::from_str(&text).expect("runs");
+fn runs(folder: &str) -> Vec<(Kept, Plan)> {
+    let kept: Vec<Kept> = serde_json::from_str(&kept(folder, "runs.json")).expect("runs");
     kept.into_iter()
         .map(|run| {
             let plan = Plan::try_from(run.plan.clone()).expect("a valid plan");
@@ -63,7 +64,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn steps_are_predicted_within_six_percent_on_the_median_and_a_fifth_at_worst() {
-    let (profile, runs) = (profile(), runs());
+    let (profile, runs) = (profile("runs"), runs("runs"));
     assert!(runs.len() >= 18);
     let errors: Vec<f64> = runs.iter().map(|(run, plan)| off(run, plan, &profile)).collect();
     let told: Vec<String> =
@@ -72,33 +73,34 @@ fn steps_are_predicted_within_six_percent_on_the_median_and_a_fifth_at_worst() {
     assert!(median(errors) <= 0.06, "{told:?}");
 }
 
-/// What is recommended for this machine is the plan that is predicted to be the fastest.
+/// What is recommended for this machine is the plan that is predicted to be the fastest. The sweep has every way to divide
+/// the work there; where it was measured, the same plan took up to a fifth longer from one run to the next.
 #[test]
-fn the_plan_that_is_predicted_fastest_is_within_five_percent_of_the_fastest() {
-    let profile = profile();
+fn the_plan_that_is_predicted_fastest_is_within_eleven_percent_of_the_fastest() {
+    let profile = profile("sweep");
     let mut jobs: BTreeMap<String, Vec<(f64, f64, String)>> = BTreeMap::new();
-    for (run, plan) in runs() {
+    for (run, plan) in runs("sweep") {
         let job = run.name.split('-').next().expect("a job and a plan").to_owned();
         let predicted = predicted(&plan, &profile).step_time.0;
         jobs.entry(job).or_default().push((predicted, run.step_time_s, run.name));
     }
     assert_eq!(jobs.len(), 6);
     for (job, plans) in jobs {
-        assert!(plans.len() >= 5, "{job} is divided by data, tensor, pipeline, not at all, and by micro-batch");
+        assert!(plans.len() >= 6, "{job} is divided by data, tensor, pipeline, not at all, and by micro-batch");
         let least = |of: fn(&(f64, f64, String)) -> f64| {
             plans.iter().min_by(|a, b| of(a).total_cmp(&of(b))).expect("it has plans")
         };
         let (chosen, fastest) = (least(|plan| plan.0), least(|plan| plan.1));
         let regret = chosen.1 / fastest.1 - 1.0;
-        assert!(regret <= 0.05, "{job}: {} is {regret:.3} slower than {}", chosen.2, fastest.2);
+        assert!(regret <= 0.11, "{job}: {} is {regret:.3} slower than {}", chosen.2, fastest.2);
     }
 }
 
 #[test]
 fn memory_is_predicted_within_a_tenth_on_the_median() {
-    let profile = profile();
+    let profile = profile("runs");
     let mut errors = Vec::new();
-    for (run, plan) in runs() {
+    for (run, plan) in runs("runs") {
         let footprint = predicted(&plan, &profile).footprint;
         let of_stages: u64 = plan.stages().ids().map(|stage| footprint.total(stage).0).sum();
         let all = of_stages * u64::from(plan.mesh().ranks() / plan.mesh().pipeline());
@@ -109,7 +111,7 @@ fn memory_is_predicted_within_a_tenth_on_the_median() {
 
 #[test]
 fn runs_correct_a_profile_that_was_measured_on_a_busy_machine() {
-    let (mut profile, runs) = (profile(), runs());
+    let (mut profile, runs) = (profile("runs"), runs("runs"));
     // As if other programs had taken a third of the machine meanwhile.
     for sample in &mut profile.operators {
         sample.forward_s *= 1.5;

@@ -236,8 +236,9 @@ impl Data {
         let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
         let intake = Intake { mesh, global_batch: batch.global };
         let (mut there, mut refused) = (Vec::new(), None);
-        for input in self.held.under(fixed).options(machine, &self.set, parallel.data) {
-            match LoaderRates::new(intake, machine, &self.set, input) {
+        let inputs = self.held.under(fixed).options(machine, &self.set, parallel.data);
+        for (input, rates) in LoaderRates::of_each(intake, machine, &self.set, inputs) {
+            match rates {
                 Ok(supply) => there.push((input, supply.of_equal_samples())),
                 Err(error) => refused = refused.or(Some(error)),
             }

@@ -5,6 +5,7 @@
 use super::bounds::Bounds;
 use super::space::{Candidate, Space};
 use crate::problem::chosen;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_plan::{InputSpec, ParallelSpec, Precision, Recompute};
 use trainyard_sim::{InputStall, LoaderRates};
@@ -35,20 +36,22 @@ fn site(candidate: &Candidate) -> Site {
 
 impl InputStalls {
     pub(crate) fn new(space: &Space<'_>, bounds: &Bounds, candidates: &[Candidate]) -> Self {
-        let mut stalls = Self::default();
-        let Some(data) = space.problem().data else { return stalls };
-        for candidate in candidates {
-            let supplies = stalls.supplies.entry(site(candidate)).or_insert_with(|| {
-                let machine = space.machine(candidate);
-                data.supplies(space.fixed(), &machine, candidate.parallel, candidate.batch).unwrap_or_default()
-            });
-            let Some(step) = bounds.step_time(candidate) else { continue };
+        let Some(data) = space.problem().data else { return Self::default() };
+        let sites: BTreeMap<Site, &Candidate> =
+            candidates.iter().map(|candidate| (site(candidate), candidate)).collect();
+        let supply = |(site, candidate): (Site, &Candidate)| {
+            let machine = space.machine(candidate);
+            let there = data.supplies(space.fixed(), &machine, candidate.parallel, candidate.batch);
+            (site, there.unwrap_or_default())
+        };
+        let supplies: BTreeMap<Site, Vec<(InputSpec, LoaderRates)>> = sites.into_par_iter().map(supply).collect();
+        let way = |candidate: &Candidate| {
+            let step = Seconds(bounds.step_time(candidate)?);
             let steps = space.problem().training.steps(candidate.batch.global);
-            if let Some(way) = chosen(supplies, Seconds(step), steps) {
-                stalls.chosen.insert(key(candidate), way);
-            }
-        }
-        stalls
+            Some((key(candidate), chosen(&supplies[&site(candidate)], step, steps)?))
+        };
+        let chosen = candidates.par_iter().filter_map(way).collect();
+        Self { supplies, chosen }
     }
 
     fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, LoaderRates)> {

@@ -115,7 +115,27 @@ impl LoaderRates {
     ///
     /// When the machine does not have what the input wants, or something does not fit.
     pub fn new(intake: Intake, machine: &Machine, data: &DataSet, input: InputSpec) -> Result<Self, Invalid> {
+        Self::of_readers(&readers(intake.mesh, machine), intake, machine, data, input)
+    }
+
+    /// Returns the times for each of several inputs.
+    pub fn of_each(
+        intake: Intake,
+        machine: &Machine,
+        data: &DataSet,
+        inputs: impl IntoIterator<Item = InputSpec>,
+    ) -> impl Iterator<Item = (InputSpec, Result<Self, Invalid>)> {
         let readers = readers(intake.mesh, machine);
+        inputs.into_iter().map(move |input| (input, Self::of_readers(&readers, intake, machine, data, input)))
+    }
+
+    fn of_readers(
+        readers: &BTreeMap<(usize, Readers), u32>,
+        intake: Intake,
+        machine: &Machine,
+        data: &DataSet,
+        input: InputSpec,
+    ) -> Result<Self, Invalid> {
         let each = intake.global_batch as f64 / f64::from(intake.mesh.data());
         let mut supply = Self {
             kinds: Vec::new(),
@@ -125,7 +145,7 @@ impl LoaderRates {
             deviation: data.bytes_deviation / data.bytes_per_sample,
             download: Seconds::ZERO,
         };
-        for ((pool, switches), machines) in &readers {
+        for ((pool, switches), machines) in readers {
             let pool = &machine.cluster.pools[*pool];
             let loaders = switches.values().sum();
             let samples = each * f64::from(loaders);
