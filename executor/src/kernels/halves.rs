@@ -211,7 +211,7 @@ mod tests {
                 for right in [matrix(&right, inner, columns), matrix(&right_turned, columns, inner).transposed()] {
                     let mut sums = start.clone();
                     add_product(left, right, &mut sums);
-                    assert_close(&[sums], &[expected.clone()], 2e-6, "product of bf16");
+                    assert_close(&[sums], std::slice::from_ref(&expected), 2e-6, "product of bf16");
                 }
             }
         }
