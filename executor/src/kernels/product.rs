@@ -116,14 +116,18 @@ fn are_halves(left: &FlexTensor, right: &FlexTensor) -> bool {
 
 /// Adds left · right, both in bf16, to sums in single precision, and rounds what comes out.
 fn product_of_halves(left: &FlexTensor, right: &FlexTensor, mut sums: Vec<f32>) -> FlexTensor {
-    let shape = outer(left, right);
     if halves::are_multiplied_here() {
         halves::add_product(Matrix::of_halves(left), Matrix::of_halves(right), &mut sums);
     } else {
-        let [left, right] = [left, right].map(|operand| cast(operand.clone(), FloatDType::F32));
-        add_product(&left, &right, &mut sums);
+        add_widened(left, right, &mut sums);
     }
-    from_halves(halves::rounded(&sums), shape)
+    from_halves(halves::rounded(&sums), outer(left, right))
+}
+
+/// Adds left · right, both in bf16, by products in single precision.
+fn add_widened(left: &FlexTensor, right: &FlexTensor, sums: &mut [f32]) {
+    let [left, right] = [left, right].map(|operand| cast(operand.clone(), FloatDType::F32));
+    add_product(&left, &right, sums);
 }
 
 fn columns_of(tensor: &FlexTensor) -> usize {
@@ -223,6 +227,27 @@ mod tests {
                         "product",
                     );
                 }
+            }
+        }
+    }
+
+    /// A processor that cannot multiply bf16 computes the same.
+    #[test]
+    fn bf16_is_widened_whatever_its_order_in_memory() {
+        let (left, right) = (numbers(7 * 9, 1), numbers(9 * 4, 2));
+        let halved = |tensor: FlexTensor| cast(tensor, FloatDType::BF16);
+        let whole = |values: &[f32], rows, columns| halved(from_numbers(values.to_vec(), [rows, columns]));
+        let exact = |tensor: &FlexTensor| cast(tensor.clone(), FloatDType::F32);
+        let (left, right) = (whole(&left, 7, 9), whole(&right, 9, 4));
+        let expected = product(&exact(&left), &exact(&right)).storage::<f32>().to_vec();
+        let turned = |tensor: &FlexTensor| halved(exact(&tensor.transpose(0, 1)).to_contiguous()).transpose(0, 1);
+        for left in [left.clone(), turned(&left)] {
+            for right in [right.clone(), turned(&right)] {
+                let mut sums = vec![0.0; 7 * 4];
+                add_widened(&left, &right, &mut sums);
+                let rounded = exact(&product(&left, &right)).storage::<f32>().to_vec();
+                assert_close(&[sums], std::slice::from_ref(&expected), 1e-6, "widened");
+                assert_close(&[rounded], std::slice::from_ref(&expected), 5e-3, "rounded");
             }
         }
     }
