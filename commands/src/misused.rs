@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use crate::failure::{Failure, Fault};
 use crate::values::Refused;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, Error};
+use clap::{Arg, Command, CommandFactory, Error};
 use std::error::Error as _;
 use std::ffi::OsString;
 
@@ -28,7 +28,7 @@ pub(crate) fn misused(error: &Error, words: &[OsString]) -> Failure {
     let value = told(error, ContextKind::InvalidValue).filter(|value| !value.is_empty());
     let allowed = allowed(error);
     let sentence = sentence(error, flag.as_deref(), value.as_deref(), allowed.as_deref());
-    let hint = meant(error, flag.as_deref())
+    let hint = meant(error, &command, flag.as_deref())
         .map_or_else(|| help(error, &command, flag.as_deref()), |meant| format!("did you mean `{meant}`?"));
     Failure::input(sentence).hint(hint).at(Fault { field: flag, value, allowed })
 }
@@ -97,10 +97,11 @@ fn sentence(error: &Error, flag: Option<&str>, value: Option<&str>, allowed: Opt
 }
 
 /// What was probably meant: a name that is spelled nearly so, or this program's name of the same thing.
-fn meant(error: &Error, flag: Option<&str>) -> Option<String> {
+fn meant(error: &Error, command: &Command, flag: Option<&str>) -> Option<String> {
     let ours = || {
         let unknown = flag.filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
-        MEANT.iter().find(|(theirs, _)| *theirs == unknown).map(|(_, ours)| (*ours).to_owned())
+        let (_, ours) = MEANT.iter().find(|(theirs, _)| *theirs == unknown)?;
+        Some((*ours).to_owned()).filter(|ours| argument(command, ours).is_some())
     };
     let near = [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
     ours().or_else(|| near.into_iter().find_map(|kind| told(error, kind)))
@@ -124,10 +125,15 @@ fn help(error: &Error, command: &Command, flag: Option<&str>) -> String {
     }
 }
 
+/// The argument of a command that a flag is, whatever value follows it.
+fn argument<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
+    let long = flag.trim_start_matches("--").split(' ').next();
+    command.get_arguments().find(|argument| argument.get_long() == long)
+}
+
 /// A flag with the name of its value and what it is for: `--keep <N>: How many checkpoints stay`.
 fn purpose(command: &Command, flag: &str) -> Option<String> {
-    let long = flag.trim_start_matches("--");
-    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(long))?;
+    let argument = argument(command, flag)?;
     Some(format!("{argument}: {}", argument.get_help()?))
 }
 
@@ -191,6 +197,7 @@ mod tests {
             unknown("trainyard plan --batch 8"),
             (Some("--batch".into()), "did you mean `--global-batch`?".into())
         );
+        assert!(!told("trainyard plan --lr 1").1.contains("--learning-rate"), "a plan has no learning rate");
         assert_eq!(told("trainyard pln"), ("there is no command `pln`".into(), "did you mean `plan`?".into()));
         assert_eq!(told("trainyard plan --bogus").1, "`trainyard plan --help` lists the flags");
         assert_eq!(told("trainyard plan --format tabel").1, "did you mean `table`?");
@@ -216,10 +223,7 @@ mod tests {
         let mut all = Vec::new();
         commands(&program, "trainyard", &mut all);
         for (theirs, ours) in MEANT {
-            let has = |name: &str| {
-                let long = name.trim_start_matches("--").split(' ').next();
-                all.iter().any(|(_, command)| command.get_arguments().any(|argument| argument.get_long() == long))
-            };
+            let has = |name: &str| all.iter().any(|(_, command)| argument(command, name).is_some());
             assert!(has(ours) && !has(theirs), "{theirs}: {ours}");
         }
     }

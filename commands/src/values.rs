@@ -40,7 +40,7 @@ where
     }
 }
 
-/// Says a range in words: limits that only memory sets are not told.
+/// Says a range in words, without its end where that is the largest number of the type.
 fn within<T: Copy + Into<u64>>(range: &RangeInclusive<T>) -> String {
     let (least, most): (u64, u64) = ((*range.start()).into(), (*range.end()).into());
     if most >= u64::from(u32::MAX) {

@@ -15,7 +15,7 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(match bias {
         Some(bias) => apply(Linear, [x, weight, bias.into_dispatch()]),
-        None => apply(Unbiased, [x, weight]),
+        None => apply(Unbiased::ByInput, [x, weight]),
     })
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn linear_transposed(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&x) {
         return x.matmul(weight.transpose());
     }
-    Tensor::from_dispatch(apply(Transposed, [x.into_dispatch(), weight.into_dispatch()]))
+    Tensor::from_dispatch(apply(Unbiased::ByOutput, [x.into_dispatch(), weight.into_dispatch()]))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +64,14 @@ fn of_operands(
     [to_x, wanted[1].then(|| product(&x.transpose(0, 1), gradient))]
 }
 
+/// A product alone, by how its weight is stored.
 #[derive(Clone, Copy, Debug)]
-struct Unbiased;
+enum Unbiased {
+    /// As (inputs, outputs).
+    ByInput,
+    /// As (outputs, inputs).
+    ByOutput,
+}
 
 impl Kernel<2> for Unbiased {
     type Kept = [FlexTensor; 2];
@@ -79,35 +85,21 @@ impl Kernel<2> for Unbiased {
     }
 
     fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
-        (product(&x, &weight), [x, weight])
+        let result = match self {
+            Self::ByInput => product(&x, &weight),
+            Self::ByOutput => product(&x, &weight.transpose(0, 1)),
+        };
+        (result, [x, weight])
     }
 
     fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        of_operands(&x, &weight, &gradient, wanted)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Transposed;
-
-impl Kernel<2> for Transposed {
-    type Kept = [FlexTensor; 2];
-
-    const TAKES_HALVES: bool = true;
-
-    const WEIGHTS: &'static [usize] = &[1];
-
-    fn weights([_, weight]: &mut Self::Kept) -> Vec<&mut FlexTensor> {
-        vec![weight]
-    }
-
-    fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
-        (product(&x, &weight.transpose(0, 1)), [x, weight])
-    }
-
-    fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let to_x = wanted[0].then(|| product(&gradient, &weight));
-        [to_x, wanted[1].then(|| product(&gradient.transpose(0, 1), &x))]
+        match self {
+            Self::ByInput => of_operands(&x, &weight, &gradient, wanted),
+            Self::ByOutput => {
+                let to_x = wanted[0].then(|| product(&gradient, &weight));
+                [to_x, wanted[1].then(|| product(&gradient.transpose(0, 1), &x))]
+            }
+        }
     }
 }
 
