@@ -234,6 +234,9 @@ pub struct Stack {
     /// The same of models whose weights are loaded in half precision and stay as they are; `token_activations` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_activations: Option<Sourced<f64>>,
+    /// `true` if the scripts that train adapters, or on preferences, take the loss in tiles of logits, which are never whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiled_loss: Option<Sourced<bool>>,
     /// `true` if gradients in half precision stay in memory beside their sums in single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps_half_gradients: Option<Sourced<bool>>,
@@ -301,6 +304,11 @@ impl Stack {
     pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
         let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
         parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
+    }
+
+    /// Returns `true` if whole logits are never there where adapters are trained, or a model on preferences.
+    pub fn tiles_loss(&self) -> bool {
+        self.tiled_loss.as_ref().is_some_and(|does| does.value)
     }
 
     /// Returns the part of a GPU's memory that plans leave free with this stack.

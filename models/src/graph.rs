@@ -38,6 +38,9 @@ pub struct Layer {
     pub context_elements: u64,
     /// `true` if its weights stay as they are, so that it has no backward pass.
     pub frozen: bool,
+    /// `true` if software for fine-tuning may take its loss over the vocabulary in tiles, so that logits are never whole:
+    /// of a model that predicts the next token, where it has adapters or is trained on pairs of sequences.
+    pub loss_in_tiles: bool,
 }
 
 impl Layer {
@@ -54,6 +57,7 @@ impl Layer {
             exchanged_elements: 0,
             context_elements: 0,
             frozen: false,
+            loss_in_tiles: false,
         }
     }
 

@@ -103,7 +103,9 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
                     .with_hint(format!("adapters are for the families {families}; use method = \"full\"")));
             }
             let fused = matches!(model.family(), Family::Gpt | Family::GptMoe | Family::GptNeox);
-            let distinct: Vec<Layer> = graph.distinct().iter().map(|layer| adapted(layer, adapters, fused)).collect();
+            let loss_in_tiles = predicts_next_token(model, &graph);
+            let own = |layer| with_loss_in_tiles(adapted(layer, adapters, fused), loss_in_tiles);
+            let distinct: Vec<Layer> = graph.distinct().iter().map(own).collect();
             let there = |target: &AdapterTarget| has(&graph, *target, fused);
             if let Some(absent) = adapters.targets.iter().find(|target| !there(target)) {
                 let known: Vec<&str> =
@@ -143,8 +145,16 @@ pub fn on_pairs(model: &Model, tuning: Option<&Tuning>, reference: bool) -> Resu
         Some(trained) => trained.layers().map(|layer| doubled(&without_adapters(layer))).collect(),
         None => graph.layers().map(|layer| doubled(&Layer { frozen: true, ..frozen(layer) })).collect(),
     };
-    let own = trained.as_ref().unwrap_or(&graph).layers().map(doubled).collect();
+    let own = trained.as_ref().unwrap_or(&graph).layers().map(doubled);
+    let in_tiles = |layer| with_loss_in_tiles(layer, true);
+    let (before, own) = (before.into_iter().map(in_tiles).collect(), own.map(in_tiles).collect());
     Ok(OperatorGraph::behind(before, own).dropping_out(graph.drops_out()))
+}
+
+/// Returns a layer whose loss, if it has one, may be taken in tiles.
+fn with_loss_in_tiles(layer: Layer, may_be: bool) -> Layer {
+    let loss = layer.operators.iter().any(|operator| matches!(operator.kind, OperatorKind::CrossEntropy { .. }));
+    Layer { loss_in_tiles: may_be && loss, ..layer }
 }
 
 fn predicts_next_token(model: &Model, graph: &OperatorGraph) -> bool {
@@ -153,7 +163,7 @@ fn predicts_next_token(model: &Model, graph: &OperatorGraph) -> bool {
     };
     let sees_all =
         |kind| matches!(kind, OperatorKind::Attention(own) if matches!(own.mask, Mask::Full | Mask::Local(_)));
-    let families = [Family::Gpt, Family::GptMoe, Family::Llama, Family::Blocks];
+    let families = [Family::Gpt, Family::GptMoe, Family::Llama, Family::GptNeox, Family::Gemma2, Family::Blocks];
     families.contains(&model.family())
         && any(|kind| matches!(kind, OperatorKind::CrossEntropy { .. }))
         && !any(sees_all)

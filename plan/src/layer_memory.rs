@@ -1,7 +1,15 @@
 //! Memory that a layer needs, whatever else its rank holds.
 
 use crate::spec::{PlanSpec, Recompute};
-use trainyard_models::{Layer, LayerRole, Sharing};
+use trainyard_models::{Layer, LayerRole, OperatorKind, Sharing};
+
+/// Tokens and columns of a tile of logits.
+///
+/// # Source
+///
+/// Hugging Face TRL 1.16, `trl/kernels/chunked_logprob.py`, `TOKEN_CHUNK_SIZE`; `trl/trainer/utils.py`,
+/// `_CHUNKED_LOGPROB_CHUNK_SIZE`.
+const TILE: (u64, u64) = (4096, 32_768);
 
 /// Memory that one micro-batch of a plan needs in a layer, in bytes on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,5 +43,26 @@ impl LayerMemory {
         // Quantised weights are whole for one product at a time.
         let whole = layer.operators.iter().map(|operator| operator.kind.dequantised() * element).max().unwrap_or(0);
         Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream + whole }
+    }
+
+    /// Computes the memory of a layer whose loss is taken tile by tile: it keeps the input of the product with the vocabulary,
+    /// computes logits again backward, and adds gradients up in single precision.
+    pub(crate) fn in_tiles(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {
+        let whole = Self::of(spec, sharing, layer);
+        if layer.frozen {
+            return whole;
+        }
+        let (micro, element) = (spec.batch.micro, spec.precision.element_bytes());
+        let (stream, mut tile, mut stored) = (layer.stream_on_rank(micro, sharing), 0, 0);
+        for operator in layer.operators.iter().map(|operator| operator.on_rank(micro, sharing)) {
+            match operator {
+                OperatorKind::CrossEntropy { rows, .. } => tile = rows.min(TILE.0) * TILE.1 * element,
+                other if other.is_over_vocabulary() => {}
+                other => stored += other.stored().bytes(element).0,
+            }
+        }
+        let stored = stored.max(stream * element);
+        let weights = layer.operators.iter().map(|operator| operator.parameters(sharing)).max().unwrap_or(0);
+        Self { stored, kept: stored, workspace: tile + 4 * (stream + weights) + stream * element }
     }
 }

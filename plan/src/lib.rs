@@ -85,7 +85,8 @@ pub use job::{
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
-    GradientStore, Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with,
+    Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations, kept_elsewhere, resident,
+    resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use name::UnknownName;

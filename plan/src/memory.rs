@@ -2,6 +2,7 @@
 //! the software takes besides.
 
 use crate::fine_tuning::Method;
+use crate::layer_memory::LayerMemory;
 use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::ParameterCounts;
@@ -9,7 +10,7 @@ use crate::schedules::StageId;
 use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{LayerRole, OperatorGraph};
+use trainyard_models::{Layer, LayerRole, OperatorGraph};
 use trainyard_units::Bytes;
 
 /// Number of layers whose gathered weights, and unreduced gradients, are in memory at once: the one that computes and
@@ -40,16 +41,18 @@ impl Resident {
     }
 }
 
-/// The storage of gradients in the software that will run a plan.
+/// What the software that will run a plan keeps in memory, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GradientStore {
-    /// Bytes per value, of all the formats in which it is kept.
+pub struct Retention {
+    /// Bytes per gradient, of all the formats in which it is kept.
     pub element: u64,
     /// `true` if gradients are reduced in buckets during backward, and not in one piece after it.
     pub bucketed: bool,
     /// `true` if every value is let go after its last use, as a compiler of the whole step does: layers behind the one that
     /// is in backward hold nothing any more, and gradients of the only micro-batch come to be one after another.
     pub let_go_at_once: bool,
+    /// `true` if it takes the loss over the vocabulary in tiles where a model is adapted or trained on pairs.
+    pub tiles_loss: bool,
 }
 
 /// Returns the bytes that each rank of `stage` holds on its device at the peak of a step.
@@ -59,26 +62,27 @@ pub struct GradientStore {
 /// State: Rajbhandari et al., arXiv:1910.02054, section 3.1 (in mixed precision 16 bytes a parameter where gradients
 /// are kept as computed, 18 in single precision), and section 5 where it is sharded. Two versions of the weights in
 /// 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
-pub fn resident(plan: &Plan, stage: StageId, store: GradientStore) -> Resident {
-    resident_with(plan, stage, &chunks_of(plan, stage), store)
+pub fn resident(plan: &Plan, stage: StageId, retention: Retention) -> Resident {
+    resident_with(plan, stage, &chunks_of(plan, stage), retention)
 }
 
 /// Returns what [`resident`] would if `stage` had these `chunks` of layers, for searches of a partition that fits in
 /// memory.
-pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], store: GradientStore) -> Resident {
+pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], retention: Retention) -> Resident {
     let held = chunks.iter().map(|layers| plan.held(layers)).fold(ParameterCounts::default(), std::ops::Add::add);
     let offload = plan.offload();
+    let (activations, workspace) = in_backward(plan, stage, chunks, retention);
     let whole = Resident {
         parameters: parameters(plan, held),
-        gradients: gradients(plan, held, store),
+        gradients: gradients(plan, held, retention),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
-        activations: activations(plan, stage, chunks),
-        buffers: buffers(plan, chunks, held, store),
-        workspace: workspace(plan, chunks),
+        activations,
+        buffers: buffers(plan, chunks, held, retention),
+        workspace,
     };
     match chunks {
-        [layers] if store.let_go_at_once && offload.activations.is_none() => {
-            fullest_moment(plan, stage, layers.clone(), store, whole)
+        [layers] if retention.let_go_at_once && offload.activations.is_none() => {
+            fullest_moment(plan, stage, layers.clone(), retention, whole)
         }
         _ => whole,
     }
@@ -90,19 +94,21 @@ fn fullest_moment(
     plan: &Plan,
     stage: StageId,
     layers: Range<usize>,
-    store: GradientStore,
+    retention: Retention,
     whole: Resident,
 ) -> Resident {
-    let of_one = plan.kept_activations(&layers);
+    let of_one = kept_activations(plan, &layers, retention);
     let others = Bytes(plan.pipeline().peak(stage, &[1]).saturating_sub(1)) * of_one.0;
     let in_backward = |layer: usize| {
         let alone = layer..layer + 1;
         let run = std::slice::from_ref(&alone);
         let come = if plan.batch().accumulation == 1 { layer..layers.end } else { layers.clone() };
         Resident {
-            gradients: gradients(plan, plan.held(&come), store),
-            activations: others + plan.kept_activations(&(layers.start..layer + 1)) + recomputed_at_once(plan, run),
-            workspace: workspace(plan, run),
+            gradients: gradients(plan, plan.held(&come), retention),
+            activations: others
+                + kept_activations(plan, &(layers.start..layer + 1), retention)
+                + recomputed_at_once(plan, run, retention),
+            workspace: workspace(plan, run, retention),
             ..whole
         }
     };
@@ -129,7 +135,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
         bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes());
     }
     if offload.activations == Some(store) {
-        bytes += peak_activations(plan, stage, &chunks_of(plan, stage));
+        bytes += peak_of(plan, stage, &chunks_of(plan, stage), |layers| plan.kept_activations(layers));
     }
     bytes
 }
@@ -155,21 +161,21 @@ fn parameters(plan: &Plan, held: ParameterCounts) -> Bytes {
 }
 
 /// Returns `true` if a rank keeps only its shard of the gradients, and whole those of the layers now in backward.
-fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
+fn keeps_part_of_gradients(plan: &Plan, retention: Retention) -> bool {
     let reduction = plan.gradient_reduction();
     let by_layer = match reduction {
         GradientReduction::Step => plan.gathers_weights(),
         GradientReduction::MicroBatch => plan.goes_by_layer(),
     };
-    let at_once = reduction.is_at_once(plan.batch().accumulation, store.bucketed || by_layer);
+    let at_once = reduction.is_at_once(plan.batch().accumulation, retention.bucketed || by_layer);
     plan.shards(StateSharding::Gradients) && at_once
 }
 
 /// Computes the bytes of gradients, which are whole until they are reduced.
-fn gradients(plan: &Plan, held: ParameterCounts, store: GradientStore) -> Bytes {
-    let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
+fn gradients(plan: &Plan, held: ParameterCounts, retention: Retention) -> Bytes {
+    let own = if keeps_part_of_gradients(plan, retention) { plan.shard_of(held) } else { held };
     // Gradients of tables are the rows of a whole step.
-    let element = if adapters_in_half(plan) { plan.precision().element_bytes() } else { store.element };
+    let element = if adapters_in_half(plan) { plan.precision().element_bytes() } else { retention.element };
     let kept = plan.changed_bytes(own, element);
     match plan.gradient_compression() {
         // Values that were not sent are kept for later, with their momentum (Lin et al., arXiv:1712.01887, section 3).
@@ -193,7 +199,7 @@ fn adapters_in_half(plan: &Plan) -> bool {
 
 /// Computes the bytes of gathered weights (tables are not gathered) of the layers that compute now and next and, where
 /// only a shard of gradients is kept, of their gradients before they are reduced.
-fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, store: GradientStore) -> Bytes {
+fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, retention: Retention) -> Bytes {
     let largest = |of: &dyn Fn(ParameterCounts) -> u64| {
         let layers = chunks.iter().cloned().flatten();
         layers.map(|layer| of(plan.held(&(layer..layer + 1)))).max().unwrap_or(0)
@@ -204,41 +210,74 @@ fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, store: G
         let gathered = |held: ParameterCounts| held.gathered_bytes(element).0;
         bytes += Bytes((GATHERED_LAYERS * largest(&gathered)).min(gathered(held)));
     }
-    if keeps_part_of_gradients(plan, store) {
-        bytes += Bytes(store.element) * (GATHERED_LAYERS * largest(&ParameterCounts::updated)).min(held.updated());
+    if keeps_part_of_gradients(plan, retention) {
+        bytes += Bytes(retention.element) * (GATHERED_LAYERS * largest(&ParameterCounts::updated)).min(held.updated());
     }
     bytes
 }
 
-/// Computes the bytes of activations on the device: the schedule's peak, or the few layers that are not yet copied out.
-fn activations(plan: &Plan, stage: StageId, chunks: &[Range<usize>]) -> Bytes {
-    let again = recomputed_at_once(plan, chunks);
-    if plan.offload().activations.is_none() {
-        return peak_activations(plan, stage, chunks) + again;
+/// Computes the bytes of activations on the device, and of what lives inside one layer's computation, at the fullest moment of
+/// backward.
+fn in_backward(plan: &Plan, stage: StageId, chunks: &[Range<usize>], retention: Retention) -> (Bytes, Bytes) {
+    let kept = peak_of(plan, stage, chunks, |layers| kept_activations(plan, layers, retention));
+    if plan.offload().activations.is_some() {
+        // A few layers are not yet copied out.
+        let layers = chunks.iter().cloned().flatten();
+        let largest =
+            layers.map(|layer| kept_activations(plan, &(layer..layer + 1), retention)).max().unwrap_or_default();
+        let under_way = largest * (COPIES_UNDER_WAY as u64 + 1);
+        return (under_way.min(kept) + recomputed_at_once(plan, chunks, retention), workspace(plan, chunks, retention));
     }
-    let layers = chunks.iter().cloned().flatten();
-    let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1))).max().unwrap_or_default();
-    let under_way = largest * (COPIES_UNDER_WAY as u64 + 1);
-    under_way.min(peak_activations(plan, stage, chunks)) + again
+    if plan.recompute() != Recompute::Full {
+        return (kept, workspace(plan, chunks, retention));
+    }
+    // Before a block is computed again the loss has had its backward pass, and what it kept is let go. Another run of the
+    // stage may have a loss under way.
+    let (blocks, others): (Vec<_>, Vec<_>) =
+        layers_in(plan, chunks, retention).partition(|(layer, _)| layer.role == LayerRole::Block);
+    let of_loss = others.iter().filter(|(layer, _)| layer.role == LayerRole::Output && chunks.len() == 1);
+    let let_go: u64 = of_loss.map(|(_, memory)| memory.kept).sum();
+    let others_keep = Bytes(kept.0.saturating_sub(let_go));
+    let in_block = blocks.iter().map(|(_, memory)| (others_keep + Bytes(memory.stored), Bytes(memory.workspace)));
+    let in_others = others.iter().map(|(_, memory)| (kept, Bytes(memory.workspace)));
+    in_block.chain(in_others).max_by_key(|(kept, inside)| *kept + *inside).unwrap_or_default()
 }
 
-fn peak_activations(plan: &Plan, stage: StageId, chunks: &[Range<usize>]) -> Bytes {
-    let held: Vec<u64> = chunks.iter().map(|layers| plan.kept_activations(layers).0).collect();
+/// Computes the bytes at the schedule's peak of what one micro-batch keeps in each run of layers.
+fn peak_of(plan: &Plan, stage: StageId, chunks: &[Range<usize>], kept: impl Fn(&Range<usize>) -> Bytes) -> Bytes {
+    let held: Vec<u64> = chunks.iter().map(|layers| kept(layers).0).collect();
     Bytes(plan.pipeline().peak(stage, &held))
 }
 
+/// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
+pub fn kept_activations(plan: &Plan, layers: &Range<usize>, retention: Retention) -> Bytes {
+    layers_in(plan, std::slice::from_ref(layers), retention).map(|(_, memory)| Bytes(memory.kept)).sum()
+}
+
+/// Iterates over the layers of some runs, with the memory of each in the software that will run the plan.
+fn layers_in<'p>(
+    plan: &'p Plan,
+    chunks: &'p [Range<usize>],
+    retention: Retention,
+) -> impl Iterator<Item = (&'p Layer, LayerMemory)> {
+    plan.layers_in(chunks).map(move |(layer, memory)| {
+        let tiled = retention.tiles_loss && layer.loss_in_tiles;
+        (layer, if tiled { LayerMemory::in_tiles(plan.spec(), plan.sharing(), layer) } else { memory })
+    })
+}
+
 /// Returns the bytes of recomputed activations: with full recomputation one block at a time is whole again.
-fn recomputed_at_once(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
+fn recomputed_at_once(plan: &Plan, chunks: &[Range<usize>], retention: Retention) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let blocks = plan.layers_in(chunks).filter(|(layer, _)| layer.role == LayerRole::Block);
+    let blocks = layers_in(plan, chunks, retention).filter(|(layer, _)| layer.role == LayerRole::Block);
     let whole = blocks.map(|(_, memory)| memory.stored);
     Bytes(whole.max().unwrap_or(0))
 }
 
-fn workspace(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
-    let largest = plan.layers_in(chunks).map(|(_, memory)| memory.workspace).max();
+fn workspace(plan: &Plan, chunks: &[Range<usize>], retention: Retention) -> Bytes {
+    let largest = layers_in(plan, chunks, retention).map(|(_, memory)| memory.workspace).max();
     Bytes(largest.unwrap_or(0))
 }
 
@@ -267,7 +306,7 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(&plan, StageId(0), GradientStore { element: 4, bucketed, let_go_at_once: false })
+        resident(&plan, StageId(0), Retention { element: 4, bucketed, let_go_at_once: false, tiles_loss: false })
     }
 
     #[test]
@@ -276,7 +315,7 @@ mod tests {
             let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
             let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
             let plan = plan.expect("a valid plan");
-            let store = GradientStore { element: 4, bucketed: false, let_go_at_once };
+            let store = Retention { element: 4, bucketed: false, let_go_at_once, tiles_loss: false };
             (resident(&plan, StageId(0), store), plan)
         };
         for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
@@ -290,10 +329,11 @@ mod tests {
             }
             // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
             let layers = plan.graph().len();
+            let retention = Retention { element: 4, bucketed: false, let_go_at_once: true, tiles_loss: false };
             let at = |layer: usize| {
                 let kept = plan.kept_activations(&(0..layer + 1)).0;
                 let gradients = 4 * plan.held(&(layer..layers)).updated();
-                kept + gradients + workspace(&plan, std::slice::from_ref(&(layer..layer + 1))).0
+                kept + gradients + workspace(&plan, std::slice::from_ref(&(layer..layer + 1)), retention).0
             };
             let fullest = (0..layers).map(at).max().expect("layers").max(whole.gradients.0);
             assert_eq!(moment.activations.0 + moment.gradients.0 + moment.workspace.0, fullest);
@@ -338,7 +378,7 @@ mod tests {
             ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
         })
         .expect("a valid plan");
-        resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true, let_go_at_once: false })
+        resident(&plan, StageId(0), Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false })
     }
 
     #[test]
@@ -368,7 +408,11 @@ mod tests {
                 ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
             })
             .expect("a valid plan");
-            resident(&plan, StageId(0), GradientStore { element: 4, bucketed: true, let_go_at_once: false })
+            resident(
+                &plan,
+                StageId(0),
+                Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false },
+            )
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
         let (trained, all) = (39_976_960, 6_778_392_576);
@@ -399,7 +443,11 @@ mod tests {
                 ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
             })
             .expect("a valid plan");
-            resident(&plan, StageId(0), GradientStore { element: 2, bucketed: true, let_go_at_once: false })
+            resident(
+                &plan,
+                StageId(0),
+                Retention { element: 2, bucketed: true, let_go_at_once: false, tiles_loss: false },
+            )
         };
         let whole = 6_738_415_616;
         for (method, copy) in [(Method::Full, 2 * whole), (Method::Lora, 0), (Method::Qlora, 0)] {
@@ -425,7 +473,7 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                let store = GradientStore { element: 4, bucketed: true, let_go_at_once: false };
+                let store = Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false };
                 resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;

@@ -396,6 +396,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
     rows.extend(stack.let_go_at_once.as_ref().map(|does| sourced("values let go after their last use", does)));
+    rows.extend(stack.tiled_loss.as_ref().map(|does| sourced("loss of adapters and preferences in tiles", does)));
     rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     rows.extend(stack.causal_softmax.as_ref().map(|only| sourced("fused softmax for causal masks only", only)));

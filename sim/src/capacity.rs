@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::{AttentionKernel, Image, OperatorKind};
 use trainyard_plan::{
-    GradientStore, Method, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
+    Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations, kept_elsewhere, resident,
+    resident_with,
 };
 use trainyard_units::{Bytes, human_bytes};
 
@@ -130,9 +131,9 @@ impl Footprint {
 /// Returns the memory of one rank of each stage of `plan` on `machine`, and what the ranks of one machine keep in its
 /// main memory and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
-    let store = gradient_store(plan, machine);
+    let retention = retention(plan, machine);
     let counted = as_computed(plan, machine);
-    let on_device = |stage| costs(machine).resident(plan, stage, resident(&counted, stage, store));
+    let on_device = |stage| costs(machine).resident(plan, stage, resident(&counted, stage, retention));
     let resident: Vec<Resident> = plan.stages().ids().map(on_device).collect();
     let beside = Software::of(plan, machine);
     let software = resident.iter().map(|held| beside.memory(held)).collect();
@@ -171,27 +172,28 @@ fn costs(machine: &Machine) -> &dyn DeviceCosts {
 /// Memory of a rank of a stage for each layer: whole states, and what one micro-batch leaves behind of activations, if
 /// `plan` shares out nothing. Layers that are alike are counted once.
 pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
-    let store = gradient_store(plan, machine);
+    let retention = retention(plan, machine);
     let order = plan.graph().order();
     let mut kinds: Vec<Option<Resident>> = vec![None; plan.graph().distinct().len()];
     let held = |(layer, kind): (usize, &usize)| {
         *kinds[*kind].get_or_insert_with(|| {
             let alone = layer..layer + 1;
-            let activations = plan.kept_activations(&alone);
-            Resident { activations, ..resident_with(plan, StageId(0), &[alone], store) }
+            let activations = kept_activations(plan, &alone, retention);
+            Resident { activations, ..resident_with(plan, StageId(0), &[alone], retention) }
         })
     };
     order.iter().enumerate().map(held).collect()
 }
 
-/// Gradients as the framework keeps them: in the precision of compute, in single precision, or in both.
-fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
+/// What the framework keeps: gradients in the precision of compute, in single precision, or in both; and whole logits or not.
+fn retention(plan: &Plan, machine: &Machine) -> Retention {
     let (stack, computed) = (&machine.stack, plan.precision().element_bytes());
     let summed = if stack.compute_precision_gradients.value { computed } else { Precision::Fp32.element_bytes() };
     let both = computed < summed && stack.keeps_half_gradients.as_ref().is_some_and(|kept| kept.value);
     let element = if both { summed + computed } else { summed };
     let let_go_at_once = stack.let_go_at_once.as_ref().is_some_and(|does| does.value);
-    GradientStore { element, bucketed: machine.lowering().bucket.is_some(), let_go_at_once }
+    let bucketed = machine.lowering().bucket.is_some();
+    Retention { element, bucketed, let_go_at_once, tiles_loss: stack.tiles_loss() }
 }
 
 /// Memory of the software beside what a plan holds.
@@ -253,9 +255,9 @@ fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
 /// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
 /// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
 pub fn longest_chunks(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
-    let (layers, store, software) = (plan.graph().len(), gradient_store(plan, machine), Software::of(plan, machine));
+    let (layers, retention, software) = (plan.graph().len(), retention(plan, machine), Software::of(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
-        let held = resident_with(plan, stage, std::slice::from_ref(&run), store);
+        let held = resident_with(plan, stage, std::slice::from_ref(&run), retention);
         held.total() + software.memory(&held) <= limit
     };
     let of_stage = |stage: StageId, limit: Bytes| -> Vec<usize> {

@@ -1,12 +1,12 @@
 //! Whether a plan fits into the memory that is free, said before anything is allocated.
 
 use trainyard_host::available_memory;
-use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, resident};
+use trainyard_plan::{Plan, Rank, Retention, StageId, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
-const GRADIENTS: GradientStore =
-    GradientStore { element: size_of::<f32>() as u64, bucketed: true, let_go_at_once: false };
+const RETENTION: Retention =
+    Retention { element: size_of::<f32>() as u64, bucketed: true, let_go_at_once: false, tiles_loss: false };
 
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,12 +73,12 @@ pub(crate) fn fits(
 /// Returns the bytes that a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on
 /// its GPU, from which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
-    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host)
+    resident(plan, stage, RETENTION).total() + kept_elsewhere(plan, stage, Store::Host)
 }
 
 /// Names the largest part of the largest rank's memory, and the changes that make it smaller.
 fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
-    let held = resident(plan, stage, GRADIENTS);
+    let held = resident(plan, stage, RETENTION);
     let passing = held.activations + held.buffers + held.workspace;
     let lasting = Bytes(bytes.0.saturating_sub(passing.0));
     let help = if passing > lasting {

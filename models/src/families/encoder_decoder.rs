@@ -54,6 +54,7 @@ impl Stacks {
             exchanged_elements: 0,
             context_elements: decoder.tokens * heads.kv_width(),
             frozen: false,
+            loss_in_tiles: false,
         }
     }
 }

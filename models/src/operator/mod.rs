@@ -756,6 +756,11 @@ impl OperatorKind {
         if pass == Pass::Forward { forward } else { backward }
     }
 
+    /// Returns `true` for what a head computes of logits beside the product that they are: their bound and the loss.
+    pub fn is_over_vocabulary(self) -> bool {
+        matches!(self, Self::CrossEntropy { .. } | Self::Activation { .. })
+    }
+
     /// What must be kept from forward until backward.
     pub fn stored(self) -> Storage {
         match self {

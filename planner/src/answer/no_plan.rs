@@ -1,9 +1,10 @@
 //! The reasons why there is no plan at all.
 
 use super::limits::Limits;
-use crate::problem::{Problem, names_of_those_that, refused, software_of, trains};
+use crate::problem::{Place, Problem, names_of_those_that, refused, software_of, trains};
 use crate::search::{Found, Space};
 use trainyard_plan::{Executable, Fixed, Method, NotExecutable};
+use trainyard_sim::usable;
 use trainyard_units::{Bytes, counted, human_bytes};
 
 /// The reason why there is no plan at all.
@@ -41,6 +42,8 @@ pub enum NoPlan {
         tokens: Option<u64>,
         /// The weights that are trained.
         method: Method,
+        /// Types of machine beside those that were searched whose GPUs have as much, the smallest GPUs first.
+        larger: Vec<String>,
     },
     /// The search was stopped before it simulated anything.
     #[error("the search was limited to {limit} simulations and ended before it found a plan")]
@@ -63,17 +66,18 @@ impl NoPlan {
                  the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
                     .into(),
             ),
-            Self::OutOfMemory { needed, available, instances, tokens, method, .. } => {
-                let times = needed.as_f64() / available.as_f64().max(1.0);
+            Self::OutOfMemory { instances, tokens, method, larger, .. } => {
                 let samples = tokens.map_or_else(
                     || "shorten the samples".into(),
                     |tokens| format!("shorten the samples from {tokens} tokens with --seq-len"),
                 );
                 let less = if *method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
-                Some(format!(
-                    "allow more than {} or GPUs with {times:.2} times the memory, {samples}, or {less}",
-                    counted(u64::from(*instances), "instance")
-                ))
+                let more = counted(u64::from(*instances), "instance");
+                let gpus = match larger.first() {
+                    Some(first) => format!("search types whose GPUs have more memory (--instances {first})"),
+                    None => "take GPUs with more memory".into(),
+                };
+                Some(format!("{gpus}, allow more than {more}, {samples}, or {less}"))
             }
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
             Self::Unable { others, .. } => {
@@ -135,9 +139,28 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             instances: problem.place.types().iter().map(|(_, most)| *most).max().unwrap_or(1),
             tokens: problem.model.tokens_per_sample(),
             method: problem.method(),
+            larger: with_room(problem, *needed),
         },
         None => NoPlan::Unmeasured,
     }
+}
+
+/// Lists the types of machine that were not searched, can be rented and have this much memory on each GPU, whatever the stack
+/// leaves free; those with the smallest GPUs first. None for owned machines.
+fn with_room(problem: &Problem, needed: Bytes) -> Vec<String> {
+    let Place::Rented(rental) = &problem.place else { return Vec::new() };
+    let searched = problem.place.types();
+    let least = |memory: Bytes| problem.place.stacks().iter().map(|stack| usable(memory, stack)).min();
+    let mut others: Vec<(Bytes, &str)> = rental
+        .catalog
+        .instances()
+        .iter()
+        .filter(|other| !other.prices.is_empty() && searched.iter().all(|(name, _)| *name != other.name))
+        .filter_map(|other| Some((rental.catalog.gpu(&other.gpu).ok()?.memory.value, other.name.as_str())))
+        .filter(|(memory, _)| least(*memory) >= Some(needed))
+        .collect();
+    others.sort_unstable();
+    others.into_iter().map(|(_, name)| name.to_owned()).collect()
 }
 
 /// Says what excludes every plan: the machines, one of the held fields, or the batch.

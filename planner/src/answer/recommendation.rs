@@ -164,7 +164,7 @@ impl Told {
             found,
             other_gpu: other_gpu.as_ref(),
             tried: &tried,
-            preferred: found.optimum.as_deref().map(|optimum| preferred(problem, chosen, optimum)),
+            preferred: found.optimum.as_deref().and_then(|optimum| preferred(problem, chosen, optimum)),
             bound: bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction),
             asked: Mutex::default(),
         }

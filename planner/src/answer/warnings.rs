@@ -76,7 +76,7 @@ impl Warnings<'_> {
     /// Warns that no published step tests what a fine-tuning of a part of the weights is predicted to take, and of samples
     /// that are shorter than they are counted.
     fn fine_tuning(&self) -> Option<String> {
-        let (method, kind) = (self.plan.method(), self.plan.tuning_kind());
+        let kind = self.plan.tuning_kind();
         let tokens = self.problem.model.tokens_per_sample().filter(|_| self.job.data.samples.is_some());
         let alike = tokens.map(|tokens| {
             if kind.dpo {
@@ -89,16 +89,13 @@ impl Warnings<'_> {
         let lora = TuningKind { method: Method::Lora, dpo: false };
         let untested = (kind != TuningKind::FULL).then(|| {
             if kind == lora && !self.problem.place.is_measured() {
-                return "18 published steps of lora, all on one A100, are 17 % shorter than predicted in the median, so its \
+                return "18 published steps of lora, all on one A100, are 12 % shorter than predicted in the median, so its \
                         interval is wider by 30 %"
                     .to_owned();
             }
             format!("no published step time tests the prediction for {kind}, so its interval is wider by 30 %")
         });
-        let logits = ((kind.dpo || matches!(method, Method::Lora | Method::Qlora))
-            && !self.problem.place.is_measured())
-        .then(|| "memory is counted with whole logits, of which TRL from 1.16 on keeps a part".to_owned());
-        let own: Vec<String> = [untested, logits, counted].into_iter().flatten().collect();
+        let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
         ((self.job.training.method.is_some() || kind.dpo) && !own.is_empty()).then(|| own.join("; "))
     }
 

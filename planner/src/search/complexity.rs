@@ -12,6 +12,9 @@ pub(crate) struct Ordinary {
     pub(crate) own_scripts: bool,
     /// Number of repeated layers, which stages usually share evenly.
     pub(crate) blocks: u32,
+    /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software that is
+    /// there to do that.
+    pub(crate) shards_adapters: bool,
 }
 
 /// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
@@ -52,8 +55,10 @@ impl Complexity {
     fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
         let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
+        let switch = if ordinary.shards_adapters { StateSharding::None } else { StateSharding::Optimizer };
         let parts = [
-            variant.state_sharding >= StateSharding::Gradients,
+            ordinary.shards_adapters,
+            variant.state_sharding > switch,
             variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
             !ordinary.own_scripts,
@@ -86,7 +91,8 @@ mod tests {
     fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
         let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
         let of = |parallel, precision, variant: Variant| {
-            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40 };
+            let ordinary =
+                Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40, shards_adapters: false };
             Complexity::of_parts(parallel, precision, &variant, ordinary)
         };
         let bf16 = Precision::Bf16Mixed;
@@ -99,5 +105,17 @@ mod tests {
         let stages = |pipeline| of(ParallelSpec { pipeline, ..plain }, bf16, Variant::PLAIN);
         let both = of(ParallelSpec { tensor: 2, pipeline: 4, ..plain }, bf16, Variant::PLAIN);
         assert!(stages(4) == tensor && both < stages(6) && stages(6) < single);
+    }
+
+    #[test]
+    fn the_optimizer_state_of_adapters_is_not_worth_sharing_out() {
+        let of = |shards_adapters, state_sharding| {
+            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40, shards_adapters };
+            let variant = Variant { state_sharding, ..Variant::PLAIN };
+            Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ordinary)
+        };
+        let (none, optimizer) = (StateSharding::None, StateSharding::Optimizer);
+        assert_eq!(of(false, none), of(false, optimizer));
+        assert!(of(false, none) < of(true, none) && of(true, none) < of(true, optimizer));
     }
 }

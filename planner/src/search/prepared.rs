@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Mutex, OnceLock};
-use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
+use trainyard_plan::{Fixed, Method, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
 
@@ -82,7 +82,7 @@ impl<'a> Prepared<'a> {
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
-        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks())).collect();
+        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks(), problem.method())).collect();
         Self {
             problem,
             space,
@@ -238,9 +238,15 @@ impl<'a> Prepared<'a> {
 
 /// Returns the ordinary settings on a machine: mixed precision if its GPUs have the units for it, bfloat16 before half
 /// precision; single precision on CPUs.
-pub(crate) fn ordinary(machine: &Machine, blocks: u32) -> Ordinary {
+fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
     let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
     let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
     let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
-    Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models, blocks }
+    let shards = machine.stack.runs.state_sharding.as_ref().is_none_or(|states| states.len() > 1);
+    Ordinary {
+        precision: precision.unwrap_or(Precision::Fp32),
+        own_scripts: !machine.stack.runs.own_models,
+        blocks,
+        shards_adapters: shards && matches!(method, Method::Lora | Method::Qlora),
+    }
 }

@@ -104,8 +104,12 @@ fn put_first(found: &mut Found, chosen: Evaluated) {
     found.optimum = Some(Box::new(best));
 }
 
-/// Explains why a plan is recommended although another one has the lower objective.
-pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> String {
+/// The relative difference of the objective that is nothing where tenths of a percent are told.
+const SAME: f64 = 0.000_5;
+
+/// Explains why a plan is recommended although another one has the lower objective; `None` where it is simpler
+/// and comes to the same.
+pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> Option<String> {
     let [own, best] = [chosen, optimum].map(Totals::found);
     let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
@@ -115,17 +119,18 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, _) if own.time_s < best.time_s / MUCH => format!("{:.1} times faster", best.time_s / own.time_s),
         (false, Some((own, best))) if own < best / MUCH => format!("{:.1} times cheaper", best / own),
+        _ if amount(problem.objective, own) < amount(problem.objective, best) * (1.0 + SAME) => return None,
         _ => simpler_by(chosen, optimum),
     };
     let cluster = optimum.plan.cluster();
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
-    format!(
+    Some(format!(
         "{worse} than the {what} plan ({} × {}{with}, {}), less than predictions can tell, but {gain}",
         cluster.instances,
         cluster.instance,
         degrees(&optimum.plan),
-    )
+    ))
 }
 
 /// Names what one plan does without that another needs: `simpler (no interleaving)`.

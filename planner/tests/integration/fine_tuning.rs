@@ -1,5 +1,7 @@
 //! Fine-tuning: what of a model is trained, and what the methods need.
 
+use serde_json::Value;
+use std::sync::Arc;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
@@ -264,15 +266,15 @@ fn of_ms_swift(model: ModelSpec, method: Method) -> (Plan, Machine) {
         fine_tuning: FineTuningSpec::of(method, Some(&lora), None).expect("valid"),
         ..PlanSpec::plain(model, ClusterSpec::of("p4de.24xlarge", 1), layers)
     });
-    let machine = Machine {
-        cluster: catalog().cluster("p4de.24xlarge", 1).expect("in the catalog"),
-        stack: catalog().stack("pytorch-ddp").expect("in the catalog").clone(),
-    };
-    (plan.expect("a valid plan"), machine)
+    let mut stack = catalog().stack("pytorch-ddp").expect("in the catalog").clone();
+    // Scripts of 2023 have whole logits.
+    Arc::make_mut(&mut stack).tiled_loss = None;
+    let cluster = catalog().cluster("p4de.24xlarge", 1).expect("in the catalog");
+    (plan.expect("a valid plan"), Machine { cluster, stack })
 }
 
 #[test]
-fn peaks_of_memory_are_as_published() {
+fn peaks_of_memory_are_at_most_as_published() {
     // Layers, width, heads, those of keys, width inside, vocabulary; peaks in GiB at 512, 1024, 2048, 4096 and 8192 tokens.
     let published: [([u64; 6], &[f64]); 6] = [
         ([32, 4096, 32, 32, 11_008, 151_936], &[18.01, 21.73, 27.74, 35.31, 48.41]), // qwen-7b
@@ -288,13 +290,14 @@ fn peaks_of_memory_are_as_published() {
             let model = decoder([layers, hidden, heads, kv_heads, ffn, vocab, 512 << doublings]);
             let (plan, machine) = of_ms_swift(model, Method::Lora);
             let predicted = footprint(&plan, &machine).peak().as_f64() / f64::from(1 << 30);
-            errors.push((predicted / peak - 1.0).abs());
+            errors.push(predicted / peak - 1.0);
         }
     }
+    // Samples of any length up to the longest: what is counted is there, and up to as much again lies in blocks of the allocator
+    // that none of the next samples fits.
     errors.sort_by(f64::total_cmp);
-    let within = |part: f64| errors.iter().filter(|error| **error <= part).count();
-    assert!(errors[errors.len() / 2] < 0.06, "{errors:?}");
-    assert!(within(0.13) * 4 >= errors.len() * 3 && within(0.45) == errors.len(), "{errors:?}");
+    assert!(errors.iter().all(|error| (-0.6..0.07).contains(error)), "{errors:?}");
+    assert!((-0.15..0.0).contains(&errors[errors.len() / 2]), "{errors:?}");
 }
 
 #[test]
@@ -359,9 +362,95 @@ fn steps_of_adapters_are_as_published() {
     let long = [&steps[8..12], &steps[14..]].concat();
     assert!(long.iter().all(|ratio| (ratio - 1.0).abs() < 0.25), "{long:?}");
     assert!(held >= 17, "{held} of 18");
-    // Never too little memory, and the more too much the longer samples are.
-    assert!(median(&peaks) < 1.15, "{peaks:?}");
-    assert!(peaks.iter().all(|ratio| *ratio > 0.97 && *ratio < 1.6), "{peaks:?}");
+    // Samples of one length, nothing fitted.
+    assert!((0.93..1.02).contains(&median(&peaks)), "{peaks:?}");
+    assert!(peaks.iter().all(|ratio| *ratio > 0.8 && *ratio < 1.05), "{peaks:?}");
+    assert!(peaks.iter().filter(|ratio| **ratio > 0.9).count() >= 15, "{peaks:?}");
+}
+
+/// What PyTorch holds of a block, counted tensor by tensor (`tests/fine_tuning/peaks.py`).
+#[test]
+fn blocks_hold_what_pytorch_holds() {
+    const ROWS_BY_WIDTH: f64 = 512.0 * 256.0;
+    let counted: Value =
+        serde_json::from_str(include_str!("../../../tests/fine_tuning/peaks.json")).expect("it is JSON");
+    let mut ratios = Vec::new();
+    for row in counted["blocks"].as_array().expect("rows") {
+        let name = |key: &str| row[key].as_str().expect("a name");
+        let family = if name("family") == "llama" { Family::Llama } else { Family::Gpt };
+        let stack = if row["autocast"] == true { "pytorch-ddp" } else { "deepspeed" };
+        let targets = (name("method") == "lora of attention").then(|| match family {
+            Family::Llama => vec!["q".to_owned(), "v".to_owned()],
+            _ => vec!["q".to_owned()],
+        });
+        let lora = LoraSpec { rank: Some(8), targets, ..LoraSpec::default() };
+        let adapted = FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("valid");
+        let held = |layers: u32, recompute| {
+            let model =
+                ModelSpec { layers: Some(layers), dropout: serde_json::from_str("false").ok(), ..small(family) };
+            let plan = Plan::try_from(PlanSpec {
+                precision: Precision::Bf16Mixed,
+                recompute,
+                fine_tuning: adapted.clone().filter(|_| name("method") != "full"),
+                ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
+            });
+            let mut stack = catalog().stack(stack).expect("in the catalog").clone();
+            Arc::make_mut(&mut stack).tiled_loss = None;
+            let parts = if name("method") == "full" { &stack.token_activations } else { &stack.frozen_activations };
+            let machine = Machine {
+                cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"),
+                stack: stack.clone(),
+            };
+            let resident = footprint(&plan.expect("a valid plan"), &machine).resident[0];
+            let part = parts.as_ref().expect("it has one").value;
+            [resident.activations, resident.activations + resident.workspace]
+                .map(|bytes| bytes.as_f64() * part / ROWS_BY_WIDTH)
+        };
+        let kept = (held(5, Recompute::None)[0] - held(3, Recompute::None)[0]) / 2.0;
+        let peak = held(3, Recompute::Full)[1];
+        for (predicted, key) in [(kept, "kept"), (peak, "peak_of_recomputation")] {
+            ratios.push((family, predicted / row[key].as_f64().expect("a number"), format!("{row} {key}")));
+        }
+    }
+    assert_eq!(ratios.len(), 24);
+    // One factor a stack. GPT-2's activation is many kernels in transformers, of which each keeps something.
+    for (family, ratio, row) in &ratios {
+        let near = if *family == Family::Llama { 0.9..1.35 } else { 0.6..1.15 };
+        assert!(near.contains(ratio), "{ratio}: {row}");
+    }
+    let [whole, kept] = ["backward", "kept"].map(|key| counted["losses"][key].as_f64().expect("bytes a logit"));
+    assert_eq!((whole, kept, counted["kept_in_tiles"].as_f64()), (12.0, 4.0, Some(0.0)));
+}
+
+/// A model of width 256 with samples of 512 tokens, and few words.
+fn small(family: Family) -> ModelSpec {
+    ModelSpec {
+        hidden: Some(256),
+        ffn: Some(1024),
+        heads: Some(4),
+        vocab: Some(64),
+        seq_len: Some(512),
+        attention: Some(AttentionKernel::Flash),
+        ..ModelSpec::new("small", family)
+    }
+}
+
+/// Where the software takes the loss in tiles, logits are computed once more and never whole.
+#[test]
+fn logits_in_tiles_take_time_and_no_memory() {
+    let [hidden, vocab, tokens] = [4096, 128_256, 8192];
+    let (plan, whole) = of_ms_swift(decoder([32, hidden, 32, 8, 14_336, vocab, tokens]), Method::Lora);
+    let mut tiled = whole.clone();
+    Arc::make_mut(&mut tiled.stack).tiled_loss.clone_from(&catalog().stack("pytorch-ddp").expect("there").tiled_loss);
+    let [whole, tiled] = [whole, tiled].map(|machine| simulate(&plan, &machine).expect("a GPU prices everything"));
+    let logits = (4 * tokens * vocab) as f64;
+    let saved = whole.footprint.resident[0].total().as_f64() - tiled.footprint.resident[0].total().as_f64();
+    // Logits and their gradient in single precision are no longer the fullest moment, a block is.
+    assert!(saved > 1.2 * logits && saved < 2.0 * logits, "{saved} {logits}");
+    let again = (2 * tokens * hidden * vocab) as f64 / 312e12;
+    let longer = tiled.step_time.0 - whole.step_time.0;
+    // The product once more, less traffic of logits in single precision.
+    assert!(longer > 0.0 && longer < again / 0.7, "{longer} {again}");
 }
 
 fn of_qwen(model: ModelSpec) -> (Plan, Machine) {

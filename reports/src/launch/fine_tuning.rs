@@ -175,13 +175,16 @@ pub(super) fn download_bytes(plan: &Plan) -> u64 {
     2 * plan.graph().own_layers().map(values).sum::<u64>()
 }
 
+/// TRL from the version on that takes the loss in tiles, as memory is counted.
+const TRL: &str = "trl>=1.16";
+
 /// Returns the packages that the script needs beside transformers and Accelerate.
 pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {
     match draft.job.plan().method() {
         Method::Lora | Method::Qlora if !is_trls(draft) => vec!["peft"],
-        Method::Lora => vec!["trl", "peft"],
-        Method::Qlora => vec!["trl", "peft", "bitsandbytes"],
-        Method::Full if is_trls(draft) => vec!["trl"],
+        Method::Lora => vec![TRL, "peft"],
+        Method::Qlora => vec![TRL, "peft", "bitsandbytes"],
+        Method::Full if is_trls(draft) => vec![TRL],
         Method::Full | Method::Frozen => Vec::new(),
     }
 }

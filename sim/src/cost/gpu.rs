@@ -189,20 +189,28 @@ pub(crate) struct GpuPricing<'a> {
     pub(crate) precision: Precision,
     /// One standard deviation of a sample's work over its mean.
     pub(crate) work_cv: f64,
+    /// `true` in a layer that takes its loss in tiles of logits.
+    pub(crate) in_tiles: bool,
 }
 
 impl<'a> GpuPricing<'a> {
     fn new(gpu: &'a Gpu, usage: Usage<'a>) -> Self {
         let Usage { stack, launch, precision, work_cv, .. } = usage;
-        Self { gpu, stack, launch, precision, work_cv }
+        Self { gpu, stack, launch, precision, work_cv, in_tiles: false }
+    }
+
+    /// The same for the operators of a layer.
+    fn within(&self, layer: &Layer) -> Self {
+        Self { in_tiles: layer.loss_in_tiles && self.stack.tiles_loss(), ..*self }
     }
 
     /// The work of a layer over `samples` samples on one of the ranks that share it, without its reductions.
     pub(crate) fn layer(&self, layer: &Layer, samples: u64, sharing: Sharing) -> LayerWork {
         let operators: Vec<OperatorKind> =
             layer.operators.iter().map(|operator| operator.on_rank(samples, sharing)).collect();
-        let (forward, cores) = self.forward(layer, &operators, sharing);
-        let (backward, weights_share) = self.backward(layer, &operators, sharing);
+        let within = self.within(layer);
+        let (forward, cores) = within.forward(layer, &operators, sharing);
+        let (backward, weights_share) = within.backward(layer, &operators, sharing);
         let spread = self.work_cv / (samples.max(1) as f64).sqrt();
         LayerWork { forward, backward, cores, weights_share, spread }
     }
@@ -271,7 +279,12 @@ impl<'a> GpuPricing<'a> {
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
         let slower = int8_slowdown(operator, pass);
-        operator.gemms(pass).into_iter().map(|product| precise.product(product) * slower).collect()
+        let mut products = operator.gemms(pass);
+        if self.in_tiles && pass == Pass::Backward {
+            // Of a tile that was let go logits are computed again.
+            products.extend(operator.gemms(Pass::Forward));
+        }
+        products.into_iter().map(|product| precise.product(product) * slower).collect()
     }
 
     fn convolutions(&self) -> Library<'_> {
@@ -410,10 +423,21 @@ impl<'a> GpuPricing<'a> {
 
     /// Bytes that the kernels of a pass other than products read and write.
     fn streamed(&self, operator: OperatorKind, pass: Pass, fused: f64) -> f64 {
-        let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let element = self.precision.element_bytes();
+        if self.in_tiles && operator.is_over_vocabulary() {
+            return self.streamed_in_tiles(operator, pass);
+        }
+        let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let counted = operator.traffic(pass).bytes(element).as_f64() - self.skipped(operator, pass) * element as f64;
         counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 }
+    }
+
+    /// The same for a loss in tiles, of which one kernel reads logits, bounded or not, and backward writes their gradient in
+    /// their place (TRL, `trl/kernels/chunked_logprob.py`).
+    fn streamed_in_tiles(&self, operator: OperatorKind, pass: Pass) -> f64 {
+        let OperatorKind::CrossEntropy { rows, vocab } = operator else { return 0.0 };
+        let times = if pass == Pass::Forward { 1 } else { 2 };
+        Bytes(times * rows * vocab * self.precision.element_bytes()).as_f64()
     }
 
     /// Bytes that a pass of an operator reads and writes, its products included.
@@ -440,20 +464,20 @@ impl<'a> GpuPricing<'a> {
         samples: u64,
         sharing: Sharing,
     ) -> Vec<OperatorCost> {
-        let fused = self.fused(layer);
+        let (fused, within) = (self.fused(layer), self.within(layer));
         let operators = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
         let cost = |operator: OperatorKind| {
-            let device = self.operator(operator, pass, fused);
+            let device = within.operator(operator, pass, fused);
             let host = self.launch * f64::from(self.kernels(operator, pass));
             // Of the two products that backward has for each weight, the second is its gradient.
-            let products = if operator.multiplies_weights() { self.products(operator, pass) } else { Vec::new() };
+            let products = if operator.multiplies_weights() { within.products(operator, pass) } else { Vec::new() };
             let weights: Seconds = products.into_iter().skip(1).step_by(2).sum();
             OperatorCost {
                 name: operator.name(),
                 seconds: soft_maximum(device, host),
                 weights_share: if device.0 > 0.0 { weights.0 / device.0 } else { 0.0 },
                 flops: operator.flops(pass).0,
-                bytes: self.moved(operator, pass, fused),
+                bytes: within.moved(operator, pass, fused),
             }
         };
         operators.map(cost).filter(|cost| cost.seconds > Seconds::ZERO).collect()
@@ -461,7 +485,7 @@ impl<'a> GpuPricing<'a> {
 
     /// Every pass of a layer's operators that has arithmetic, over `samples` samples on one of the ranks that share it.
     pub(super) fn operator_rates(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Vec<OperatorRate> {
-        let fused = self.fused(layer);
+        let (fused, within) = (self.fused(layer), self.within(layer));
         let passes = if layer.frozen { &[Pass::Forward][..] } else { &[Pass::Forward, Pass::Backward] };
         let operators = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
         let rate = |operator: OperatorKind, pass| OperatorRate {
@@ -469,8 +493,8 @@ impl<'a> GpuPricing<'a> {
             operator: operator.name().into(),
             backward: pass == Pass::Backward,
             flops: operator.flops(pass).0,
-            bytes: self.moved(operator, pass, fused),
-            seconds: self.operator(operator, pass, fused).0,
+            bytes: within.moved(operator, pass, fused),
+            seconds: within.operator(operator, pass, fused).0,
             times: 1,
         };
         let rates = operators.flat_map(|operator| passes.iter().map(move |pass| rate(operator, *pass)));
@@ -557,6 +581,7 @@ mod tests {
             launch: catalog().stack("megatron").expect("in the catalog").launch.value,
             precision,
             work_cv: 0.0,
+            in_tiles: false,
         }
     }
 

@@ -181,6 +181,7 @@ impl<'a> Builder<'a> {
             exchanged_elements: self.exchanged_elements,
             context_elements: self.context_elements,
             frozen: spec.frozen,
+            loss_in_tiles: false,
         };
         Ok(Built { layer, flow: output })
     }
