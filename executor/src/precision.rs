@@ -10,7 +10,8 @@ pub(crate) fn compute_format(precision: Precision) -> FloatDType {
     match precision {
         Precision::Fp32 | Precision::Tf32 => FloatDType::F32,
         Precision::Fp16Mixed => FloatDType::F16,
-        Precision::Bf16Mixed => FloatDType::BF16,
+        // Plans in eight bits are refused (`EXECUTABLE`).
+        Precision::Bf16Mixed | Precision::Fp8Mixed => FloatDType::BF16,
     }
 }
 

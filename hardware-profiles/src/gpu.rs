@@ -15,6 +15,8 @@ pub enum Rate {
     Tf32,
     /// The tensor cores on bfloat16: operands with the exponent of single precision and seven bits of mantissa.
     Bf16,
+    /// The tensor cores on eight-bit floating-point operands, accumulated in single precision.
+    Fp8,
 }
 
 /// A GPU model.
@@ -43,6 +45,9 @@ pub struct Gpu {
     /// Peak bfloat16 rate of the tensor cores, without sparsity; left out if the GPU does not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<Sourced<FlopsPerSecond>>,
+    /// Peak eight-bit floating-point rate of the tensor cores, without sparsity; left out if they do not have the format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_fp8: Option<Sourced<FlopsPerSecond>>,
     /// Peak eight-bit integer rate of the tensor cores, without sparsity; left out if they do not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_int8: Option<Sourced<FlopsPerSecond>>,
@@ -63,6 +68,9 @@ pub struct Achieved {
     pub gemm_fp16: Sourced<f64>,
     /// The same fraction in single precision.
     pub gemm_fp32: Sourced<f64>,
+    /// Fraction of the eight-bit peak, relative to the half-precision fraction of the half-precision one; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gemm_fp8: Option<Sourced<f64>>,
     /// Overhead of the prologue and epilogue of a tile, in units of the depth k.
     pub gemm_depth: Sourced<f64>,
     /// Fraction of the peak memory bandwidth.
@@ -81,6 +89,7 @@ impl Gpu {
             Rate::Fp16 => Some(self.peak_fp16.value),
             Rate::Tf32 => self.peak_tf32.as_ref().map(|peak| peak.value),
             Rate::Bf16 => self.peak_bf16.as_ref().map(|peak| peak.value),
+            Rate::Fp8 => self.peak_fp8.as_ref().map(|peak| peak.value),
         }
     }
 
@@ -94,13 +103,24 @@ impl Gpu {
         self.own_peak(rate).unwrap_or(self.peak_fp32.value)
     }
 
-    /// Returns the fraction of [`Gpu::peak`] that large tiles reach; all formats of the tensor cores share one.
+    /// Returns the fraction of [`Gpu::peak`] that large tiles reach; all formats of the tensor cores share one, but those of
+    /// eight bits, which reach less of a higher peak.
     pub fn gemm_fraction(&self, rate: Rate) -> f64 {
         if rate == Rate::Fp32 || !self.has(rate) {
             self.achieved.gemm_fp32.value
+        } else if rate == Rate::Fp8 {
+            self.achieved.gemm_fp16.value * self.achieved.gemm_fp8.as_ref().map_or(1.0, |part| part.value)
         } else {
             self.achieved.gemm_fp16.value
         }
+    }
+
+    /// Returns the overhead of a tile's prologue and epilogue, in units of the depth k. They take as long in eight bits as in
+    /// sixteen, in which more is computed.
+    pub fn gemm_depth(&self, rate: Rate) -> f64 {
+        let reached = |rate: Rate| self.peak(rate).0 * self.gemm_fraction(rate);
+        let faster = if rate == Rate::Fp8 { reached(rate) / reached(Rate::Fp16) } else { 1.0 };
+        self.achieved.gemm_depth.value * faster
     }
 }
 

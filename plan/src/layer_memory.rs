@@ -1,6 +1,6 @@
 //! Memory that a layer needs, whatever else its rank holds.
 
-use crate::spec::{PlanSpec, Recompute};
+use crate::spec::{PlanSpec, Precision, Recompute};
 use trainyard_models::{Layer, LayerRole, OperatorKind, Sharing};
 
 /// Tokens and columns of a tile of logits.
@@ -31,10 +31,12 @@ impl LayerMemory {
         }
         let (micro, element) = (spec.batch.micro, spec.precision.element_bytes());
         let stream = layer.stream_on_rank(micro, sharing) * element;
-        let stored = layer.stored(micro, sharing).bytes(element).0;
+        let stored = layer.stored(micro, sharing).bytes(element).0 - in_eight_bits(spec, sharing, layer);
         let kept = match (spec.recompute, layer.role) {
             (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored,
-            (Recompute::Selective, LayerRole::Block) => layer.stored_without_core(micro, sharing).bytes(element).0,
+            (Recompute::Selective, LayerRole::Block) => {
+                layer.stored_without_core(micro, sharing).bytes(element).0 - in_eight_bits(spec, sharing, layer)
+            }
             // Blocks keep their input.
             (Recompute::Full, LayerRole::Block) => stream,
         };
@@ -65,4 +67,13 @@ impl LayerMemory {
         let weights = layer.operators.iter().map(|operator| operator.parameters(sharing)).max().unwrap_or(0);
         Self { stored, kept: stored, workspace: tile + 4 * (stream + weights) + stream * element }
     }
+}
+
+/// Computes the bytes that the inputs of a block's products take less in eight bits than in sixteen.
+fn in_eight_bits(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> u64 {
+    if spec.precision != Precision::Fp8Mixed || layer.role != LayerRole::Block {
+        return 0;
+    }
+    let operators = layer.operators.iter().map(|operator| operator.on_rank(spec.batch.micro, sharing));
+    operators.filter(|operator| operator.may_be_in_eight_bits()).map(|operator| operator.stored().bytes(1).0).sum()
 }

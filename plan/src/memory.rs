@@ -157,7 +157,9 @@ fn parameters(plan: &Plan, held: ParameterCounts) -> Bytes {
     if plan.offload().parameters.is_some() {
         return Bytes(0);
     }
-    plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()) * plan.schedule().weight_versions()
+    let element = plan.precision().element_bytes();
+    let copies = Bytes(plan.precision().copy_bytes()) * held.updated();
+    plan.kept_weights(held).weight_bytes(element) * plan.schedule().weight_versions() + copies
 }
 
 /// Returns `true` if a rank keeps only its shard of the gradients, and whole those of the layers now in backward.
@@ -424,6 +426,25 @@ mod tests {
         let full = held(Method::Full);
         assert_eq!(full.gradients, Bytes(4 * (all - trained)));
         assert!(qlora.parameters.0 * 3 < lora.parameters.0);
+    }
+
+    #[test]
+    fn in_eight_bits_products_keep_half_of_their_inputs_and_copies_of_weights() {
+        let of = |precision| {
+            let spec = PlanSpec { precision, state_sharding: StateSharding::None, ..spec(1) };
+            let plan = Plan::try_from(spec).expect("a valid plan");
+            resident(
+                &plan,
+                StageId(0),
+                Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false },
+            )
+        };
+        let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
+        let parameters = half.parameters.0 / 2;
+        assert_eq!(eighths.parameters, Bytes(4 * parameters));
+        // Inputs of 24 blocks' four products: 1024 tokens, 3 · 1024 and 4096 wide.
+        assert_eq!(half.activations.0 - eighths.activations.0, 24 * 1024 * (3 * 1024 + 4096));
+        assert_eq!((half.gradients, half.optimizer_state), (eighths.gradients, eighths.optimizer_state));
     }
 
     #[test]

@@ -176,6 +176,9 @@ named! {
         Fp16Mixed = "fp16-mixed" | "fp16" | "float16" | "16-mixed",
         /// The same with the exponent range of single precision: no loss scaling.
         Bf16Mixed = "bf16-mixed" | "bf16" | "bfloat16",
+        /// The same with the products of blocks in eight bits, scaled for each tensor (Micikevicius et al.,
+        /// arXiv:2209.05433; NVIDIA Transformer Engine). Never chosen unless it is named: it may change what is learnt.
+        Fp8Mixed = "fp8-mixed" | "fp8",
     }
 }
 
@@ -290,8 +293,14 @@ impl Precision {
     pub fn element_bytes(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
-            Self::Fp16Mixed | Self::Bf16Mixed => 2,
+            Self::Fp16Mixed | Self::Bf16Mixed | Self::Fp8Mixed => 2,
         }
+    }
+
+    /// Returns the bytes per weight of copies that products read in its place: in eight bits, as they lie and transposed, which
+    /// products of Hopper need backward.
+    pub fn copy_bytes(self) -> u64 {
+        if self == Self::Fp8Mixed { 2 } else { 0 }
     }
 
     /// Returns the format of values that a step of this precision computes in single precision.
@@ -305,7 +314,7 @@ impl Precision {
     pub fn master_bytes(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 0,
-            Self::Fp16Mixed | Self::Bf16Mixed => 4,
+            Self::Fp16Mixed | Self::Bf16Mixed | Self::Fp8Mixed => 4,
         }
     }
 }

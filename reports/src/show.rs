@@ -213,7 +213,12 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced("peak fp32", &gpu.peak_fp32),
         sourced("peak fp16", &gpu.peak_fp16),
     ];
-    let formats = [("peak tf32", &gpu.peak_tf32), ("peak bf16", &gpu.peak_bf16), ("peak int8", &gpu.peak_int8)];
+    let formats = [
+        ("peak tf32", &gpu.peak_tf32),
+        ("peak bf16", &gpu.peak_bf16),
+        ("peak fp8", &gpu.peak_fp8),
+        ("peak int8", &gpu.peak_int8),
+    ];
     rows.extend(formats.into_iter().filter_map(|(name, peak)| peak.as_ref().map(|peak| sourced(name, peak))));
     rows.extend([
         sourced_as("host link", &gpu.host_bandwidth, bandwidth),
@@ -224,6 +229,7 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced_as("shortest kernel", &gpu.achieved.kernel_floor, duration),
         sourced("uncertainty", &gpu.achieved.uncertainty),
     ]);
+    rows.extend(gpu.achieved.gemm_fp8.as_ref().map(|part| sourced("reached of peak fp8, relative to fp16", part)));
     rows.extend(gpu.jpeg_decode.as_ref().map(|decode| sourced_as("JPEG engines", decode, bandwidth)));
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }

@@ -1,6 +1,7 @@
 //! Published measurements that the project cites, predicted again: the build fails when accuracy falls back.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trainyard_calibration::{
     Entry, Row, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument, configure, read_measurements, validate,
@@ -8,6 +9,7 @@ use trainyard_calibration::{
 use trainyard_units::Seconds;
 
 const STEP_TIMES: &str = include_str!("../../../tests/published/measurements.csv");
+const HOPPER: &str = include_str!("../../../tests/published/h100.csv");
 const COLLECTIVES: &str = include_str!("../../../tests/published/collectives.csv");
 const LIMITS: &str = include_str!("../../../tests/published/limits.toml");
 
@@ -102,6 +104,39 @@ fn intervals_hold_about_nine_in_ten() {
     // Those whose layout over several machines is not told, and recommendation models of MLPerf, of which one is fifty times as
     // slow as its neighbours.
     assert!(wide <= 10, "{wide}");
+}
+
+/// Steps of MPT models on H100, on which no constant was fitted.
+#[test]
+fn steps_of_a_gpu_that_nobody_calibrated_are_within_their_intervals() {
+    let document = validate(HOPPER, "h100.csv").expect("the carried table is well formed");
+    let entries = read_measurements(HOPPER, "h100.csv").expect("well formed");
+    let mut errors = Vec::new();
+    // Tokens a second by what rows have in common, measured and predicted, in half precision and in eight bits.
+    let mut rates: BTreeMap<_, [Option<[f64; 2]>; 2]> = BTreeMap::new();
+    for (row, entry) in document.rows.iter().zip(&entries) {
+        let Entry::Row(stated) = entry else { panic!("{} is a bad row", row.id) };
+        let ([low, high], predicted) =
+            (row.interval_s.expect("predicted"), row.predicted_step_time_s.expect("predicted"));
+        let measured = row.measured_step_time_s.expect("stated");
+        assert!((low..=high).contains(&measured), "{}: {low} {high}", row.id);
+        errors.push(row.error.expect("predicted"));
+        let samples = stated.global_batch.expect("stated") as f64;
+        let eighths = usize::from(row.suite.ends_with("fp8"));
+        let alike = (stated.hidden, stated.seq_len, stated.nodes, stated.recompute.clone());
+        rates.entry(alike).or_default()[eighths] = Some([measured, predicted].map(|time| samples / time));
+    }
+    assert_eq!(errors.len(), 62);
+    errors.sort_by(f64::total_cmp);
+    assert!((-0.2..-0.1).contains(&errors[31]) && errors[0] > -0.4 && errors[61] < 0.0, "{errors:?}");
+    let mut pairs = 0;
+    for (alike, both) in &rates {
+        let [Some(half), Some(eighths)] = both else { continue };
+        let [measured, predicted] = [0, 1].map(|at| eighths[at] / half[at]);
+        assert!((predicted / measured - 1.0).abs() < 0.12, "{alike:?}: {predicted} times as fast for {measured}");
+        pairs += 1;
+    }
+    assert_eq!(pairs, 6);
 }
 
 #[test]

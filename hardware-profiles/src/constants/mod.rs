@@ -212,9 +212,11 @@ fn check_gpu(gpu: &Gpu) -> Result<(), Invalid> {
         ("peak_fp16", Some(gpu.peak_fp16.value.0), RATES),
         ("peak_tf32", flops(&gpu.peak_tf32), RATES),
         ("peak_bf16", flops(&gpu.peak_bf16), RATES),
+        ("peak_fp8", flops(&gpu.peak_fp8), RATES),
         ("peak_int8", flops(&gpu.peak_int8), RATES),
         ("host_bandwidth", Some(gpu.host_bandwidth.value.0), RATES),
         ("jpeg_decode", gpu.jpeg_decode.as_ref().map(|rate| rate.value.0), RATES),
+        ("achieved.gemm_fp8", gpu.achieved.gemm_fp8.as_ref().map(|part| part.value), (0.1, 2.0)),
         ("achieved.uncertainty", Some(gpu.achieved.uncertainty.value), (0.0, 10.0)),
     ];
     all_within(&format!("gpus.{}", gpu.name), &unfitted)

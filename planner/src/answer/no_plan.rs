@@ -101,6 +101,12 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
     }
     let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
+    if let Some(held) = fixed.precision
+        && machines.clone().all(|machine| machine.has_units(held).is_err())
+    {
+        let stacks = "no machine of this job has units for".into();
+        return Some(NoPlan::Unable { field: "precision".into(), value: held.to_string(), stacks, others: Vec::new() });
+    }
     let softwares = machines.map(|machine| software_of(problem.kind(), &machine));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;

@@ -41,6 +41,8 @@ pub struct Problem {
     pub global_batches: Vec<u64>,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
+    /// `true` if the job names them; otherwise eight bits are left out.
+    pub names_precisions: bool,
     /// Number formats that were asked for but that no machine computes in.
     pub unusable_precisions: Vec<Precision>,
     pub optimizer: Optimizer,
@@ -159,6 +161,7 @@ pub(crate) fn problem_on(
         data,
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
+        names_precisions: job.training.precision.is_some(),
         unusable_precisions,
         optimizer,
         objective: job.goal.objective.unwrap_or_default(),

@@ -29,6 +29,9 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
     ),
 ];
 
+/// Number formats that all software has.
+const EVERYWHERE: &[Precision] = &[Precision::Fp32, Precision::Tf32, Precision::Fp16Mixed, Precision::Bf16Mixed];
+
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
 /// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
 /// (Hugging Face transformers, `_supports_sdpa` of each model).
@@ -80,7 +83,10 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         expert: degree("expert"),
         experts_need_whole_states: runs.experts_need_whole_states,
         tables: degree("tables"),
-        precisions: words.among("precisions", runs.precisions.as_deref(), Precision::ALL)?,
+        precisions: match runs.precisions.as_deref() {
+            Some(named) => words.among("precisions", Some(named), Precision::ALL)?,
+            None => Cow::Borrowed(EVERYWHERE),
+        },
         schedules,
         recompute: words.among("recompute", runs.recompute.as_deref(), Recompute::ALL)?,
         state_sharding: words.among("state_sharding", runs.state_sharding.as_deref(), StateSharding::ALL)?,

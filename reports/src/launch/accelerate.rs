@@ -89,7 +89,7 @@ fn common(draft: &mut Draft<'_>) -> Map<String, Value> {
     let precision = match job.plan().precision() {
         Precision::Fp32 | Precision::Tf32 => "no",
         Precision::Fp16Mixed => "fp16",
-        Precision::Bf16Mixed => "bf16",
+        Precision::Bf16Mixed | Precision::Fp8Mixed => "bf16",
     };
     let fields = json!({
         "compute_environment": "LOCAL_MACHINE",

@@ -143,7 +143,7 @@ fn precision(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
     let key = match draft.job.plan().precision() {
         Precision::Fp32 | Precision::Tf32 => return,
         Precision::Fp16Mixed => "fp16",
-        Precision::Bf16Mixed => "bf16",
+        Precision::Bf16Mixed | Precision::Fp8Mixed => "bf16",
     };
     config.insert(key.into(), json!({ "enabled": true }));
 }

@@ -101,7 +101,7 @@ fn trls_arguments(
     let format = match plan.precision() {
         Precision::Fp32 | Precision::Tf32 => "float32",
         Precision::Fp16Mixed => "float16",
-        Precision::Bf16Mixed => "bfloat16",
+        Precision::Bf16Mixed | Precision::Fp8Mixed => "bfloat16",
     };
     let mut list: Vec<(&str, String)> = vec![("dataset_name", data(draft, places)), ("dtype", format.into())];
     if let Some(lora) = lora {

@@ -122,7 +122,7 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
         }
         return Ok(());
     }
-    let half = matches!(draft.job.plan().precision(), Precision::Fp16Mixed | Precision::Bf16Mixed);
+    let half = draft.job.plan().precision().element_bytes() == 2;
     let backend = match attention.kernel {
         // Fused kernels exist for half precision only.
         _ if !half => "unfused",
@@ -144,7 +144,7 @@ fn overlap(draft: &Draft<'_>, words: &mut Words) {
         }
     }
     match (plan.precision(), stack.compute_precision_gradients.value) {
-        (Precision::Bf16Mixed, true) => words.flag("grad-reduce-in-bf16"),
+        (Precision::Bf16Mixed | Precision::Fp8Mixed, true) => words.flag("grad-reduce-in-bf16"),
         (Precision::Fp16Mixed, false) => words.flag("accumulate-allreduce-grads-in-fp32"),
         _ => words,
     };
@@ -280,6 +280,9 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
         }
         Precision::Bf16Mixed => {
             words.flag("bf16");
+        }
+        Precision::Fp8Mixed => {
+            words.flag("bf16").set("fp8-format", "hybrid");
         }
     }
     draft.tells(&[Field::Precision]);

@@ -38,11 +38,12 @@ pub use error::LaunchError;
 
 use crate::format::{Width, bullets, lines};
 use draft::{Draft, Finished};
+use field::Field;
 use job::Job;
 use software::Engine;
 use trainyard_hardware_profiles::{Cluster, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile, Precision};
 
 /// Makes [`Target`] of a list of launchers. Each is a module whose `files` writes the launch files of a draft and whose
 /// `STARTS` are the engines that they can start; then the name as it is typed, and for sentences.
@@ -157,6 +158,9 @@ pub fn launch(
 
 fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
     let draft = Draft::new(target, job, options)?;
+    if job.plan().precision() == Precision::Fp8Mixed && draft.engine != Engine::Megatron {
+        return Err(draft.cannot(Field::Precision, "of these programs Megatron-LM alone is started in eight bits here"));
+    }
     software::starts_the_stack(job, target)?;
     let finished = target.files(draft)?;
     Ok(LaunchDocument {

@@ -144,6 +144,16 @@ fn megatron_computes_the_attention_that_was_priced() {
 }
 
 #[test]
+fn eight_bits_are_started_with_megatron_alone() {
+    let hopper = ("plan.cluster", json!({ "instance": "p5.48xlarge", "instances": 2 }));
+    let eighths = [hopper, ("plan.precision", json!("fp8-mixed"))];
+    let script = first(&eighths, &megatron(), Target::Megatron);
+    assert!(script.contains("--bf16 --fp8-format hybrid") && script.contains("--attention-backend flash"), "{script}");
+    let error = export(&eighths, &pytorch("pytorch-ddp", false), Target::Torchrun).expect_err("it has no fp8 here");
+    assert!(error.to_string().starts_with("`plan.precision` is fp8-mixed, but"), "{error}");
+}
+
+#[test]
 fn slurm_starts_a_launcher_on_each_machine() {
     let script = first(&[], &pytorch("pytorch-ddp", false), Target::Slurm);
     for words in [

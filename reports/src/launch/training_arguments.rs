@@ -89,7 +89,7 @@ fn precision(draft: &mut Draft<'_>, list: &mut List) {
         Precision::Tf32 => list.add("tf32", true),
         Precision::Fp16Mixed if fine_tuning::scales_no_loss(draft) => {}
         Precision::Fp16Mixed => list.add("fp16", true),
-        Precision::Bf16Mixed => list.add("bf16", true),
+        Precision::Bf16Mixed | Precision::Fp8Mixed => list.add("bf16", true),
     }
 }
 

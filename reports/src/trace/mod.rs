@@ -42,7 +42,8 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     fn of_plan(trace: &'a StepTrace, plan: &Plan) -> Self {
-        let half = if plan.precision() == Precision::Bf16Mixed { "BFloat16" } else { "Half" };
+        let half =
+            if matches!(plan.precision(), Precision::Bf16Mixed | Precision::Fp8Mixed) { "BFloat16" } else { "Half" };
         Self { trace, mesh: Some(plan.mesh()), half }
     }
 

@@ -96,7 +96,7 @@ fn tiled(gemm: Gemm, tile: &Tile, gpu: &Gpu, rate: Rate) -> Seconds {
     let tiles = gemm.m.div_ceil(height) * gemm.n.div_ceil(width) * gemm.batch;
     let splits = (multiprocessors / tiles).clamp(1, gemm.k.div_ceil(PADDED));
     let waves = (tiles * splits).div_ceil(multiprocessors);
-    let depth = gemm.k as f64 / splits as f64 + gpu.achieved.gemm_depth.value;
+    let depth = gemm.k as f64 / splits as f64 + gpu.gemm_depth(rate);
     let work = Flops(waves as f64 * 2.0 * (height * width) as f64 * depth);
     let per_multiprocessor = gpu.peak(rate) * (gpu.gemm_fraction(rate) * efficiency / multiprocessors as f64);
     work / per_multiprocessor
@@ -108,7 +108,8 @@ fn padded(gemm: Gemm) -> Gemm {
 }
 
 fn alignment(gemm: Gemm, rate: Rate) -> f64 {
-    let aligned = [gemm.n, gemm.k].iter().all(|size| size.is_multiple_of(ALIGNMENT));
+    let alignment = if rate == Rate::Fp8 { 2 * ALIGNMENT } else { ALIGNMENT };
+    let aligned = [gemm.n, gemm.k].iter().all(|size| size.is_multiple_of(alignment));
     if aligned || rate == Rate::Fp32 { 1.0 } else { MISALIGNED }
 }
 

@@ -8,7 +8,7 @@ use super::{gemm, recurrence, softmax};
 use crate::machine::{Machine, MachineError};
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
 use trainyard_plan::operators::{
-    AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Quantization, Sharing, Tuned, nf4_bytes,
+    AttentionKernel, Gemm, Image, Layer, LayerRole, OperatorKind, Pass, Quantization, Sharing, Tuned, nf4_bytes,
 };
 use trainyard_plan::{BaseFormat, FineTuningSpec, OperatorRate, Optimizer, ParameterCounts, Plan, Precision};
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
@@ -191,17 +191,20 @@ pub(crate) struct GpuPricing<'a> {
     pub(crate) work_cv: f64,
     /// `true` in a layer that takes its loss in tiles of logits.
     pub(crate) in_tiles: bool,
+    /// `true` in a layer whose products are in eight bits.
+    pub(crate) in_eight_bits: bool,
 }
 
 impl<'a> GpuPricing<'a> {
     fn new(gpu: &'a Gpu, usage: Usage<'a>) -> Self {
         let Usage { stack, launch, precision, work_cv, .. } = usage;
-        Self { gpu, stack, launch, precision, work_cv, in_tiles: false }
+        Self { gpu, stack, launch, precision, work_cv, in_tiles: false, in_eight_bits: false }
     }
 
     /// The same for the operators of a layer.
     fn within(&self, layer: &Layer) -> Self {
-        Self { in_tiles: layer.loss_in_tiles && self.stack.tiles_loss(), ..*self }
+        let in_eight_bits = self.precision == Precision::Fp8Mixed && layer.role == LayerRole::Block;
+        Self { in_tiles: layer.loss_in_tiles && self.stack.tiles_loss(), in_eight_bits, ..*self }
     }
 
     /// The work of a layer over `samples` samples on one of the ranks that share it, without its reductions.
@@ -284,7 +287,9 @@ impl<'a> GpuPricing<'a> {
             // Of a tile that was let go logits are computed again.
             products.extend(operator.gemms(Pass::Forward));
         }
-        products.into_iter().map(|product| precise.product(product) * slower).collect()
+        let (rate, element) = precise.format(operator);
+        let time = |product| gemm::duration(product, self.gpu, rate, element, self.stack.gemm.value);
+        products.into_iter().map(|product| time(product) * slower).collect()
     }
 
     fn convolutions(&self) -> Library<'_> {
@@ -295,9 +300,26 @@ impl<'a> GpuPricing<'a> {
         Library { gpu: self.gpu, rate: self.rate(), element, stack_factor, channels_first }
     }
 
-    fn product(&self, product: Gemm) -> Seconds {
-        let element = self.precision.element_bytes();
-        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
+    /// The unit that an operator's products run on, and the bytes of their elements.
+    fn format(&self, operator: OperatorKind) -> (Rate, u64) {
+        if self.in_eight_bits && operator.may_be_in_eight_bits() {
+            return (Rate::Fp8, 1);
+        }
+        (self.rate(), self.precision.element_bytes())
+    }
+
+    /// Bytes of bringing what a product reads to eight bits: its input forward, the gradient of its output backward, each read,
+    /// and written as it lies and transposed (NVIDIA Transformer Engine, `common/transpose/cast_transpose.cu`; it does some of
+    /// this in kernels of normalisation and activation). Weights are brought once a step, which is left out.
+    fn cast(&self, operator: OperatorKind, pass: Pass) -> f64 {
+        if !self.in_eight_bits || !operator.may_be_in_eight_bits() {
+            return 0.0;
+        }
+        let element = self.precision.element_bytes() + 2;
+        let products = operator.gemms(Pass::Forward);
+        let elements =
+            |product: &Gemm| product.batch * product.m * if pass == Pass::Forward { product.k } else { product.n };
+        Bytes(element * products.iter().map(elements).sum::<u64>()).as_f64()
     }
 
     /// Memory traffic of a layer's kernels other than products, relative to what is counted. Models of tables are few
@@ -366,8 +388,12 @@ impl<'a> GpuPricing<'a> {
         recurrence::duration(sequence, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
+    /// The unit of what is not in eight bits.
     fn rate(&self) -> Rate {
-        rate(self.precision)
+        match rate(self.precision) {
+            Rate::Fp8 => Rate::Bf16,
+            other => other,
+        }
     }
 
     fn fused_attention(&self, operator: OperatorKind, pass: Pass) -> Seconds {
@@ -429,7 +455,7 @@ impl<'a> GpuPricing<'a> {
         }
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let counted = operator.traffic(pass).bytes(element).as_f64() - self.skipped(operator, pass) * element as f64;
-        counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 }
+        counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 } + self.cast(operator, pass)
     }
 
     /// The same for a loss in tiles, of which one kernel reads logits, bounded or not, and backward writes their gradient in
@@ -451,7 +477,8 @@ impl<'a> GpuPricing<'a> {
         };
         let sequential = operator.sequential(pass).map_or(0, |sequence| sequence.steps * sequence.product.elements());
         let elements = products + sequential;
-        let own = Bytes(elements * self.precision.element_bytes()).as_f64() + self.dequantised_bytes(operator, pass);
+        let (_, element) = self.format(operator);
+        let own = Bytes(elements * element).as_f64() + self.dequantised_bytes(operator, pass);
         own + self.streamed(operator, pass, fused)
     }
 
@@ -560,6 +587,7 @@ pub(crate) fn rate(precision: Precision) -> Rate {
         Precision::Tf32 => Rate::Tf32,
         Precision::Fp16Mixed => Rate::Fp16,
         Precision::Bf16Mixed => Rate::Bf16,
+        Precision::Fp8Mixed => Rate::Fp8,
     }
 }
 
@@ -582,6 +610,7 @@ mod tests {
             precision,
             work_cv: 0.0,
             in_tiles: false,
+            in_eight_bits: false,
         }
     }
 
@@ -602,6 +631,26 @@ mod tests {
         near(slower(4096, 4 * 4096, Pass::Backward), 1.0);
         let between = slower(4600, 4 * 4600, Pass::Forward);
         assert!(between < 1.0 / 0.86 && between > 1.0 / 1.22, "{between}");
+    }
+
+    #[test]
+    fn products_of_blocks_are_faster_in_eight_bits_and_what_they_read_is_brought_there() {
+        let h100 = catalog().gpu("h100-sxm5-80gb").expect("in the catalog");
+        let of = |precision| GpuPricing { gpu: h100, launch: Seconds::ZERO, ..pricing(precision) };
+        let [half, eighths] = [Precision::Bf16Mixed, Precision::Fp8Mixed].map(of);
+        let kind = OperatorKind::Linear { rows: 32_768, inputs: 8192, outputs: 8192, bias: false };
+        let layer = block();
+        let time = |pricing: &GpuPricing<'_>, layer: &Layer| {
+            pricing.within(layer).products(kind, Pass::Forward).into_iter().sum::<Seconds>().0
+        };
+        // Twice the peak, of which products reach 0.883 times as much.
+        let faster = time(&half, &layer) / time(&eighths, &layer);
+        assert!((faster / (2.0 * 0.883) - 1.0).abs() < 0.02, "{faster}");
+        let cast = eighths.within(&layer).cast(kind, Pass::Backward);
+        assert!((cast - f64::from(4 * 32_768 * 8192)).abs() < 1.0, "{cast}");
+        // The head and scores stay in half precision.
+        let head = Layer { role: LayerRole::Output, ..layer };
+        assert!((time(&eighths, &head) - time(&half, &head)).abs() < 1e-12);
     }
 
     #[test]

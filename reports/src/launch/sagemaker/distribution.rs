@@ -98,7 +98,7 @@ fn version_1(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
     set("shard_optimizer_state", json!(sharded));
     match plan.precision() {
         Precision::Fp16Mixed => set("fp16", json!(true)),
-        Precision::Bf16Mixed => set("bf16", json!(true)),
+        Precision::Bf16Mixed | Precision::Fp8Mixed => set("bf16", json!(true)),
         Precision::Fp32 | Precision::Tf32 => None,
     };
     match placement(plan) {
