@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
-use trainyard_plan::document::{MethodChoice, PlanDocument, Prediction};
+use trainyard_plan::document::{Alternative, MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
     BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
     PlanSpec, Precision, Recompute, Reference, StateSharding, TuningObjective,
@@ -117,7 +117,8 @@ fn preferences_are_planned_for_software_that_has_them() {
     assert_eq!((of(Method::Lora).trained_parameters, of(Method::Lora).parameters), (39_976_960, 6_778_392_576));
     let full = of(Method::Full);
     assert_eq!(full.trained_parameters, full.parameters, "the reference is no part of the model");
-    assert!(full.best.as_ref().is_none_or(|best| best.plan.stack.as_deref() == Some("deepspeed")), "{full:?}");
+    let shards = |best: &Alternative| matches!(best.plan.stack.as_deref(), Some("deepspeed" | "pytorch-fsdp"));
+    assert!(full.best.as_ref().is_none_or(shards), "{full:?}");
     for best in document.methods.iter().filter_map(|own| own.best.as_ref()) {
         assert!(best.plan.fine_tuning.as_ref().is_some_and(|own| own.reference() == Some(Reference::Model)));
     }
