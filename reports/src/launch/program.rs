@@ -158,7 +158,7 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     }
     if fine_tuning::is_trls(draft) {
         // Blocks that grow take samples of any length. Without it the allocator keeps what shorter ones left.
-        set("PYTORCH_ALLOC_CONF", "expandable_segments:True");
+        set("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
     }
     if megatron::wants_one_connection(draft) {
         set("CUDA_DEVICE_MAX_CONNECTIONS", "1");
