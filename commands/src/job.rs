@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::{files, quotas};
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
-use trainyard_models::{ModelSpec, catalog, find};
+use trainyard_models::{ModelSpec, catalog, find, find_published};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, Method, ModelChoice, TuningObjective};
 use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
@@ -117,14 +117,15 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
 }
 
-/// Refuses a name of the Hugging Face Hub, `Qwen/Qwen3-8B`: nothing is fetched.
+/// Refuses a name of the Hugging Face Hub, `deepseek-ai/DeepSeek-V2`, whose shape the catalog does not have: nothing is fetched.
 fn refuse_hub_name(name: &str) -> Result<(), Failure> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|end| ["json", "toml", "onnx"].iter().any(|known| end == *known));
     let Some((owner, model)) = name.split_once('/').filter(|_| !is_file && !path.exists() && !caller::has(path)) else {
         return Ok(());
     };
-    if owner.is_empty() || owner.starts_with('.') || model.is_empty() || model.contains('/') {
+    let is_no_name = owner.is_empty() || owner.starts_with('.') || model.is_empty() || model.contains('/');
+    if is_no_name || find_published(name).is_some() {
         return Ok(());
     }
     let known = similar(&model.to_lowercase(), catalog().map(|entry| entry.model.name()));
@@ -139,6 +140,9 @@ fn refuse_hub_name(name: &str) -> Result<(), Failure> {
 fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
     if find(name).is_ok() || !files::is_model_path(name) {
         return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
+    }
+    if let Some(entry) = find_published(name).filter(|_| !Path::new(name).exists() && !caller::has(Path::new(name))) {
+        return ModelChoice { name: Some(entry.model.name().into()), ..ModelChoice::default() };
     }
     let path = Some(beside_job(name, job));
     if files::is_config(Path::new(name)) {

@@ -12,11 +12,9 @@ use trainyard_host::{peak_bytes, reset_peak, resident_bytes};
 /// takes.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationMeter {
-    /// Bytes that are allocated now.
-    pub current_bytes: fn() -> u64,
-    /// Forgets the peak so far.
-    pub reset_peak: fn(),
-    /// The most bytes that were allocated since.
+    /// Starts to count.
+    pub start: fn(),
+    /// Returns the most bytes since then beyond those that were there.
     pub peak_bytes: fn() -> u64,
 }
 
@@ -32,8 +30,8 @@ impl MemoryWatch {
     pub(crate) fn start(meter: Option<AllocationMeter>) -> Self {
         let before = match meter {
             Some(meter) => {
-                (meter.reset_peak)();
-                Some((meter.current_bytes)())
+                (meter.start)();
+                Some(0)
             }
             None => resident_bytes().filter(|_| reset_peak()),
         };
@@ -76,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_meter_is_believed_before_the_system() {
-        let meter = AllocationMeter { current_bytes: || 100, reset_peak: || {}, peak_bytes: || 350 };
-        assert_eq!(MemoryWatch::start(Some(meter)).peak(), Some(250));
+        let meter = AllocationMeter { start: || {}, peak_bytes: || 350 };
+        assert_eq!(MemoryWatch::start(Some(meter)).peak(), Some(350));
     }
 }

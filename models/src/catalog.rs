@@ -87,6 +87,23 @@ pub fn find(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
     }
 }
 
+/// What repositories add to the name of a model whose shape stays as it is.
+const ADDED: [&str; 9] = ["-instruct", "-chat", "-hf", "-base", "-it", "-pt", "-uncased", "-v0.1", "-deduped"];
+
+/// Returns the entry whose shape a repository of the Hugging Face Hub has by its name: `Qwen/Qwen2.5-7B-Instruct` is
+/// `qwen2.5-7b`, trained further.
+pub fn find_published(repository: &str) -> Option<&'static CatalogEntry> {
+    let (_, name) = repository.split_once('/')?;
+    let name = name.to_lowercase();
+    let mut name = name.strip_prefix("meta-").unwrap_or(&name);
+    loop {
+        if ENTRIES.contains_key(format!("{name}.toml").as_str()) {
+            return find(name).ok();
+        }
+        name = ADDED.iter().find_map(|added| name.strip_suffix(added))?;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,5 +116,27 @@ mod tests {
             assert_eq!(find(name).expect("it was listed").model.name(), name);
         }
         assert!(find("gpt-5").is_err());
+    }
+
+    #[test]
+    fn repositories_are_known_by_their_names() {
+        for (repository, name) in [
+            ("Qwen/Qwen2.5-7B-Instruct", Some("qwen2.5-7b")),
+            ("Qwen/Qwen3-30B-A3B", Some("qwen3-30b-a3b")),
+            ("meta-llama/Llama-3.1-8B-Instruct", Some("llama-3.1-8b")),
+            ("meta-llama/Meta-Llama-3-70B", Some("llama-3-70b")),
+            ("meta-llama/Llama-2-7b-chat-hf", Some("llama-2-7b")),
+            ("google/gemma-2-9b-it", Some("gemma-2-9b")),
+            ("mistralai/Mixtral-8x7B-Instruct-v0.1", Some("mixtral-8x7b")),
+            ("google-bert/bert-base-uncased", Some("bert-base")),
+            ("openai-community/gpt2-xl", Some("gpt2-xl")),
+            ("EleutherAI/pythia-1.4b-deduped", Some("pythia-1.4b")),
+            // Other vocabularies.
+            ("google-bert/bert-base-cased", None),
+            ("mistralai/Mistral-7B-v0.3", None),
+            ("qwen2.5-7b", None),
+        ] {
+            assert_eq!(find_published(repository).map(|entry| entry.model.name()), name, "{repository}");
+        }
     }
 }

@@ -181,11 +181,7 @@ pub(crate) fn execute(
         device: execution.device,
         threads: execution.threads,
         weights: execution.weights.clone(),
-        allocations: Some(AllocationMeter {
-            current_bytes: || ALLOCATOR.current_usage() as u64,
-            reset_peak: || ALLOCATOR.reset_peak_usage(),
-            peak_bytes: || ALLOCATOR.peak_usage() as u64,
-        }),
+        allocations: Some(AllocationMeter { start: || ALLOCATOR.start(), peak_bytes: || ALLOCATOR.peak() }),
         plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
     };
     let (world, stop) = (execution.world, stop_on_interrupt());

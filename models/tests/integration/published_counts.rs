@@ -15,6 +15,48 @@ fn gpt2_parameter_counts_equal_the_published_checkpoints() {
     assert_eq!(parameters("gpt2-xl"), 1_557_611_200);
 }
 
+/// Counted by transformers 5.24 on the meta device from each model's `config.json`; the model cards on the Hugging Face Hub show the
+/// same, but count a head that is the token table once more where it is stored.
+#[test]
+fn parameter_counts_of_open_models_are_those_of_transformers() {
+    for (name, count) in [
+        ("gemma-2-27b", 27_227_128_320),
+        ("gemma-2-2b", 2_614_341_888),
+        ("gpt-neox-20b", 20_554_567_680),
+        ("llama-3.1-70b", 70_553_706_496),
+        ("llama-3.2-1b", 1_235_814_400),
+        ("llama-3.2-3b", 3_212_749_824),
+        ("llama-3.3-70b", 70_553_706_496),
+        ("mistral-nemo-12b", 12_247_782_400),
+        ("mistral-small-24b", 23_572_403_200),
+        ("mixtral-8x22b", 140_620_634_112),
+        ("pythia-1.4b", 1_414_647_808),
+        ("pythia-12b", 11_846_072_320),
+        ("pythia-160m", 162_322_944),
+        ("pythia-2.8b", 2_775_208_960),
+        ("pythia-410m", 405_334_016),
+        ("pythia-6.9b", 6_857_302_016),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-1.5b", 1_543_714_304),
+        ("qwen2.5-14b", 14_770_033_664),
+        ("qwen2.5-32b", 32_763_876_352),
+        ("qwen2.5-3b", 3_085_938_688),
+        ("qwen2.5-72b", 72_706_203_648),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-1.7b", 1_720_574_976),
+        ("qwen3-14b", 14_768_307_200),
+        ("qwen3-235b-a22b", 235_093_634_560),
+        ("qwen3-32b", 32_762_123_264),
+        ("qwen3-4b", 4_022_468_096),
+        ("smollm2-1.7b", 1_711_376_384),
+        ("smollm2-135m", 134_515_008),
+        ("smollm2-360m", 361_821_120),
+        ("tinyllama-1.1b", 1_100_048_384),
+    ] {
+        assert_eq!(parameters(name), count, "{name}");
+    }
+}
+
 #[test]
 fn gpt3_parameter_counts_equal_the_formula() {
     // 12Lh² + 13Lh + (V + S)h, and the final normalisation's 2h that the formula leaves out.
