@@ -56,11 +56,11 @@ impl LayerMemory {
         }
         let (micro, element) = (spec.batch.micro, spec.precision.element_bytes());
         let (stream, mut tile, mut stored) = (layer.stream_on_rank(micro, sharing), 0, 0);
-        for operator in layer.operators.iter().map(|operator| operator.on_rank(micro, sharing)) {
-            match operator {
+        for operator in &layer.operators {
+            match operator.on_rank(micro, sharing) {
                 OperatorKind::CrossEntropy { rows, .. } => tile = rows.min(TILE.0) * TILE.1 * element,
                 other if other.is_over_vocabulary() => {}
-                other => stored += other.stored().bytes(element).0,
+                _ => stored += operator.stored(micro, sharing).bytes(element).0,
             }
         }
         let stored = stored.max(stream * element);
@@ -74,6 +74,6 @@ fn in_eight_bits(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> u64 {
     if spec.precision != Precision::Fp8Mixed || layer.role != LayerRole::Block {
         return 0;
     }
-    let operators = layer.operators.iter().map(|operator| operator.on_rank(spec.batch.micro, sharing));
-    operators.filter(|operator| operator.may_be_in_eight_bits()).map(|operator| operator.stored().bytes(1).0).sum()
+    let products = layer.operators.iter().filter(|operator| operator.kind.may_be_in_eight_bits());
+    products.map(|operator| operator.stored(spec.batch.micro, sharing).bytes(1).0).sum()
 }
