@@ -20,6 +20,7 @@ mod routing;
 mod sharing;
 mod state_space;
 mod tuned;
+mod variants;
 
 pub use attention::{Attention, AttentionKernel, Mask};
 pub use generic::Generic;
@@ -754,16 +755,6 @@ impl OperatorKind {
             Self::Generic(generic) => return generic.kernels(pass),
         };
         if pass == Pass::Forward { forward } else { backward }
-    }
-
-    /// Returns `true` for a product that software computes in eight bits, if it stands in a block.
-    pub fn may_be_in_eight_bits(self) -> bool {
-        matches!(self, Self::Linear { .. } | Self::ExpertLinear { .. })
-    }
-
-    /// Returns `true` for what a head computes of logits beside the product that they are: their bound and the loss.
-    pub fn is_over_vocabulary(self) -> bool {
-        matches!(self, Self::CrossEntropy { .. } | Self::Activation { .. })
     }
 
     /// What must be kept from forward until backward.
