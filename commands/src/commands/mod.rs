@@ -37,6 +37,8 @@ pub(crate) mod run;
 mod runs;
 #[cfg(feature = "run")]
 pub(crate) mod train;
+#[cfg(feature = "run")]
+mod trial;
 
 #[cfg(not(feature = "run"))]
 mod without_run;

@@ -2,6 +2,7 @@
 
 use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
 use super::measure::Needs;
+use super::trial::Trial;
 use super::{device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
@@ -29,7 +30,7 @@ const PROFILE: &str = "profile.toml";
 /// The file name of constants in a run's folder, if there are some.
 const CONSTANTS: &str = "constants.toml";
 
-/// Calibrates if needed, plans, simulates, runs, and compares.
+/// Calibrates if needed, plans, tries what predictions cannot tell apart, simulates, runs, and compares.
 pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if let Some(file) = arguments.job.job.as_deref().filter(|file| jobs::is_list(file)) {
         return jobs::train(file, arguments, history, output);
@@ -54,7 +55,16 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
-    let document = job::solve(&problem, &limits, &job)?;
+    let trial = Trial {
+        problem: &problem,
+        job: &job,
+        limits: &limits,
+        data: &data,
+        seed: arguments.seed,
+        device: kind,
+        weights: arguments.weights.clone(),
+    };
+    let document = trial.fastest(job::solve(&problem, &limits, &job)?, output)?;
     let plan_name = Path::new("plan.json");
     let plan = runnable(&document, plan_name, kind, None, output)?;
 
@@ -243,7 +253,7 @@ pub(crate) fn profile(
 }
 
 /// Formats every degree above one: `2 replicas × 2 tensor × 4 stages`.
-fn degrees(parallel: ParallelSpec) -> String {
+pub(super) fn degrees(parallel: ParallelSpec) -> String {
     let ParallelSpec { data, tensor, context, expert, pipeline, .. } = parallel;
     let inside = [("tensor", tensor), ("context", context), ("expert", expert)];
     let mut parts = vec![counted(data.into(), "replica")];

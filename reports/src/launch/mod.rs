@@ -159,7 +159,7 @@ pub fn launch(
 fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
     let draft = Draft::new(target, job, options)?;
     if job.plan().precision() == Precision::Fp8Mixed && draft.engine != Engine::Megatron {
-        return Err(draft.cannot(Field::Precision, "of these programs Megatron-LM alone is started in eight bits here"));
+        return Err(draft.cannot(Field::Precision, "launch files start Megatron-LM alone in eight bits"));
     }
     software::starts_the_stack(job, target)?;
     let finished = target.files(draft)?;
