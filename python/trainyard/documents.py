@@ -74,7 +74,7 @@ Reference = Literal["model", "precomputed"]
 Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum", "rmsprop", "lars", "lamb"]
 
 # Number formats.
-Precision = Literal["fp32", "tf32", "fp16-mixed", "bf16-mixed"]
+Precision = Literal["fp32", "tf32", "fp16-mixed", "bf16-mixed", "fp8-mixed"]
 
 # What becomes of the learning rate after warm-up.
 Decay = Literal["constant", "cosine", "linear", "polynomial"]

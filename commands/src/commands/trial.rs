@@ -56,10 +56,9 @@ impl Trial<'_> {
     ///
     /// When the user stops it.
     pub(super) fn fastest(&self, best: PlanDocument, output: &Output) -> Result<PlanDocument, Failure> {
-        let mut candidates = self.others(&best);
-        candidates.insert(0, best);
-        if candidates.len() == 1 || !pays(&candidates) {
-            return Ok(candidates.swap_remove(0));
+        let candidates = self.candidates(best);
+        if let [best] = candidates.as_slice() {
+            return Ok(best.clone());
         }
         let stop = stop_on_interrupt();
         let mut measured: Vec<(PlanDocument, f64)> = Vec::new();
@@ -75,6 +74,18 @@ impl Trial<'_> {
         let chosen = choice(&steps);
         output.note(told(&measured, chosen));
         Ok(measured.swap_remove(chosen).0)
+    }
+
+    /// Returns the best plan and, as far as trying them is a small part of the training, those near it.
+    fn candidates(&self, best: PlanDocument) -> Vec<PlanDocument> {
+        let trial = |own: &PlanDocument| f64::from(STEPS) * own.prediction.step_time_s;
+        let mut left = SHARE * best.prediction.time_s - trial(&best);
+        let others = if left < trial(&best) { Vec::new() } else { self.others(&best) };
+        let affordable = others.into_iter().take_while(|own| {
+            left -= trial(own);
+            left >= 0.0
+        });
+        std::iter::once(best).chain(affordable).collect()
     }
 
     /// Returns the best plans of other ways to divide the work that are near the best. None where the user holds how it is
@@ -128,12 +139,6 @@ impl Trial<'_> {
         let seconds = seconds.into_inner().expect("nobody panicked with it");
         seconds.into_iter().skip(1).min_by(f64::total_cmp)
     }
-}
-
-/// Returns `true` if trying all of them is a small part of the training.
-fn pays(candidates: &[PlanDocument]) -> bool {
-    let trials: f64 = candidates.iter().map(|own| f64::from(STEPS) * own.prediction.step_time_s).sum();
-    trials < SHARE * candidates[0].prediction.time_s
 }
 
 /// Returns the index of the plan to take: the first unless another is clearly faster.
