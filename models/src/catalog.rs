@@ -88,7 +88,21 @@ pub fn find(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
 }
 
 /// What repositories add to the name of a model whose shape stays as it is.
-const ADDED: [&str; 9] = ["-instruct", "-chat", "-hf", "-base", "-it", "-pt", "-uncased", "-v0.1", "-deduped"];
+const ADDED: [&str; 13] = [
+    "-instruct",
+    "-chat",
+    "-hf",
+    "-base",
+    "-it",
+    "-pt",
+    "-uncased",
+    "-v0.1",
+    "-v1.0",
+    "-deduped",
+    "-2407",
+    "-2501",
+    "-2507",
+];
 
 /// Returns the entry whose shape a repository of the Hugging Face Hub has by its name: `Qwen/Qwen2.5-7B-Instruct` is
 /// `qwen2.5-7b`, trained further.
@@ -130,6 +144,10 @@ mod tests {
             ("mistralai/Mixtral-8x7B-Instruct-v0.1", Some("mixtral-8x7b")),
             ("google-bert/bert-base-uncased", Some("bert-base")),
             ("openai-community/gpt2-xl", Some("gpt2-xl")),
+            ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", Some("tinyllama-1.1b")),
+            ("Qwen/Qwen3-4B-Instruct-2507", Some("qwen3-4b")),
+            ("mistralai/Mistral-Nemo-Instruct-2407", Some("mistral-nemo")),
+            ("mistralai/Mistral-Small-24B-Instruct-2501", Some("mistral-small-24b")),
             ("EleutherAI/pythia-1.4b-deduped", Some("pythia-1.4b")),
             // Other vocabularies.
             ("google-bert/bert-base-cased", None),

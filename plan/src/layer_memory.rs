@@ -1,7 +1,7 @@
 //! Memory that a layer needs, whatever else its rank holds.
 
 use crate::spec::{PlanSpec, Precision, Recompute};
-use trainyard_models::{Layer, LayerRole, OperatorKind, Sharing};
+use trainyard_models::{Layer, LayerRole, Operator, OperatorKind, Sharing};
 
 /// Tokens and columns of a tile of logits.
 ///
@@ -64,7 +64,12 @@ impl LayerMemory {
             }
         }
         let stored = stored.max(stream * element);
-        let weights = layer.operators.iter().map(|operator| operator.parameters(sharing)).max().unwrap_or(0);
+        // A head that is the token table has its gradients too, though the table counts as the embedding's.
+        let trained = |operator: &Operator| match operator.on_rank(micro, sharing) {
+            OperatorKind::TiedHead { width, vocab, .. } => width * vocab,
+            _ => operator.parameters(sharing),
+        };
+        let weights = layer.operators.iter().map(trained).max().unwrap_or(0);
         Self { stored, kept: stored, workspace: tile + 4 * (stream + weights) + stream * element }
     }
 }

@@ -85,7 +85,7 @@ pub use job::{
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
-    Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations, kept_elsewhere, resident,
+    Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations_with, kept_elsewhere, resident,
     resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};

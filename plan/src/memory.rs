@@ -73,7 +73,7 @@ pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], reten
     let offload = plan.offload();
     let (activations, workspace) = in_backward(plan, stage, chunks, retention);
     let whole = Resident {
-        parameters: parameters(plan, held),
+        parameters: parameters(plan, held) + copies(plan, chunks),
         gradients: gradients(plan, held, retention),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
         activations,
@@ -97,7 +97,7 @@ fn fullest_moment(
     retention: Retention,
     whole: Resident,
 ) -> Resident {
-    let of_one = kept_activations(plan, &layers, retention);
+    let of_one = kept_activations_with(plan, &layers, retention);
     let others = Bytes(plan.pipeline().peak(stage, &[1]).saturating_sub(1)) * of_one.0;
     let in_backward = |layer: usize| {
         let alone = layer..layer + 1;
@@ -106,7 +106,7 @@ fn fullest_moment(
         Resident {
             gradients: gradients(plan, plan.held(&come), retention),
             activations: others
-                + kept_activations(plan, &(layers.start..layer + 1), retention)
+                + kept_activations_with(plan, &(layers.start..layer + 1), retention)
                 + recomputed_at_once(plan, run, retention),
             workspace: workspace(plan, run, retention),
             ..whole
@@ -158,8 +158,25 @@ fn parameters(plan: &Plan, held: ParameterCounts) -> Bytes {
         return Bytes(0);
     }
     let element = plan.precision().element_bytes();
-    let copies = Bytes(plan.precision().copy_bytes()) * held.updated();
-    plan.kept_weights(held).weight_bytes(element) * plan.schedule().weight_versions() + copies
+    plan.kept_weights(held).weight_bytes(element) * plan.schedule().weight_versions()
+}
+
+/// Computes the bytes of the copies in eight bits of what products of blocks read; of gathered weights, those of the layers
+/// that compute now and next.
+fn copies(plan: &Plan, chunks: &[Range<usize>]) -> Bytes {
+    let bytes = plan.precision().copy_bytes();
+    if bytes == 0 {
+        return Bytes(0);
+    }
+    let of = |layer: &Layer| -> u64 {
+        let products = layer.operators.iter().filter(|operator| operator.kind.may_be_in_eight_bits());
+        products.map(|operator| operator.parameters(plan.sharing())).sum()
+    };
+    let blocks = plan.layers_in(chunks).filter(|(layer, _)| layer.role == LayerRole::Block);
+    let each: Vec<u64> = blocks.map(|(layer, _)| of(layer)).collect();
+    let all: u64 = each.iter().sum();
+    let largest = each.iter().max().copied().unwrap_or(0);
+    Bytes(bytes) * if plan.gathers_weights() { all.min(GATHERED_LAYERS * largest) } else { all }
 }
 
 /// Returns `true` if a rank keeps only its shard of the gradients, and whole those of the layers now in backward.
@@ -221,12 +238,12 @@ fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, retentio
 /// Computes the bytes of activations on the device, and of what lives inside one layer's computation, at the fullest moment of
 /// backward.
 fn in_backward(plan: &Plan, stage: StageId, chunks: &[Range<usize>], retention: Retention) -> (Bytes, Bytes) {
-    let kept = peak_of(plan, stage, chunks, |layers| kept_activations(plan, layers, retention));
+    let kept = peak_of(plan, stage, chunks, |layers| kept_activations_with(plan, layers, retention));
     if plan.offload().activations.is_some() {
         // A few layers are not yet copied out.
         let layers = chunks.iter().cloned().flatten();
         let largest =
-            layers.map(|layer| kept_activations(plan, &(layer..layer + 1), retention)).max().unwrap_or_default();
+            layers.map(|layer| kept_activations_with(plan, &(layer..layer + 1), retention)).max().unwrap_or_default();
         let under_way = largest * (COPIES_UNDER_WAY as u64 + 1);
         return (under_way.min(kept) + recomputed_at_once(plan, chunks, retention), workspace(plan, chunks, retention));
     }
@@ -251,8 +268,8 @@ fn peak_of(plan: &Plan, stage: StageId, chunks: &[Range<usize>], kept: impl Fn(&
     Bytes(plan.pipeline().peak(stage, &held))
 }
 
-/// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
-pub fn kept_activations(plan: &Plan, layers: &Range<usize>, retention: Retention) -> Bytes {
+/// Returns what [`Plan::kept_activations`] does for software that may take the loss in tiles.
+pub fn kept_activations_with(plan: &Plan, layers: &Range<usize>, retention: Retention) -> Bytes {
     layers_in(plan, std::slice::from_ref(layers), retention).map(|(_, memory)| Bytes(memory.kept)).sum()
 }
 
@@ -440,11 +457,26 @@ mod tests {
             )
         };
         let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
-        let parameters = half.parameters.0 / 2;
-        assert_eq!(eighths.parameters, Bytes(4 * parameters));
+        // Four products of each block, with their biases: BLOCK without two normalisations.
+        assert_eq!(eighths.parameters.0 - half.parameters.0, 2 * 24 * (BLOCK - 4 * 1024));
         // Inputs of 24 blocks' four products: 1024 tokens, 3 · 1024 and 4096 wide.
         assert_eq!(half.activations.0 - eighths.activations.0, 24 * 1024 * (3 * 1024 + 4096));
         assert_eq!((half.gradients, half.optimizer_state), (eighths.gradients, eighths.optimizer_state));
+    }
+
+    #[test]
+    fn gradients_of_a_head_are_summed_in_single_precision_whose_ever_table_it_is() {
+        let model = spec(1).model;
+        let whole = ModelSpec { vocab: Some(50_000), ..model };
+        let dpo = Some(DpoSpec { reference: Some(Reference::Precomputed) });
+        let fine_tuning = FineTuningSpec::towards(dpo, Method::Full, None, None).expect("valid");
+        let plan = PlanSpec { precision: Precision::Bf16Mixed, recompute: Recompute::Full, fine_tuning, ..spec(1) };
+        let plan = Plan::try_from(PlanSpec { model: whole, ..plan }).expect("a valid plan");
+        let retention = Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: true };
+        let held = resident(&plan, StageId(0), retention);
+        // The token table is the head; 2 · 1024 tokens, 1024 wide, in tiles of 32 768 words.
+        let stream = 2 * 1024 * 1024;
+        assert_eq!(held.workspace.0, 2 * 1024 * 32_768 * 2 + 4 * (stream + 50_000 * 1024) + 2 * stream);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::{AttentionKernel, Image, OperatorKind};
 use trainyard_plan::{
-    Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations, kept_elsewhere, resident,
+    Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere, resident,
     resident_with,
 };
 use trainyard_units::{Bytes, human_bytes};
@@ -178,7 +178,7 @@ pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
     let held = |(layer, kind): (usize, &usize)| {
         *kinds[*kind].get_or_insert_with(|| {
             let alone = layer..layer + 1;
-            let activations = kept_activations(plan, &alone, retention);
+            let activations = kept_activations_with(plan, &alone, retention);
             Resident { activations, ..resident_with(plan, StageId(0), &[alone], retention) }
         })
     };

@@ -26,7 +26,7 @@ const NEAR: f64 = 1.15;
 /// The ratio of measured steps from which another plan is taken: below it they are as fast as each other.
 const CLEAR: f64 = 1.03;
 
-/// The part of a training that trials may take.
+/// The part of a training that the steps of trials may take.
 const SHARE: f64 = 0.05;
 
 /// The ways to divide the work: whole, or among replicas, tensor ranks or stages alone.
@@ -97,8 +97,11 @@ impl Trial<'_> {
         }
         let mut found: Vec<PlanDocument> = Vec::new();
         for way in WAYS {
-            let held = way.iter().map(|word| (*word).to_owned());
-            let own = self.limits.fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name()));
+            // Steps of other batches are other work.
+            let batch = format!("batch.global={}", best.plan.batch.global);
+            let held = way.iter().map(|word| (*word).to_owned()).chain([batch]);
+            let own = self.limits.fixed.each().into_iter().filter(|(field, _, _)| field.name() != "batch.global");
+            let own = own.map(|(field, value, _)| format!("{}={value}", field.name()));
             let words: Vec<String> = held.chain(own).collect();
             let Ok(fixed) = Fixed::parse(&words) else { continue };
             let limits = Limits { fixed, ..self.limits.clone() };
@@ -155,8 +158,11 @@ fn told(measured: &[(PlanDocument, f64)], chosen: usize) -> String {
         format!("{} {took} (predicted {})", degrees(document.plan.parallel), time(document.prediction.step_time_s))
     });
     let each = each.collect::<Vec<_>>().join(", ");
-    let taken = if chosen == 0 { "as predicted".into() } else { degrees(measured[chosen].0.plan.parallel) };
-    format!("try       {each}; fastest: {taken}")
+    let taken = match chosen {
+        0 => "none is clearly faster than the first".into(),
+        _ => format!("{} is run", degrees(measured[chosen].0.plan.parallel)),
+    };
+    format!("try       {each}; {taken}")
 }
 
 #[cfg(test)]

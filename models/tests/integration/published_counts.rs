@@ -27,7 +27,7 @@ fn parameter_counts_of_open_models_are_those_of_transformers() {
         ("llama-3.2-1b", 1_235_814_400),
         ("llama-3.2-3b", 3_212_749_824),
         ("llama-3.3-70b", 70_553_706_496),
-        ("mistral-nemo-12b", 12_247_782_400),
+        ("mistral-nemo", 12_247_782_400),
         ("mistral-small-24b", 23_572_403_200),
         ("mixtral-8x22b", 140_620_634_112),
         ("pythia-1.4b", 1_414_647_808),

@@ -66,16 +66,17 @@ impl NoPlan {
                  the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
                     .into(),
             ),
-            Self::OutOfMemory { instances, tokens, method, larger, .. } => {
+            Self::OutOfMemory { needed, available, instances, tokens, method, larger, .. } => {
                 let samples = tokens.map_or_else(
                     || "shorten the samples".into(),
                     |tokens| format!("shorten the samples from {tokens} tokens with --seq-len"),
                 );
                 let less = if *method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
                 let more = counted(u64::from(*instances), "instance");
+                let times = needed.as_f64() / available.as_f64().max(1.0);
                 let gpus = match larger.first() {
                     Some(first) => format!("search types whose GPUs have more memory (--instances {first})"),
-                    None => "take GPUs with more memory".into(),
+                    None => format!("take GPUs with {times:.2} times the memory"),
                 };
                 Some(format!("{gpus}, allow more than {more}, {samples}, or {less}"))
             }
@@ -151,19 +152,26 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     }
 }
 
-/// Lists the types of machine that were not searched, can be rented and have this much memory on each GPU, whatever the stack
-/// leaves free; those with the smallest GPUs first. None for owned machines.
+/// Memory over that of the smallest plan with which GPUs of another kind, on which it may be a little larger, hold it.
+const ROOM: f64 = 1.15;
+
+/// Lists the types of machine that were not searched, can be rented, have no fewer GPUs and on each clearly more memory than this,
+/// whatever the stack leaves free: there a plan like the smallest one fits. Those with the smallest GPUs first; none for owned
+/// machines.
 fn with_room(problem: &Problem, needed: Bytes) -> Vec<String> {
     let Place::Rented(rental) = &problem.place else { return Vec::new() };
     let searched = problem.place.types();
+    let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
+    let room = Bytes((needed.as_f64() * ROOM) as u64);
     let least = |memory: Bytes| problem.place.stacks().iter().map(|stack| usable(memory, stack)).min();
     let mut others: Vec<(Bytes, &str)> = rental
         .catalog
         .instances()
         .iter()
-        .filter(|other| !other.prices.is_empty() && searched.iter().all(|(name, _)| *name != other.name))
+        .filter(|other| !other.prices.is_empty() && other.gpus >= most)
+        .filter(|other| searched.iter().all(|(name, _)| *name != other.name))
         .filter_map(|other| Some((rental.catalog.gpu(&other.gpu).ok()?.memory.value, other.name.as_str())))
-        .filter(|(memory, _)| least(*memory) >= Some(needed))
+        .filter(|(memory, _)| least(*memory) >= Some(room))
         .collect();
     others.sort_unstable();
     others.into_iter().map(|(_, name)| name.to_owned()).collect()

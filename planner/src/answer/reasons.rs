@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
-use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
+use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
@@ -293,7 +293,11 @@ impl Reasons<'_> {
             (None, None) => return None,
         };
         let other = other.precision;
-        let units = if own.element_bytes() == 2 { " (tensor cores, half the activation bytes)" } else { "" };
+        let units = match own {
+            Precision::Fp8Mixed => " (products of blocks in eight bits)",
+            _ if own.element_bytes() == 2 => " (tensor cores, half the activation bytes)",
+            _ => "",
+        };
         Some(format!("{own}{units}: {other} {why}"))
     }
 

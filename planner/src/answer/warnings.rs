@@ -46,6 +46,7 @@ impl Warnings<'_> {
             self.fine_tuning(),
             self.learning_rate(),
             self.loss_scaling(),
+            self.eight_bits(),
             self.without_units(),
             self.smddp(),
             self.encryption(),
@@ -185,6 +186,11 @@ impl Warnings<'_> {
     fn loss_scaling(&self) -> Option<String> {
         (self.plan.precision() == Precision::Fp16Mixed)
             .then(|| "fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2)".into())
+    }
+
+    fn eight_bits(&self) -> Option<String> {
+        (self.plan.precision() == Precision::Fp8Mixed)
+            .then(|| "fp8-mixed may change what is learnt: compare its loss with that of bf16-mixed".into())
     }
 
     /// Warns of number formats that the job asks for by name, and that other machines have but the recommended ones do

@@ -30,7 +30,7 @@ pub(crate) struct Complexity {
     /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
-    /// converted models and data.
+    /// converted models and data, software that shards what is too small for it.
     parts: u32,
 }
 

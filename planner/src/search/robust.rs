@@ -141,6 +141,8 @@ fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
     if uneven(&optimum.plan) && !uneven(&chosen.plan) {
         without.push("every stage has as many layers".into());
     }
+    let other_stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
+    without.extend(other_stack.filter(|_| without.is_empty()).map(|stack| format!("no {stack}")));
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
 }
 

@@ -193,7 +193,7 @@ fn what_cannot_fit_says_what_is_missing() {
     job.cluster.max_instances = Some(2);
     let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
     assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
-    assert!(error.hint().is_some_and(|hint| hint.contains("take GPUs with more memory, allow more than 2 instances")));
+    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, allow more than 2 instances")));
 }
 
 #[test]

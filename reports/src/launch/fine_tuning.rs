@@ -9,7 +9,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::program::Places;
 use super::software::Engine;
-use trainyard_models::{Family, Layer, Mask, Operator, OperatorKind, Sharing, Tuned};
+use trainyard_models::{Family, Layer, Operator, OperatorKind, Sharing, Tuned};
 use trainyard_plan::{
     BaseFormat, FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
 };
@@ -39,16 +39,7 @@ pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
 /// Returns `true` if TRL's scripts train the plan: adapters of a model that predicts the next token, or all of its weights on
 /// preferences.
 pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
-    let plan = draft.job.plan();
-    let predicts_tokens = matches!(
-        plan.model().family(),
-        Family::Gpt | Family::GptMoe | Family::Llama | Family::GptNeox | Family::Gemma2 | Family::Blocks
-    ) && has(draft, |operator| matches!(operator, OperatorKind::CrossEntropy { .. }))
-        && !has(
-            draft,
-            |operator| matches!(operator, OperatorKind::Attention(attention) if matches!(attention.mask, Mask::Full | Mask::Local(_))),
-        );
-    predicts_tokens && (plan.tuning_kind().dpo || matches!(plan.method(), Method::Lora | Method::Qlora))
+    draft.job.plan().graph().distinct().iter().any(|layer| layer.loss_in_tiles)
 }
 
 /// Returns `true` if the loss cannot be scaled: TRL keeps adapters beside quantised weights in bfloat16 (Dettmers et al.,
@@ -98,6 +89,7 @@ fn trls_arguments(
 ) -> Result<Vec<(String, String)>, LaunchError> {
     let plan = draft.job.plan();
     draft.tells(&[Field::FineTuning]);
+    draft.remark("memory was counted for TRL 1.16 or later, which takes the loss in tiles");
     let format = match plan.precision() {
         Precision::Fp32 | Precision::Tf32 => "float32",
         Precision::Fp16Mixed => "float16",

@@ -267,7 +267,7 @@ fn a_job_without_any_plan_says_which_limit_to_relax() {
     job["cluster"] = json!({ "instances": ["g4dn.xlarge"], "max_instances": 1 });
     let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
     assert!(
-        status == 422 && kind == "no-plan" && text.contains("take GPUs with more memory, allow more than 1 instance"),
+        status == 422 && kind == "no-plan" && text.contains("times the memory, allow more than 1 instance"),
         "{text}"
     );
 }
