@@ -1,7 +1,7 @@
 //! Memory that a layer needs, whatever else its rank holds.
 
 use crate::spec::{PlanSpec, Precision, Recompute};
-use trainyard_models::{Layer, LayerRole, Operator, OperatorKind, Sharing};
+use trainyard_models::{Gemm, Layer, LayerRole, OperatorKind, Pass, Sharing};
 
 /// Tokens and columns of a tile of logits.
 ///
@@ -50,27 +50,28 @@ impl LayerMemory {
     /// Computes the memory of a layer whose loss is taken tile by tile: it keeps the input of the product with the vocabulary,
     /// computes logits again backward, and adds gradients up in single precision.
     pub(crate) fn in_tiles(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {
-        let whole = Self::of(spec, sharing, layer);
         if layer.frozen {
-            return whole;
+            return Self::default();
         }
         let (micro, element) = (spec.batch.micro, spec.precision.element_bytes());
-        let (stream, mut tile, mut stored) = (layer.stream_on_rank(micro, sharing), 0, 0);
+        let (mut tile, mut stored, mut input, mut weights) = (0, 0, 0, 0);
         for operator in &layer.operators {
-            match operator.on_rank(micro, sharing) {
+            let kind = operator.on_rank(micro, sharing);
+            let kept = operator.stored(micro, sharing).bytes(element).0;
+            match kind {
                 OperatorKind::CrossEntropy { rows, .. } => tile = rows.min(TILE.0) * TILE.1 * element,
                 other if other.is_over_vocabulary() => {}
-                _ => stored += operator.stored(micro, sharing).bytes(element).0,
+                _ => stored += kept,
+            }
+            for Gemm { batch, m, n, k } in kind.gemms(Pass::Forward) {
+                // A product whose weights stay as they are keeps its input for this alone.
+                stored += if kept == 0 { batch * m * k * element } else { 0 };
+                input = input.max(batch * m * k);
+                // A head that is the token table has its gradients too, though the table counts as the embedding's.
+                weights = weights.max(if kind.multiplies_weights() { k * n } else { 0 });
             }
         }
-        let stored = stored.max(stream * element);
-        // A head that is the token table has its gradients too, though the table counts as the embedding's.
-        let trained = |operator: &Operator| match operator.on_rank(micro, sharing) {
-            OperatorKind::TiedHead { width, vocab, .. } => width * vocab,
-            _ => operator.parameters(sharing),
-        };
-        let weights = layer.operators.iter().map(trained).max().unwrap_or(0);
-        Self { stored, kept: stored, workspace: tile + 4 * (stream + weights) + stream * element }
+        Self { stored, kept: stored, workspace: tile + 4 * (input + weights) + input * element }
     }
 }
 

@@ -55,15 +55,8 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
-    let trial = Trial {
-        problem: &problem,
-        job: &job,
-        limits: &limits,
-        data: &data,
-        seed: arguments.seed,
-        device: kind,
-        weights: arguments.weights.clone(),
-    };
+    let (seed, weights) = (arguments.seed, arguments.weights.clone());
+    let trial = Trial { problem: &problem, job: &job, limits: &limits, data: &data, seed, device: kind, weights };
     let document = trial.fastest(job::solve(&problem, &limits, &job)?, output)?;
     let plan_name = Path::new("plan.json");
     let plan = runnable(&document, plan_name, kind, None, output)?;
