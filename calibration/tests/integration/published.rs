@@ -123,7 +123,7 @@ fn steps_of_a_gpu_that_nobody_calibrated_are_within_their_intervals() {
         errors.push(row.error.expect("predicted"));
         let samples = stated.global_batch.expect("stated") as f64;
         let eighths = usize::from(row.suite.ends_with("fp8"));
-        let alike = (stated.hidden, stated.seq_len, stated.nodes, stated.recompute.clone());
+        let alike = (stated.hidden, stated.seq_len, stated.nodes, stated.recompute);
         rates.entry(alike).or_default()[eighths] = Some([measured, predicted].map(|time| samples / time));
     }
     assert_eq!(errors.len(), 62);
