@@ -376,7 +376,8 @@ pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Fai
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
     recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
         // A plan that no stack can run is a fault of the input, not of the limits.
-        let exit = if matches!(error, NoPlan::Unable { .. }) { Exit::Input } else { Exit::NoPlan };
+        let exit =
+            if matches!(error, NoPlan::Unable { .. } | NoPlan::NoUnits { .. }) { Exit::Input } else { Exit::NoPlan };
         Failure::of(exit, &error).maybe_hint(error.hint())
     })
 }

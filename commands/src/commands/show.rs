@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::path::Path;
 use trainyard_hardware_profiles::{Catalog, Stack, matches};
-use trainyard_models::{CatalogEntry, Model, Pass, data_sets, find, find_data_set};
+use trainyard_models::{CatalogEntry, Model, Pass, data_sets, find, find_data_set, find_published};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 use trainyard_units::CatalogError;
@@ -93,7 +93,8 @@ fn no_match(kind: Kind, pattern: &str) -> Failure {
 fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(), Failure> {
     let width = output.width();
     match kind {
-        Kind::Models => match find(name) {
+        Kind::Models => match find_published(name).filter(|_| !Path::new(name).exists()).map_or_else(|| find(name), Ok)
+        {
             Ok(entry) => {
                 output.result(&model(entry), || reports::model(&entry.model, Some(&entry.dataset), &entry.source));
             }

@@ -13,7 +13,7 @@ use trainyard_executor::{HyperParameters, RunOptions, refusal, run};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Field, Fixed, LearningRate, Plan};
-use trainyard_planner::{Limits, Problem};
+use trainyard_planner::{Limits, Problem, missed_goal};
 use trainyard_units::{Seconds, human_duration};
 
 /// Steps of a trial. The first allocates and is not timed.
@@ -23,7 +23,7 @@ const STEPS: u32 = 4;
 /// 6 to 8 in the median (docs/accuracy.md), and what two have in common cancels.
 const NEAR: f64 = 1.15;
 
-/// The ratio of measured steps from which another plan is taken: below it they are as fast as each other.
+/// The ratio of measured steps from which another plan is taken; a stated default, about what steps of one plan vary by.
 const CLEAR: f64 = 1.03;
 
 /// The part of a training that the steps of trials may take.
@@ -56,7 +56,8 @@ impl Trial<'_> {
     ///
     /// When the user stops it.
     pub(super) fn fastest(&self, best: PlanDocument, output: &Output) -> Result<PlanDocument, Failure> {
-        let candidates = self.candidates(best);
+        // A plan that misses the user's goal is not run.
+        let candidates = if missed_goal(&best).is_some() { vec![best] } else { self.candidates(best) };
         if let [best] = candidates.as_slice() {
             return Ok(best.clone());
         }
@@ -108,7 +109,7 @@ impl Trial<'_> {
             let Ok(document) = job::solve(self.problem, &limits, self.job) else { continue };
             let near = document.prediction.step_time_s < NEAR * best.prediction.step_time_s;
             let known = std::iter::once(best).chain(&found).any(|other| other.plan.parallel == document.plan.parallel);
-            if near && !known {
+            if near && !known && missed_goal(&document).is_none() {
                 found.push(document);
             }
         }

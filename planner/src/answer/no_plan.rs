@@ -3,8 +3,8 @@
 use super::limits::Limits;
 use crate::problem::{Place, Problem, names_of_those_that, refused, software_of, trains};
 use crate::search::{Found, Space};
-use trainyard_plan::{Executable, Fixed, Method, NotExecutable};
-use trainyard_sim::usable;
+use trainyard_plan::{Executable, Fixed, Method, NotExecutable, Precision};
+use trainyard_sim::{Machine, usable};
 use trainyard_units::{Bytes, counted, human_bytes};
 
 /// The reason why there is no plan at all.
@@ -26,6 +26,14 @@ pub enum NoPlan {
         stacks: String,
         /// Stacks of the catalog that run it.
         others: Vec<String>,
+    },
+    /// A held number format that no machine of the job computes in.
+    #[error("`precision` is {precision}, which no machine of this job has units for")]
+    NoUnits {
+        /// The format.
+        precision: Precision,
+        /// Types of machine that can be rented and have them.
+        instances: Vec<String>,
     },
     /// Nothing fits into memory.
     #[error("no plan of {candidates} fits into memory: the least that any needs is {}, and {} may be used of a device", human_bytes(*needed), human_bytes(*available))]
@@ -80,6 +88,8 @@ impl NoPlan {
                 };
                 Some(format!("{gpus}, allow more than {more}, {samples}, or {less}"))
             }
+            Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
+            Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
             Self::Unable { others, .. } => {
                 Some(format!("stacks that run it: {}; choose one with --stack", others.join(", ")))
@@ -105,10 +115,10 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     if let Some(held) = fixed.precision
         && machines.clone().all(|machine| machine.has_units(held).is_err())
     {
-        let stacks = "no machine of this job has units for".into();
-        return Some(NoPlan::Unable { field: "precision".into(), value: held.to_string(), stacks, others: Vec::new() });
+        return Some(NoPlan::NoUnits { precision: held, instances: with_units(problem, held) });
     }
     let softwares = machines.map(|machine| software_of(problem.kind(), &machine));
+    let softwares = softwares.filter(|software| trains(software, &problem.model, problem.kind()));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
     let able = |software: &Executable| {
@@ -150,6 +160,17 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         },
         None => NoPlan::Unmeasured,
     }
+}
+
+/// Lists the types of machine that can be rented and compute in a number format; none for owned machines.
+fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
+    let Place::Rented(rental) = &problem.place else { return Vec::new() };
+    let rented = rental.catalog.instances().iter().filter(|other| !other.prices.is_empty());
+    let has = |name: &String| {
+        let (cluster, stack) = (rental.catalog.cluster(name, 1).ok()?, rental.stacks[0].clone());
+        Machine { cluster, stack }.has_units(precision).ok()
+    };
+    rented.map(|other| other.name.clone()).filter(|name| has(name).is_some()).collect()
 }
 
 /// Memory over that of the smallest plan with which GPUs of another kind, on which it may be a little larger, hold it.

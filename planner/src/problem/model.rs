@@ -1,7 +1,7 @@
 //! The model of a job: of the catalog, of a file, of a configuration, or by its dimensions.
 
 use super::error::inside;
-use trainyard_models::{Family, Model, ModelSpec, find};
+use trainyard_models::{Family, Model, ModelSpec, find, find_published};
 use trainyard_plan::{Architecture, ModelChoice};
 use trainyard_units::Invalid;
 
@@ -65,7 +65,8 @@ fn one_source(choice: &ModelChoice) -> Result<(), Invalid> {
 
 /// A model of the catalog, which leaves the attention kernel to software and GPU.
 fn catalog_spec(name: &str) -> Result<ModelSpec, Invalid> {
-    let entry = find(name).map_err(|error| inside("model", &error, error.hint()))?;
+    let entry =
+        find_published(name).map_or_else(|| find(name), Ok).map_err(|error| inside("model", &error, error.hint()))?;
     Ok(ModelSpec { attention: None, ..entry.model.spec() })
 }
 

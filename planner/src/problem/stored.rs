@@ -2,7 +2,7 @@
 //! trained on; and what to be careful about where nobody knows.
 
 use super::error::inside;
-use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set};
+use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set, find_published};
 use trainyard_plan::{DataSpec, JobSpec, SampleFormat};
 use trainyard_units::Invalid;
 
@@ -136,7 +136,7 @@ pub(crate) fn usual_set(job: &JobSpec, model: &Model) -> Option<&'static StoredD
     let choice = &job.model;
     let own = choice.family.is_some() || choice.file.is_some() || choice.config.is_some();
     let name = match (&choice.name, model.sample()) {
-        (Some(name), _) if !own => find(name).ok()?.dataset.as_str(),
+        (Some(name), _) if !own => find_published(name).or_else(|| find(name).ok())?.dataset.as_str(),
         (_, Sample::Tokens(_)) => TEXT,
         _ => return None,
     };

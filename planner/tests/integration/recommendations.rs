@@ -1,7 +1,7 @@
 //! Recommendations for real jobs, checked against rules that users know.
 
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec, Objective, Precision};
+use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Precision};
 use trainyard_planner::{
     Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate,
 };
@@ -194,6 +194,27 @@ fn what_cannot_fit_says_what_is_missing() {
     let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
     assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
     assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, allow more than 2 instances")));
+}
+
+#[test]
+fn eight_bits_are_planned_where_they_are_named_and_can_be() {
+    let mut job = job("llama-3.1-8b", 1e9, 64);
+    job.cluster.max_instances = Some(1);
+    job.cluster.instances = Some(vec!["p5.48xlarge".into()]);
+    let precision = |job: &JobSpec, fixed: &[&str]| plan(job, fixed).map(|document| document.plan.precision);
+    assert_eq!(precision(&job, &[]).expect("a plan"), Precision::Bf16Mixed);
+    assert_eq!(precision(&job, &["precision=fp8"]).expect("a plan"), Precision::Fp8Mixed);
+    let stack = plan(&job, &["precision=fp8"]).expect("a plan").plan.stack;
+    assert_eq!(stack.as_deref(), Some("megatron-core"));
+    // Adapters are for software that has no fp8 here, and A100s have no units for it.
+    let mut adapted = job.clone();
+    (adapted.data.tokens, adapted.data.samples) = (None, Some(10_000));
+    adapted.training.method = Some(Method::Lora);
+    let error = precision(&adapted, &["precision=fp8"]).expect_err("refused");
+    assert!(matches!(&error, NoPlan::Unable { field, .. } if field == "precision"), "{error}");
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    let error = precision(&job, &["precision=fp8"]).expect_err("refused");
+    assert!(error.hint().is_some_and(|hint| hint.contains("p5.48xlarge")), "{error} {:?}", error.hint());
 }
 
 #[test]
