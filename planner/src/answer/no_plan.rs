@@ -125,7 +125,9 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         refused(fixed, &software.clone().for_tuning(problem.kind()), divisible).is_none()
             && trains(software, &problem.model, problem.kind())
     };
-    let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+    let in_question =
+        |software: &Executable| trains(&software.clone().for_tuning(problem.kind()), &problem.model, problem.kind());
+    let names = names_of_those_that(stacks, in_question);
     let others = names_of_those_that(problem.place.catalog().stacks(), able);
     let stacks = match names.as_slice() {
         [one] => format!("{one} does not run: it runs {allowed}"),
