@@ -9,6 +9,7 @@
 use crate::cost::{Costs, LayerTable};
 use crate::machine::{Machine, MachineError};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use trainyard_plan::{
     Collective, Content, CopyDirection, Exchange, GradientReduction, ParameterCounts, Plan, Recompute, Segment,
     StageId, StagePass, StateSharding, StepBound, Store, Work,
@@ -226,8 +227,14 @@ struct StageKind<'a> {
     alike: [StageId; 2],
     /// Whether it is the first stage, and the last.
     ends: [bool; 2],
-    /// What its first run receives and sends on for a micro-batch.
-    boundaries: [Bytes; 2],
+    /// What each of its runs receives and hands on for a micro-batch.
+    boundaries: Vec<[Bytes; 2]>,
+}
+
+/// Returns the micro-batches whose backward passes may follow the last one's on a run of layers: where a stage has several
+/// runs, the last gradients of one come before those of the other runs' last group of micro-batches.
+fn following(plan: &Plan) -> f64 {
+    if plan.stages().chunks_per_stage() > 1 { f64::from(plan.stages().count()) } else { 1.0 }
 }
 
 impl<'a> Least<'a> {
@@ -253,12 +260,14 @@ impl<'a> Least<'a> {
     fn kind(&self, stage: StageId) -> StageKind<'a> {
         let (stages, order) = (self.plan.stages(), self.plan.graph().order());
         let previous = StageId(stage.0.saturating_sub(1));
-        let behind = |stage| self.plan.boundary_bytes(stages.chunk(stage, 0).end - 1);
+        let boundaries = |run: Range<usize>| {
+            [run.start.saturating_sub(1), run.end - 1].map(|layer| self.plan.boundary_bytes(layer))
+        };
         StageKind {
             runs: stages.chunks_of(stage).map(|run| &order[run]).collect(),
             alike: [self.alike(stage), self.alike(previous)],
             ends: [stage.0 == 0, stage.0 + 1 == stages.count()],
-            boundaries: [behind(previous), behind(stage)],
+            boundaries: stages.chunks_of(stage).map(boundaries).collect(),
         }
     }
 
@@ -312,6 +321,9 @@ impl<'a> Least<'a> {
         }
         let gathers = plan.gathers_weights();
         let beside = self.machine.lowering().bucket.is_some() || gathers;
+        // Gradients of the last micro-batches of several runs may be reduced while these are sent on.
+        let sent_before = own_sends * (micro_batches - following(plan)).max(0.0);
+        let before_sums = least.beside(kernels.all, gathering) + sent_before;
         // Kernels beside a gathering and a reduction at once are slowed once, and the gathering counts already.
         let lost = if gathers { 0.0 } else { self.lost };
         let behind = |last: Seconds| if beside { reduction.max(last + reduction * lost) - last } else { reduction };
@@ -320,7 +332,7 @@ impl<'a> Least<'a> {
                 .beside((kernels.all - kernels.last).max(Seconds::ZERO), least.gathered_for(2.0 * micro_batches - 1.0));
             least.reduced = least.reduced.max(before_last + kernels.last + behind(kernels.last));
         } else {
-            least.reduced += behind(kernels.last);
+            least.reduced = least.reduced.max(before_sums + behind(kernels.last));
         }
         least.weights_reduced += behind(kernels.weights);
         // Where a stage has several runs, the reductions of the others may long be done.
@@ -348,9 +360,7 @@ impl<'a> Least<'a> {
             let (first, again) = (price(StagePass::Backward, false)?, price(StagePass::Backward, true)?);
             kernels.all += forward * micro_batches + first + again * (micro_batches - 1.0);
             let of_run = if plan.batch().accumulation > 1 { again } else { first };
-            // The last micro-batch's gradients of a run come before those of the other runs' last group of micro-batches.
-            let following = if plan.stages().chunks_per_stage() > 1 { f64::from(plan.stages().count()) } else { 1.0 };
-            kernels.last += of_run * following;
+            kernels.last += of_run * following(plan);
             if run == 0 {
                 kernels.forward = forward;
                 kernels.backward = of_run;
@@ -416,9 +426,23 @@ impl<'a> Least<'a> {
         self.transfer(stage, previous, behind)
     }
 
-    /// Everything that a stage with one run sends for a micro-batch; of more runs, the first's.
+    /// Everything that a stage sends for a micro-batch: what each of its runs hands on, and gradients of what it received.
     fn sends(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
-        Ok(self.sent_to_next(stage)?[0] + self.sent_to_previous(stage)?)
+        let stages = self.plan.stages();
+        let mut sent = Seconds::ZERO;
+        for run in 0..stages.chunks_per_stage() {
+            let position = stages.position(stage, run);
+            let before = position.checked_sub(1).map(|before| (before, before));
+            let behind = (position + 1 < stages.chunks()).then_some((position + 1, position));
+            for (other, boundary) in before.into_iter().chain(behind) {
+                let to = stages.at(other).0;
+                // At the turn of a V the next run is on the same device.
+                if to != stage {
+                    sent += self.transfer(stage, to, stages.layers_at(boundary).end - 1)?;
+                }
+            }
+        }
+        Ok(sent)
     }
 
     /// Weights of all layers for one pass, and the largest of them.

@@ -268,7 +268,10 @@ impl Bounds {
         let fewest = 2 * fewest.data * fewest.tensor * fewest.pipeline * fewest.context;
         let ranks = parallel.data * parallel.tensor * parallel.pipeline * parallel.context;
         let further = expected_max_sigma(ranks) - expected_max_sigma(fewest);
-        let micro_batch = weights.fullest(parallel.pipeline as usize, further) + self.sent(candidate);
+        let (stages, sent) = (f64::from(parallel.pipeline), self.sent(candidate));
+        // Every stage sends one way at least. Together they send both ways, and some stage has no less than the mean.
+        let mean = (weights.sum(further) + 2.0 * (stages - 1.0) * sent) / stages;
+        let micro_batch = mean.max(weights.fullest(parallel.pipeline as usize, further) + sent);
         let accumulation = candidate.batch.accumulation as f64;
         Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))
     }

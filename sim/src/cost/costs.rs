@@ -272,17 +272,17 @@ impl<'a> Costs<'a> {
         Ok((Seconds(rest.iter().map(|(alone, _)| alone.0).fold(alone.0, f64::min)), all))
     }
 
-    /// For each group with a member on the stage's first machine, what it takes alone, and, if that is more, what the
-    /// fullest of its links takes to carry all of them.
+    /// For each group with a member on the stage's first machine (each of all, where its machines are not alike), what it
+    /// takes alone, and, if that is more, what the fullest of its links takes to carry all of them.
     fn each_at_least(&self, work: Work) -> Result<Vec<(Seconds, Seconds)>, MachineError> {
-        let capacities = self.capacities();
+        let (capacities, layout) = (self.capacities(), self.layout());
         let placed = match work {
-            Work::Exchange(exchange) => {
-                let groups = self.layout().groups_of_first_machine(exchange.stage.0, exchange.group);
+            Work::Exchange(exchange) if layout.period().is_some() => {
+                let groups = layout.groups_of_first_machine(exchange.stage.0, exchange.group);
                 self.links().exchanges(self, exchange, groups)?
             }
-            Work::Transfer { from, to, bytes } => {
-                self.links().transfers(self, self.layout().pairs_of_first_machine(from.0, to.0), bytes)?
+            Work::Transfer { from, to, bytes } if layout.period().is_some() => {
+                self.links().transfers(self, layout.pairs_of_first_machine(from.0, to.0), bytes)?
             }
             _ => self.communications(work)?,
         };
