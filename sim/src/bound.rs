@@ -260,9 +260,8 @@ impl<'a> Least<'a> {
     fn kind(&self, stage: StageId) -> StageKind<'a> {
         let (stages, order) = (self.plan.stages(), self.plan.graph().order());
         let previous = StageId(stage.0.saturating_sub(1));
-        let boundaries = |run: Range<usize>| {
-            [run.start.saturating_sub(1), run.end - 1].map(|layer| self.plan.boundary_bytes(layer))
-        };
+        let boundaries =
+            |run: Range<usize>| [run.start.saturating_sub(1), run.end - 1].map(|layer| self.plan.boundary_bytes(layer));
         StageKind {
             runs: stages.chunks_of(stage).map(|run| &order[run]).collect(),
             alike: [self.alike(stage), self.alike(previous)],

@@ -45,13 +45,13 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
     // Searches that do not need each other.
-    let (told, (pareto, (stacks, methods))) = rayon::join(
+    let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
+    let stacks = || stack_choices(problem, job, &solved);
+    let methods = || methods(problem, limits, job, &chosen);
+    let left_out = || left_out(problem, limits, job, (found, &chosen));
+    let (told, ((pareto, stacks), (methods, left_out))) = rayon::join(
         || Told::new(prepared, problem, limits, found, (&prediction, &outcome)),
-        || {
-            let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
-            let methods = || methods(problem, limits, job, &chosen);
-            rayon::join(pareto, || rayon::join(|| stack_choices(problem, job, &solved), methods))
-        },
+        || rayon::join(|| rayon::join(pareto, stacks), || rayon::join(methods, left_out)),
     );
     let evidence = evidence_of(&told.reasons);
     let mut reasons: Vec<String> = told.reasons.into_iter().map(|(text, _)| text).collect();
@@ -88,12 +88,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         precisions: told.precisions,
         methods,
         batches: told.batches,
-        search: Search {
-            candidates: found.candidates,
-            simulated: found.simulated,
-            gap: found.gap,
-            left_out: left_out(problem, limits, job, (found, &chosen)),
-        },
+        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out },
     })
 }
 

@@ -9,7 +9,7 @@ use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StagePass, StageSpec, Stages};
 use trainyard_sim::{
-    Communications, LayerTable, Machine, Wiring, expected_max_sigma, layer_costs_among, micro_batches,
+    Communications, Computed, LayerKernels, LayerTable, Machine, Wiring, expected_max_sigma, micro_batches,
 };
 use trainyard_units::Seconds;
 
@@ -160,23 +160,43 @@ impl Bounds {
             keys
         };
         let keys = candidates.par_iter().fold(BTreeSet::new, note).reduce(BTreeSet::new, merge);
+        bounds.prices = bounds.priced(space, &keys);
+        bounds
+    }
+
+    /// Prices the layers of each key.
+    fn priced(&self, space: &Space<'_>, keys: &BTreeSet<PriceKey>) -> BTreeMap<PriceKey, Option<Priced>> {
+        let alike = space.first_alike(computes_as_fast);
+        let of_ranks = |key: &PriceKey| self.ranks_alone(&alike, key);
+        let kinds: BTreeMap<PriceKey, &PriceKey> = keys.iter().map(|key| (of_ranks(key), key)).collect();
+        let kernels = |(kind, key): (PriceKey, &PriceKey)| {
+            let machine = space.machine_of(key.choice, key.instances);
+            (kind, self.layers_on(space, key, &machine).kernels().ok())
+        };
+        let kernels: BTreeMap<PriceKey, Option<LayerKernels>> = kinds.into_par_iter().map(kernels).collect();
         let price = |key: &PriceKey| {
             let machine = space.machine_of(key.choice, key.instances);
-            let graph = space.graph_of(key.choice);
-            let mesh = Mesh::new(key.parallel, bounds.placement, None);
-            let measured = machine.cluster.first().device.measured().is_some();
-            let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
-            let among = [mesh.ranks(), devices];
-            let [near, far] = layer_costs_among(among, graph, key.micro, mesh, key.precision, &machine).ok()?;
-            let apart = expected_max_sigma(devices) - expected_max_sigma(mesh.ranks());
+            let layers = self.layers_on(space, key, &machine);
+            let ranks = layers.mesh.ranks();
+            let devices = if is_measured(&machine.cluster) { ranks } else { 2 * ranks };
+            let [near, far] = layers.costs_among([ranks, devices], kernels[&of_ranks(key)].as_ref()?).ok()?;
+            let apart = expected_max_sigma(devices) - expected_max_sigma(ranks);
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
             let of_layer = |index| near.layer(index).pass(StagePass::Forward, Recompute::None).0;
-            let forward = (0..graph.len()).map(of_layer).sum();
+            let forward = (0..layers.graph.len()).map(of_layer).sum();
             Some(Priced { weights: Recompute::ALL.iter().map(weights).collect(), forward })
         };
-        let prices = keys.into_par_iter().map(|key| (key, price(&key))).collect();
-        bounds.prices = prices;
-        bounds
+        keys.par_iter().map(|key| (*key, price(key))).collect()
+    }
+
+    fn layers_on<'m>(&self, space: &'m Space<'_>, key: &PriceKey, machine: &'m Machine) -> Computed<'m> {
+        Computed {
+            graph: space.graph_of(key.choice),
+            micro: key.micro,
+            mesh: Mesh::new(key.parallel, self.placement, None),
+            precision: key.precision,
+            machine,
+        }
     }
 
     /// Returns the key of a candidate's prices. On GPUs the first group of ranks that share a layer is on the first
@@ -185,7 +205,7 @@ impl Bounds {
     fn key(&self, candidate: &Candidate) -> PriceKey {
         let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
-        let (instances, parallel) = if cluster.first().device.measured().is_some() {
+        let (instances, parallel) = if is_measured(cluster) {
             let stages = parallel.data / parallel.expert * parallel.pipeline;
             (1, ParallelSpec { data: parallel.expert, pipeline: stages, ..parallel })
         } else if self.placement != Placement::Cluster {
@@ -196,6 +216,16 @@ impl Bounds {
             (ranks.div_ceil(cluster.first().devices_per_instance).min(candidate.instances), alone)
         };
         PriceKey { choice, instances, parallel, precision, micro }
+    }
+
+    /// Returns the key of the kernels of one rank by itself: on GPUs they are the same on all machines with such devices, on a
+    /// measured machine ranks slow each other down.
+    fn ranks_alone(&self, alike: &[usize], key: &PriceKey) -> PriceKey {
+        if is_measured(&self.clusters[key.choice]) {
+            return *key;
+        }
+        let parallel = ParallelSpec { data: key.parallel.expert, pipeline: 1, ..key.parallel };
+        PriceKey { choice: alike[key.choice], instances: 1, parallel, ..*key }
     }
 
     /// Returns the seconds of each layer for one micro-batch; `None` if the machine was not measured for it.
@@ -233,7 +263,7 @@ impl Bounds {
         let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
         let inside = parallel.context == 1 && parallel.expert == 1 && self.placement == Placement::Cluster;
         let alike = ParallelSpec { data: parallel.data * parallel.pipeline, pipeline: 1, ..parallel };
-        let shared = inside && !machine.cluster.is_mixed() && machine.cluster.first().device.measured().is_none();
+        let shared = inside && !machine.cluster.is_mixed() && !is_measured(&machine.cluster);
         let parallel = if shared { alike } else { parallel };
         let key = PriceKey { choice, instances, parallel, precision, micro: batch.micro };
         if let Some(known) = self.tables.lock().expect("nobody panics while prices are looked up").get(&key) {
@@ -310,6 +340,15 @@ impl Bounds {
     }
 }
 
+fn is_measured(cluster: &Cluster) -> bool {
+    cluster.first().device.measured().is_some()
+}
+
+/// Returns `true` if kernels take the same on two machines with the same software.
+fn computes_as_fast(one: &Machine, other: &Machine) -> bool {
+    one.launch() == other.launch() && one.cluster.first().device == other.cluster.first().device
+}
+
 /// Returns the fewest elements of a sample that a layer passes to the next; the last passes nothing on.
 fn handed_on(graph: &OperatorGraph) -> f64 {
     let layers = graph.layers().take(graph.len() - 1);
@@ -319,7 +358,7 @@ fn handed_on(graph: &OperatorGraph) -> f64 {
 /// Returns the rate out of one machine, all of its network cards together; infinite for a measured machine, which has
 /// no others.
 fn network(cluster: &Cluster) -> f64 {
-    if cluster.first().device.measured().is_some() {
+    if is_measured(cluster) {
         return f64::INFINITY;
     }
     let wiring = Wiring::new(cluster);

@@ -96,7 +96,7 @@ impl MemoryBound {
     pub(crate) fn new(space: &Space<'_>) -> Self {
         Self {
             devices: space.choices().map(|choice| device(space.alone(choice))).collect(),
-            alike: alike(space),
+            alike: space.first_alike(|_, _| true),
             held: RwLock::default(),
             offloads: space.choices().map(|choice| space.offloads(choice)).collect(),
         }
@@ -201,24 +201,6 @@ impl DeviceMemory {
     fn needed(self, held: f64) -> Bytes {
         Bytes((held * (1.0 + self.unused)) as u64) + self.software
     }
-}
-
-/// Finds for each choice the first one with the same model, software and kind of device: layers hold the same on both.
-fn alike(space: &Space<'_>) -> Vec<usize> {
-    let same = |a: usize, b: usize| {
-        let (one, other) = (space.alone(a), space.alone(b));
-        let both_gpus = [one, other].iter().all(|machine| machine.cluster.first().device.gpu().is_some());
-        both_gpus && space.computes_alike(a, b) && one.stack == other.stack
-    };
-    let mut kinds: Vec<usize> = Vec::new();
-    let first = |choice: usize| {
-        let known = kinds.iter().copied().find(|known| same(*known, choice));
-        known.unwrap_or_else(|| {
-            kinds.push(choice);
-            choice
-        })
-    };
-    space.choices().map(first).collect()
 }
 
 fn device(machine: &Machine) -> Option<DeviceMemory> {

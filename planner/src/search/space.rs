@@ -254,9 +254,25 @@ impl<'a> Space<'a> {
         0..self.alone.len()
     }
 
-    /// Returns `true` if the model is computed by the same kernels on two choices.
-    pub(super) fn computes_alike(&self, one: usize, other: usize) -> bool {
-        Arc::ptr_eq(&self.architectures[one], &self.architectures[other])
+    /// Finds for each choice the first one with the same model, software and kind of device that is also the `same`.
+    pub(super) fn first_alike(&self, same: impl Fn(&Machine, &Machine) -> bool) -> Vec<usize> {
+        let both_gpus = |one: &Machine, other: &Machine| {
+            [one, other].iter().all(|machine| machine.cluster.first().device.gpu().is_some())
+        };
+        let alike = |a: usize, b: usize| {
+            let (one, other) = (&self.alone[a], &self.alone[b]);
+            let computed = Arc::ptr_eq(&self.architectures[a], &self.architectures[b]);
+            both_gpus(one, other) && computed && one.stack == other.stack && same(one, other)
+        };
+        let mut kinds: Vec<usize> = Vec::new();
+        let first = |choice: usize| {
+            let known = kinds.iter().copied().find(|known| alike(*known, choice));
+            known.unwrap_or_else(|| {
+                kinds.push(choice);
+                choice
+            })
+        };
+        self.choices().map(first).collect()
     }
 
     /// Returns one machine of a choice, or all of a mixed cluster.

@@ -2,7 +2,7 @@
 
 use super::collective::operation;
 use super::device::{LinkCosts, OperatorCost, Usage, device_costs};
-use super::layer::{LayerCost, LayerCosts, layer_costs_on};
+use super::layer::{Computed, LayerCost, LayerCosts};
 use super::operation::Operation;
 use super::wired::shared_exchange;
 use crate::layout::Layout;
@@ -44,9 +44,10 @@ impl LayerTable {
     }
 
     fn on_slowest_of(devices: u32, plan: &Plan, machine: &Machine) -> Result<Self, MachineError> {
-        let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
+        let (graph, micro, mesh, precision) = (plan.graph(), plan.batch().micro, plan.mesh(), plan.precision());
+        let layers = Computed { graph, micro, mesh, precision, machine };
         let on = |device| {
-            let [costs] = layer_costs_on(device, [devices], plan.graph(), micro, mesh, precision, machine)?;
+            let [costs] = layers.costs_among([devices], &layers.kernels_on(device)?)?;
             Ok(costs)
         };
         let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, MachineError>>()?;

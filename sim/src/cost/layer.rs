@@ -1,6 +1,7 @@
 //! Seconds of layers: kernels, and the communication that happens inside a layer.
 
 use super::device::{LinkCosts, Usage, device_costs};
+use super::work::LayerWork;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
@@ -87,64 +88,84 @@ pub fn layer_costs(
     precision: Precision,
     machine: &Machine,
 ) -> Result<LayerCosts, MachineError> {
-    let [costs] = layer_costs_among([mesh.ranks()], graph, micro, mesh, precision, machine)?;
+    let layers = Computed { graph, micro, mesh, precision, machine };
+    let [costs] = layers.costs_among([mesh.ranks()], &layers.kernels()?)?;
     Ok(costs)
 }
 
-/// The same for each number of `devices` among which the ranks of `mesh` might be, the slowest of which they wait for. A
-/// layer's price is convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do
-/// not, and each kernel takes the longer of the two.
-///
-/// # Errors
-///
-/// As [`layer_costs`].
-pub fn layer_costs_among<const N: usize>(
-    devices: [u32; N],
-    graph: &OperatorGraph,
-    micro: u64,
-    mesh: Mesh,
-    precision: Precision,
-    machine: &Machine,
-) -> Result<[LayerCosts; N], MachineError> {
-    layer_costs_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
+/// Layers as the ranks of a plan compute them.
+#[derive(Clone, Copy)]
+pub struct Computed<'a> {
+    pub graph: &'a OperatorGraph,
+    /// Samples of a micro-batch.
+    pub micro: u64,
+    pub mesh: Mesh,
+    pub precision: Precision,
+    pub machine: &'a Machine,
+}
+
+/// The kernels of a model's distinct layers on one rank, without communication. They are the same on all machines with such a
+/// GPU, the same software and as fast a processor.
+#[derive(Clone, Debug)]
+pub struct LayerKernels(Vec<LayerWork>);
+
+impl Computed<'_> {
+    /// Returns the kernels of the layers on the first kind of machine of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// As [`layer_costs`].
+    pub fn kernels(&self) -> Result<LayerKernels, MachineError> {
+        self.kernels_on(&self.machine.cluster.first().device)
+    }
+
+    /// The same on one kind of machine of a mixed cluster.
+    pub(super) fn kernels_on(&self, device: &Device) -> Result<LayerKernels, MachineError> {
+        let Self { graph, micro, mesh, precision, machine } = *self;
+        enough_devices(&machine.cluster, mesh)?;
+        let usage = Usage {
+            stack: &machine.stack,
+            launch: machine.launch(),
+            precision,
+            ranks: mesh.ranks(),
+            work_cv: work_cv(graph),
+            drops_out: graph.drops_out(),
+        };
+        let costs = device_costs(device);
+        let work = |layer| costs.layer(usage, layer, micro, mesh.sharing());
+        Ok(LayerKernels(graph.distinct().iter().map(work).collect::<Result<_, _>>()?))
+    }
+
+    /// Returns the costs of layers with these kernels for each number of `devices` among which the ranks might be, the slowest
+    /// of which they wait for. A layer's price is convex in [`expected_max_sigma`] of the devices: kernels take longer in
+    /// proportion, host and links do not, and each kernel takes the longer of the two.
+    ///
+    /// # Errors
+    ///
+    /// As [`layer_costs`].
+    pub fn costs_among<const N: usize>(
+        &self,
+        devices: [u32; N],
+        kernels: &LayerKernels,
+    ) -> Result<[LayerCosts; N], MachineError> {
+        let Self { graph, micro, mesh, precision, machine } = *self;
+        enough_devices(&machine.cluster, mesh)?;
+        let inside = Inside::new(micro, mesh, precision, machine);
+        let mut distinct = [const { Vec::new() }; N];
+        for (layer, work) in graph.distinct().iter().zip(&kernels.0) {
+            let waits = inside.waits(layer)?;
+            for (priced, devices) in distinct.iter_mut().zip(devices) {
+                priced.push(inside.add_to(work.among(devices), layer, waits));
+            }
+        }
+        Ok(distinct.map(|distinct| LayerCosts { distinct, order: graph.order().to_vec() }))
+    }
 }
 
 /// Standard deviations by which the slowest of so many devices is behind the mean: √(2 ln N), the leading term of the
 /// expected maximum of N normal variables.
 pub fn expected_max_sigma(devices: u32) -> f64 {
     (2.0 * f64::from(devices).ln()).sqrt()
-}
-
-/// The same on one kind of machine of a mixed cluster.
-pub(super) fn layer_costs_on<const N: usize>(
-    device: &Device,
-    slowest_of: [u32; N],
-    graph: &OperatorGraph,
-    micro: u64,
-    mesh: Mesh,
-    precision: Precision,
-    machine: &Machine,
-) -> Result<[LayerCosts; N], MachineError> {
-    enough_devices(&machine.cluster, mesh)?;
-    let inside = Inside::new(micro, mesh, precision, machine);
-    let usage = Usage {
-        stack: &machine.stack,
-        launch: machine.launch(),
-        precision,
-        ranks: mesh.ranks(),
-        work_cv: work_cv(graph),
-        drops_out: graph.drops_out(),
-    };
-    let costs = device_costs(device);
-    let mut distinct = [const { Vec::new() }; N];
-    for layer in graph.distinct() {
-        let work = costs.layer(usage, layer, micro, mesh.sharing())?;
-        let waits = inside.waits(layer)?;
-        for (priced, devices) in distinct.iter_mut().zip(slowest_of) {
-            priced.push(inside.add_to(work.among(devices), layer, waits));
-        }
-    }
-    Ok(distinct.map(|distinct| LayerCosts { distinct, order: graph.order().to_vec() }))
 }
 
 /// One standard deviation of the work of a model's sample over its mean.
