@@ -16,6 +16,7 @@ mod recurrence;
 mod roofline;
 mod route;
 mod softmax;
+mod timed;
 mod wired;
 mod work;
 
@@ -27,6 +28,6 @@ pub(crate) use device::{DeviceCosts, OperatorCost, device_costs};
 pub use gemm::product_time;
 pub use layer::{Computed, LayerCost, LayerCosts, LayerKernels, expected_max_sigma, layer_costs};
 pub(crate) use layer::{Inside, InsideMessage};
-pub use measured::{cases_of_layers, cases_of_update, far_from_timed};
 pub use operation::{Operation, Phase};
 pub use roofline::roofline;
+pub use timed::{cases_of_layers, cases_of_update, far_from_timed};
