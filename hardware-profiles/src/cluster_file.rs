@@ -98,6 +98,9 @@ pub struct GpuSpec {
     /// Peak bfloat16 rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<FlopsPerSecond>,
+    /// Peak rate in eight bits (E4M3), without sparsity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_fp8: Option<FlopsPerSecond>,
     /// Number of streaming multiprocessors.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u32>,

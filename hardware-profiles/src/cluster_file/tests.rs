@@ -32,7 +32,12 @@ fn the_example_is_the_cluster_that_it_describes() {
     assert_eq!((host.disk, host.pcie.devices_per_switch), (Bytes(0), 1));
     let Device::Gpu(gpu) = &station.device else { panic!("a GPU") };
     assert_eq!((gpu.generation.as_str(), gpu.multiprocessors.value), ("Ada", 60));
-    assert!(gpu.peak_tf32.is_none() && gpu.peak_bf16.is_some() && gpu.achieved.uncertainty.value > 0.3);
+    assert!(
+        gpu.peak_tf32.is_none()
+            && gpu.peak_fp8.is_none()
+            && gpu.peak_bf16.is_some()
+            && gpu.achieved.uncertainty.value > 0.3
+    );
     let Fabric::Wired { interconnect, .. } = &station.fabric else { panic!("wired") };
     assert!(interconnect.joins(&[2, 3]) && !interconnect.joins(&[1, 2]));
 }
@@ -60,6 +65,7 @@ fn what_is_wrong_is_named_with_its_field() {
         ("disk_bandwidth = \"12 GB/s\"", "", "`machines[0].host.disk_bandwidth`"),
         ("memory = \"24 GB\"", "memory = \"0 B\"", "`machines[1].gpu.memory`"),
         ("peak_bf16 = \"120 TFLOP/s\"", "peak_bf16 = \"0 FLOP/s\"", "`machines[1].gpu.peak_bf16`"),
+        ("peak_bf16 = \"120 TFLOP/s\"", "peak_fp8 = \"0 FLOP/s\"", "`machines[1].gpu.peak_fp8`"),
         (
             "[2, 3, 4]]",
             "[2, 4, 4]]",
@@ -261,6 +267,7 @@ fn gpus() -> impl Strategy<Value = GpuChoice> {
                 peak_fp16: Some(peak),
                 peak_tf32: None,
                 peak_bf16: Some(peak),
+                peak_fp8: (tera % 3 == 0).then_some(peak),
                 multiprocessors,
                 cache: None,
             }))

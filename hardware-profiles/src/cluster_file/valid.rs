@@ -205,7 +205,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
     if spec.memory == Some(Bytes(0)) {
         return Err(invalid(below("memory"), "0 B", "above 0"));
     }
-    let peaks = [spec.peak_fp32, spec.peak_fp16, spec.peak_tf32, spec.peak_bf16];
+    let peaks = [spec.peak_fp32, spec.peak_fp16, spec.peak_tf32, spec.peak_bf16, spec.peak_fp8];
     let has_peaks = peaks.iter().any(Option::is_some);
     let flops = |name: &str, peak| rate(below(name), peak, |peak: FlopsPerSecond| peak.0).map(stated);
     let needed = |name: &str, peak: Option<_>, own: &Sourced<_>| {
@@ -248,7 +248,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
         peak_fp16: needed("peak_fp16", spec.peak_fp16, &like.peak_fp16)?,
         peak_tf32: format("peak_tf32", spec.peak_tf32, &like.peak_tf32)?,
         peak_bf16: format("peak_bf16", spec.peak_bf16, &like.peak_bf16)?,
-        peak_fp8: like.peak_fp8.clone().filter(|_| is_like && !has_peaks),
+        peak_fp8: format("peak_fp8", spec.peak_fp8, &like.peak_fp8)?,
         peak_int8: like.peak_int8.clone().filter(|_| is_like && !has_peaks),
         achieved,
         ..like

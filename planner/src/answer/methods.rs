@@ -3,9 +3,11 @@
 use super::limits::Limits;
 use super::pareto::runner_up;
 use super::solve::{ENOUGH, best};
-use crate::problem::{Place, Problem, Rental};
+use crate::problem::{Place, Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
+use std::sync::Arc;
+use trainyard_hardware_profiles::Stack;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
 use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, LoraSpec, Method, Store, executor_trains};
@@ -53,7 +55,6 @@ fn of_method(
     let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
     let found = || best(&briefly, &same).or_else(|_| best(&briefly, limits)).ok();
     let best = chosen.cloned().or_else(found);
-    let runs = !problem.place.is_measured() || executor_trains(problem.kind(), problem.model.family());
     let graph = problem.graph();
     let frozen: u64 = graph.own_layers().map(Layer::frozen_values).sum();
     let trained: u64 = graph.own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
@@ -62,10 +63,20 @@ fn of_method(
         trained_parameters: trained,
         parameters: trained + frozen,
         smallest: smallest(&briefly, limits),
-        reason: best.is_none().then(|| if runs { "does not fit" } else { "is not run here" }.into()),
+        reason: best.is_none().then(|| why_none(problem).into()),
         best: best.as_ref().map(|best| runner_up(problem, job, best)),
         chosen: chosen.is_some(),
     }
+}
+
+/// Explains why a method has no plan.
+fn why_none(problem: &Problem) -> &'static str {
+    let (place, kind) = (&problem.place, problem.kind());
+    if place.is_measured() && !executor_trains(kind, problem.model.family()) {
+        return "is not run here";
+    }
+    let trains = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| software.trains(kind));
+    if place.stacks().iter().any(trains) { "does not fit" } else { "not with this software" }
 }
 
 /// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type. What fits
@@ -95,4 +106,27 @@ fn offers(rental: &Rental) -> Vec<(f64, String, u32)> {
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::recommend;
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::GlobalBatch;
+
+    #[test]
+    fn methods_that_the_named_software_does_not_train_are_told_from_those_that_do_not_fit() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.tokens = Some(1e7);
+        job.training.global_batch = Some(GlobalBatch::Exactly(16));
+        job.training.method = Some(Method::Full);
+        job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
+        job.cluster.stack = Some("pytorch-fsdp".into());
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let methods = recommend(&problem, &Limits::default(), &job).expect("a plan").methods;
+        let lora = methods.iter().find(|own| own.method == Method::Lora).expect("it is compared");
+        assert_eq!(lora.reason.as_deref(), Some("not with this software"));
+    }
 }
