@@ -49,7 +49,7 @@ pub mod what_if;
 
 pub use amount::{expected_count, usd};
 pub use answer::{
-    Draft, Limits, NoPlan, OnEach, draft, missed_by_choice, missed_goal, on_each, optimum, point, recommend,
+    Draft, Limits, NoPlan, OnEach, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum, point, recommend,
 };
 pub use campaign::campaign;
 pub use cancellation::Cancellation;

@@ -141,11 +141,13 @@ fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &InputStall) -
 }
 
 fn memory(footprint: &Footprint) -> Memory {
+    let limit = footprint.limits.iter().min().map_or(0, |limit| limit.0);
     let stages = footprint
         .resident
         .iter()
         .zip(&footprint.software)
-        .map(|(held, software)| StageMemory {
+        .zip(&footprint.limits)
+        .map(|((held, software), own)| StageMemory {
             parameters: held.parameters.0,
             gradients: held.gradients.0,
             optimizer_state: held.optimizer_state.0,
@@ -154,10 +156,10 @@ fn memory(footprint: &Footprint) -> Memory {
             workspace: held.workspace.0,
             software: software.0,
             total: (held.total() + *software).0,
+            limit: Some(own.0).filter(|own| *own > limit),
         })
         .collect();
     let kept = |store| footprint.shared.iter().find(|shared| shared.store == store).map(|shared| shared.needed.0);
-    let limit = footprint.limits.iter().min().map_or(0, |limit| limit.0);
     Memory { limit, stages, host: kept(Store::Host), disk: kept(Store::Nvme) }
 }
 

@@ -122,6 +122,7 @@ fn batch(plan: &PlanSpec) -> String {
 pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let mut rows = vec![("time", time(prediction))];
+    rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
     rows.extend([
         ("strategy", [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")),
@@ -168,7 +169,7 @@ fn formats(plan: &PlanSpec) -> String {
 
 /// Formats the fullest GPU's share of memory: `33.8 GiB of 39.4 GiB (85.8 %)`.
 pub(crate) fn memory_share(prediction: &Prediction) -> String {
-    let (peak, limit) = (prediction.memory_bytes.peak(), prediction.memory_bytes.limit);
+    let (peak, limit) = prediction.memory_bytes.fullest();
     format!("{} of {} on the fullest device ({})", bytes(peak), bytes(limit), percent(peak as f64 / limit as f64))
 }
 
@@ -189,6 +190,34 @@ fn time(prediction: &Prediction) -> String {
     let [low, high] = prediction.interval_s.map(seconds);
     let (all, step) = (seconds(prediction.time_s), seconds(prediction.step_time_s));
     format!("{all}: {} steps of {step} (90 %: {low} to {high})", human_count(prediction.steps))
+}
+
+/// The part of the steps' time that is worth telling when it comes on top.
+const TOLD_ON_TOP: f64 = 0.005;
+
+/// Formats the time with which a deadline is compared; `None` where it is that of the steps.
+fn in_all(prediction: &Prediction) -> Option<String> {
+    if prediction.around_s() < TOLD_ON_TOP * prediction.time_s {
+        return None;
+    }
+    let on_top = [
+        (prediction.start_up_s, "start-up"),
+        (prediction.checkpoints_s, "checkpoints"),
+        (prediction.evaluations_s, "evaluation"),
+        (prediction.reference_s, "the reference model"),
+        (prediction.interruptions.map(|interruptions| interruptions.total_s()), "interruptions"),
+    ];
+    let parts: Vec<&str> =
+        on_top.into_iter().filter(|(time, _)| time.is_some_and(|time| time > 0.0)).map(|(_, name)| name).collect();
+    Some(format!("{} with {}", seconds(prediction.elapsed_s()), listed(&parts)))
+}
+
+/// Lists words as a sentence does: `start-up, checkpoints and evaluation`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        words => words.concat(),
+    }
 }
 
 /// Formats what comes on top of the time of steps.
@@ -306,14 +335,15 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
             bytes(held.activations.saturating_add(held.buffers_and_workspace())),
             bytes(held.software),
             bytes(held.total),
-            percent(held.total as f64 / memory.limit as f64),
+            percent(memory.share(held)),
         ];
         match rows.last_mut() {
             Some((_, last, known)) if known[1..] == cells[1..] => *last = stage,
             _ => rows.push((stage, stage, cells)),
         }
     }
-    let limit = format!(">of {}", bytes(memory.limit));
+    let differ = memory.stages.iter().any(|stage| stage.limit.is_some());
+    let limit = if differ { ">of its device".into() } else { format!(">of {}", bytes(memory.limit)) };
     let rows = rows.into_iter().map(|(first, last, mut cells)| {
         cells[0] = if first == last { first.to_string() } else { format!("{first} to {last}") };
         cells
@@ -351,6 +381,8 @@ fn search(document: &PlanDocument, width: Width) -> String {
     let search = &document.search;
     let proof = if search.gap > 0.0 {
         format!("stopped early: another could be {} better", percent(search.gap))
+    } else if document.optimum.is_some() {
+        "the best of them is proved, and the recommended one is preferred to it".into()
     } else {
         "no other of them is better, or it does not fit".into()
     };

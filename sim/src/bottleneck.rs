@@ -2,9 +2,9 @@
 
 use crate::cost::{device_costs, layer_costs};
 use crate::machine::Machine;
-use crate::simulate::Outcome;
+use crate::simulate::{Outcome, step_time};
 use std::sync::Arc;
-use trainyard_plan::{Bottleneck, Plan, StagePass};
+use trainyard_plan::{Bottleneck, Plan};
 use trainyard_units::Seconds;
 
 /// So much faster that it limits nothing.
@@ -44,14 +44,17 @@ pub fn bottleneck(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Bottlene
     step_limits(plan, machine, outcome).sorted()[0].0
 }
 
-/// Returns the limits of the step, and by how much each. On a measured machine the passes count as arithmetic.
+/// Returns the limits of the step, and by how much each: the step is simulated again on machines without one of them. On a
+/// measured machine the passes count as arithmetic.
 pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLimits {
-    let passes = plan.batch().accumulation as f64 / f64::from(plan.mesh().pipeline());
-    let Some((kernels, inside)) = layers(plan, machine) else {
+    let Some(inside) = inside_layers(plan, machine) else {
         let compute = Seconds(outcome.phases.forward_s + outcome.phases.backward_s);
         return StepLimits { compute, network: outcome.exposed_communication, ..StepLimits::default() };
     };
-    let gain = |faster: &Machine| layers(plan, faster).map_or(Seconds::ZERO, |(faster, _)| (kernels - faster) * passes);
+    let gain = |faster: &Machine| {
+        step_time(plan, faster).map_or(Seconds::ZERO, |time| (outcome.step_time - time).max(Seconds::ZERO))
+    };
+    let passes = plan.batch().accumulation as f64 / f64::from(plan.mesh().pipeline());
     StepLimits {
         compute: gain(&without_arithmetic(machine)),
         memory: gain(&without_traffic(machine)),
@@ -60,27 +63,20 @@ pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLim
     }
 }
 
-/// Seconds of all layers for one micro-batch, forward and backward: kernels, and what happens between them. Nothing for
-/// a measured machine.
-fn layers(plan: &Plan, machine: &Machine) -> Option<(Seconds, Seconds)> {
+/// Seconds of the communication inside all layers for one micro-batch, forward and backward. Nothing for a measured machine.
+fn inside_layers(plan: &Plan, machine: &Machine) -> Option<Seconds> {
     device_costs(&machine.cluster.first().device).peaks(plan.precision())?;
-    let (graph, recompute) = (plan.graph(), plan.recompute());
+    let graph = plan.graph();
     let costs = layer_costs(graph, plan.batch().micro, plan.mesh(), plan.precision(), machine).ok()?;
-    let (mut kernels, mut inside) = (Seconds::ZERO, Seconds::ZERO);
-    for index in 0..graph.len() {
-        let price = costs.layer(index);
-        let between = price.inside_forward + price.inside_backward;
-        kernels += price.pass(StagePass::Forward, recompute) + price.pass(StagePass::Backward, recompute) - between;
-        inside += between;
-    }
-    Some((kernels, inside))
+    let layers = (0..graph.len()).map(|index| costs.layer(index));
+    Some(layers.map(|price| price.inside_forward + price.inside_backward).sum())
 }
 
 fn without_arithmetic(machine: &Machine) -> Machine {
     let mut faster = machine.clone();
     for pool in &mut faster.cluster.pools {
         if let Some(gpu) = pool.device.gpu_mut() {
-            let optional = [&mut gpu.peak_tf32, &mut gpu.peak_bf16].into_iter().flatten();
+            let optional = [&mut gpu.peak_tf32, &mut gpu.peak_bf16, &mut gpu.peak_fp8].into_iter().flatten();
             for peak in optional.chain([&mut gpu.peak_fp32, &mut gpu.peak_fp16]) {
                 peak.value.0 *= WITHOUT_LIMIT;
             }

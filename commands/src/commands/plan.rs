@@ -10,6 +10,7 @@ use crate::{files, job};
 use std::path::Path;
 use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
+use trainyard_plan::PlanSpec;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
 use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
@@ -94,12 +95,35 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
             "writes files that launch it",
         ));
     }
-    if cluster.profile.is_none() && cluster.file.is_none() {
-        steps.push(step(format!("trainyard what-if {plan} --vary instances=1..8"), "more or fewer machines"));
+    let counts = numbers_of_machines(&document.plan);
+    if cluster.profile.is_none() && cluster.file.is_none() && counts.len() > 1 {
+        let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+        let vary = format!("trainyard what-if {plan} --vary instances={}", counts.join(","));
+        steps.push(step(vary, "more or fewer machines"));
     }
     steps.push(step("-v".into(), "added to this command, tells everything else that was found"));
     steps
 }
+
+/// Lists numbers of machines near those of a plan, its own among them, among which its replicas can be divided: those on which
+/// each has as many ranks, and an equal part of the global batch.
+fn numbers_of_machines(plan: &PlanSpec) -> Vec<u32> {
+    let (parallel, batch, own) = (plan.parallel, plan.batch, plan.cluster.instances);
+    let replica = parallel.tensor * parallel.pipeline * parallel.context;
+    let devices = parallel.data * replica / own.max(1);
+    let divides = |instances: &u32| {
+        let (ranks, samples) = (instances * devices, batch.micro.max(1));
+        let replicas = u64::from(ranks / replica);
+        ranks.is_multiple_of(replica) && replicas > 0 && batch.global.is_multiple_of(replicas * samples)
+    };
+    let all: Vec<u32> = (1..=own.saturating_mul(4)).filter(|count| divides(count) || *count == own).collect();
+    let at = all.iter().position(|count| *count == own).unwrap_or(0);
+    let first = at.saturating_sub(NEIGHBOURS);
+    all.into_iter().skip(first).take(at - first + 1 + NEIGHBOURS).collect()
+}
+
+/// How many more and how many fewer numbers of machines are proposed.
+const NEIGHBOURS: usize = 2;
 
 /// Returns the first target whose launch files run a plan.
 fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {

@@ -350,12 +350,26 @@ pub struct StageMemory {
     pub software: u64,
     /// All of it.
     pub total: u64,
+    /// What the smallest device of the stage has, where it is more than [`Memory::limit`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 impl Memory {
     /// Returns the bytes that the fullest rank needs.
     pub fn peak(&self) -> u64 {
         self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
+    }
+
+    /// Returns the part of its device that a rank of a stage fills.
+    pub fn share(&self, stage: &StageMemory) -> f64 {
+        stage.total as f64 / stage.limit.unwrap_or(self.limit) as f64
+    }
+
+    /// Returns the bytes that the rank needs that fills most of its device, and those of the device.
+    pub fn fullest(&self) -> (u64, u64) {
+        let fullest = self.stages.iter().max_by(|a, b| self.share(a).total_cmp(&self.share(b)));
+        fullest.map_or((0, self.limit), |stage| (stage.total, stage.limit.unwrap_or(self.limit)))
     }
 
     /// Returns the bytes that one rank of each stage needs, added up. Sums saturate, because a document may hold any
@@ -650,6 +664,7 @@ mod tests {
             workspace: u64::MAX - 1,
             software: 0,
             total: u64::MAX,
+            limit: None,
         };
         assert_eq!((stage.weights_and_gradients(), stage.buffers_and_workspace()), (u64::MAX, u64::MAX));
         let memory = Memory { limit: 1, stages: vec![stage; 2], host: None, disk: None };

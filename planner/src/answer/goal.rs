@@ -60,15 +60,16 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
         ));
     }
     Some(format!(
-        "not even {} instances of a type were found to be enough; a deadline of {} is met",
+        "no plan on up to {} instances was found that ends within {}; allow {}",
         human_count(cap.max(INSTANCES_MAX).into()),
+        human_duration(deadline),
         human_duration(Seconds(chosen.elapsed_s))
     ))
 }
 
 /// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
 /// need not be the best.
-fn with_at_most(problem: &Problem, most: u32) -> Problem {
+pub(super) fn with_at_most(problem: &Problem, most: u32) -> Problem {
     let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
     if let Place::Rented(rental) = &mut larger.place {
         rental.max_instances = most;

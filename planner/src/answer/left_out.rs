@@ -34,7 +34,7 @@ pub(crate) fn left_out(
 
 /// Lists the types with a price on the same terms that have the job's transport, of which a quota allows at least one
 /// instance.
-fn priced(rental: &Rental, types: &[&Instance], like: &Price) -> Vec<(Instance, Price)> {
+pub(super) fn priced(rental: &Rental, types: &[&Instance], like: &Price) -> Vec<(Instance, Price)> {
     let query = PriceQuery { region: &like.region, service: like.service, purchase: like.purchase };
     let allowed = types.iter().filter(|own| rental.quotas.refusal(own, 1).is_none());
     let able = |own: &&&Instance| rental.transport.is_none_or(|named| has_instead(own, named).is_none());

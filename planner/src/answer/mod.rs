@@ -23,6 +23,7 @@ mod solve;
 mod terms;
 mod tuning;
 mod warnings;
+mod ways_out;
 
 pub use draft::{Draft, draft};
 pub use limits::Limits;
@@ -33,3 +34,4 @@ pub use pareto::point;
 pub use recommendation::recommend;
 pub use solve::optimum;
 pub(crate) use solve::{best, prediction};
+pub use ways_out::WaysOut;

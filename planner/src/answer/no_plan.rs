@@ -1,11 +1,13 @@
 //! The reasons why there is no plan at all.
 
 use super::limits::Limits;
+use super::solve::ENOUGH;
+use super::ways_out::WaysOut;
 use crate::problem::{Place, Problem, names_of_those_that, refused, software_of, trains};
 use crate::search::{Found, Space};
-use trainyard_plan::{Executable, Fixed, Method, NotExecutable, Precision};
-use trainyard_sim::{Machine, usable};
-use trainyard_units::{Bytes, counted, human_bytes};
+use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
+use trainyard_sim::Machine;
+use trainyard_units::{Bytes, counted, human_bytes, human_count};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -36,7 +38,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {candidates} fits into memory: the least that any needs is {}, and {} may be used of a device", human_bytes(*needed), human_bytes(*available))]
+    #[error("no plan of {} fits into memory: the least that any needs is {}, and {} may be used of a device", human_count(*candidates), human_bytes(*needed), human_bytes(*available))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -44,14 +46,12 @@ pub enum NoPlan {
         needed: Bytes,
         /// Memory that may be used of its device.
         available: Bytes,
-        /// Number of machines that were allowed.
-        instances: u32,
         /// Tokens of a sample, if the model reads tokens.
         tokens: Option<u64>,
         /// The weights that are trained.
         method: Method,
-        /// Types of machine beside those that were searched whose GPUs have as much, the smallest GPUs first.
-        larger: Vec<String>,
+        /// What was seen to let a plan fit.
+        ways_out: Box<WaysOut>,
     },
     /// The search was stopped before it simulated anything.
     #[error("the search was limited to {limit} simulations and ended before it found a plan")]
@@ -74,19 +74,8 @@ impl NoPlan {
                  the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
                     .into(),
             ),
-            Self::OutOfMemory { needed, available, instances, tokens, method, larger, .. } => {
-                let samples = tokens.map_or_else(
-                    || "shorten the samples".into(),
-                    |tokens| format!("shorten the samples from {tokens} tokens with --seq-len"),
-                );
-                let less = if *method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
-                let more = counted(u64::from(*instances), "instance");
-                let times = needed.as_f64() / available.as_f64().max(1.0);
-                let gpus = match larger.first() {
-                    Some(first) => format!("search types whose GPUs have more memory (--instances {first})"),
-                    None => format!("take GPUs with {times:.2} times the memory"),
-                };
-                Some(format!("{gpus}, allow more than {more}, {samples}, or {less}"))
+            Self::OutOfMemory { needed, available, tokens, method, ways_out, .. } => {
+                Some(relief((*needed, *available), *tokens, *method, ways_out))
             }
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
@@ -136,6 +125,28 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     Some(NoPlan::Unable { field: field.into(), value, stacks, others })
 }
 
+/// Lists what would relieve a want of memory.
+fn relief((needed, available): (Bytes, Bytes), tokens: Option<u64>, method: Method, ways_out: &WaysOut) -> String {
+    let WaysOut { stack, instances, instance } = ways_out;
+    let times = needed.as_f64() / available.as_f64().max(1.0);
+    let ways = [
+        stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
+        Some(match instance {
+            Some(instance) => format!("search types whose GPUs have more memory (--instances {instance})"),
+            None => format!("take GPUs with {times:.2} times the memory"),
+        }),
+        instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
+        Some(match tokens {
+            Some(tokens) => format!("shorten the samples from {tokens} tokens with --seq-len"),
+            None => "shorten the samples".into(),
+        }),
+    ];
+    let ways: Vec<String> = ways.into_iter().flatten().collect();
+    let last =
+        if method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
+    format!("{}, or {last}", ways.join(", "))
+}
+
 pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
     if problem.is_cancelled() {
         return NoPlan::Cancelled;
@@ -155,10 +166,9 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             candidates: found.candidates,
             needed: *needed,
             available: *available,
-            instances: problem.place.types().iter().map(|(_, most)| *most).max().unwrap_or(1),
             tokens: problem.model.tokens_per_sample(),
             method: problem.method(),
-            larger: with_room(problem, *needed),
+            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
         },
         None => NoPlan::Unmeasured,
     }
@@ -173,31 +183,6 @@ fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
         Machine { cluster, stack }.has_units(precision).ok()
     };
     rented.map(|other| other.name.clone()).filter(|name| has(name).is_some()).collect()
-}
-
-/// Memory over that of the smallest plan with which GPUs of another kind, on which it may be a little larger, hold it.
-const ROOM: f64 = 1.15;
-
-/// Lists the types of machine that were not searched, can be rented, have no fewer GPUs and on each clearly more memory than this,
-/// whatever the stack leaves free: there a plan like the smallest one fits. Those with the smallest GPUs first; none for owned
-/// machines.
-fn with_room(problem: &Problem, needed: Bytes) -> Vec<String> {
-    let Place::Rented(rental) = &problem.place else { return Vec::new() };
-    let searched = problem.place.types();
-    let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
-    let room = Bytes((needed.as_f64() * ROOM) as u64);
-    let least = |memory: Bytes| problem.place.stacks().iter().map(|stack| usable(memory, stack)).min();
-    let mut others: Vec<(Bytes, &str)> = rental
-        .catalog
-        .instances()
-        .iter()
-        .filter(|other| !other.prices.is_empty() && other.gpus >= most)
-        .filter(|other| searched.iter().all(|(name, _)| *name != other.name))
-        .filter_map(|other| Some((rental.catalog.gpu(&other.gpu).ok()?.memory.value, other.name.as_str())))
-        .filter(|(memory, _)| least(*memory) >= Some(room))
-        .collect();
-    others.sort_unstable();
-    others.into_iter().map(|(_, name)| name.to_owned()).collect()
 }
 
 /// Says what excludes every plan: the machines, one of the held fields, or the batch.
@@ -222,12 +207,34 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
             _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
         };
         let key = field.name();
+        let others = others(problem, fixed, field);
         return format!(
-            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}"
+            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}{others}"
         );
     }
     format!(
         "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
         batches.join(", ")
     )
+}
+
+/// Values that are tried in place of a degree or size with which there is no plan.
+const TRIED: [u32; 18] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 25, 32, 40, 48, 64, 128];
+
+/// Lists values of a held field with which there are plans; nothing where it is not a number.
+fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
+    let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let has_plans = |value: &u32| {
+        let with = fixed.clone().with(field, &value.to_string());
+        with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
+    };
+    let values: Vec<String> = TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect();
+    if values.is_empty() { String::new() } else { format!("; with {} {} there are", field.name(), one_of(&values)) }
+}
+
+fn one_of(values: &[String]) -> String {
+    match values {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        values => values.join(", "),
+    }
 }

@@ -5,7 +5,7 @@ use super::solve::recommended;
 use super::tuning::Tried;
 use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
-use crate::search::{Aim, Evaluated, Found, Prepared, Ranking, Totals, Within};
+use crate::search::{Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, Within};
 use rayon::prelude::*;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
@@ -51,7 +51,7 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     if listed.is_some() {
         return listed;
     }
-    let objective = problem.objective;
+    let objective = Ranking::of(problem, found.best.first()?).objective;
     let max_simulations = Some(COMPARED);
     let aim = |within| Aim { max_simulations, within, without_gpu: Some(&own.gpu), ..Aim::best(objective) };
     let best = |within| prepared.search(aim(within)).best.into_iter().next();
@@ -182,7 +182,8 @@ impl Reasons<'_> {
             let (fewer, too_large) = other(own - 1);
             return Some(match (fewer, too_large) {
                 (Some(fewer), _) => {
-                    let late = self.problem.deadline.filter(|deadline| fewer.elapsed_s > deadline.0);
+                    let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
+                    let late = met.filter(|deadline| fewer.elapsed_s > deadline.0);
                     let why = late.map_or_else(
                         || self.against(&fewer),
                         |deadline| {
@@ -423,7 +424,10 @@ impl Reasons<'_> {
 
     /// Describes another plan relative to the chosen one: `would be 12 % slower`.
     fn other_side(&self, other: &Evaluated) -> String {
-        format!("would be {}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
+        let ratio = other.time_s / self.chosen.time_s;
+        let indistinct = !same(ratio, 1.0) && ratio < 1.0 && ratio > 1.0 - INDISTINCT;
+        let doubt = if indistinct { ", less than predictions can tell" } else { "" };
+        format!("would be {}{doubt}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
     }
 }
 

@@ -13,11 +13,11 @@ use super::price_dates::price_dates;
 use super::reasons::{Reasons, other_gpu};
 use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
-use super::solve::{Solved, candidates_of_front, prediction, solve};
+use super::solve::{Solved, candidates_of_front, chosen, prediction, solve};
 use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
-use crate::search::{Aim, Found, Prepared, choose, preferred};
+use crate::search::{Aim, Found, Prepared, preferred};
 use std::sync::Arc;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::Stack;
@@ -112,7 +112,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             found.best.first().cloned()
         } else {
             let of_stack = Aim { top: 1, stack: Some(index), ..*aim };
-            choose(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
+            chosen(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
         };
         let reason = best.is_none().then(|| "no plan of it fits, or meets deadline and budget".into());
         StackChoice {

@@ -84,8 +84,14 @@ pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
         None => (seek(), None),
         Some(_) => rayon::join(seek, || search_for_front(&prepared, problem, limits)),
     };
-    let found = choose(&prepared, problem, aim, found);
+    let found = chosen(&prepared, problem, aim, found);
     Solved { prepared, found, aim, other }
+}
+
+/// Chooses among the plans near the best. Where none meets the goal the best is the nearest miss, and no other comes as near.
+pub(super) fn chosen(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, found: Found) -> Found {
+    let has_goal = problem.deadline.is_some() || problem.budget.is_some();
+    if has_goal && aim.within != Within::Goal { found } else { choose(prepared, problem, aim, found) }
 }
 
 /// Predicts a plan that a search found.

@@ -65,7 +65,8 @@ impl Warnings<'_> {
         }
         let memory = &self.prediction.memory_bytes;
         let margin = self.problem.place.software(self.choice).usual_memory_margin();
-        all.extend(little_memory(memory.peak(), memory.limit, margin));
+        let (peak, limit) = memory.fullest();
+        all.extend(little_memory(peak, limit, margin));
         all.extend(self.problem.unusable_precisions.iter().map(|precision| {
             format!("training.precision {precision} is left out: no machine that may be chosen has units for it")
         }));
@@ -342,7 +343,7 @@ fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
     let used = peak as f64 / limit as f64;
     (used > 1.0 - margin).then(|| {
         format!(
-            "memory: the plan fills {:.0} % of each GPU and leaves less than the {:.0} % that measured peaks were seen to \
+            "memory: the plan fills {:.0} % of the fullest GPU and leaves less than the {:.0} % that measured peaks were seen to \
              exceed predicted ones by; it may run out of memory",
             100.0 * used,
             100.0 * margin

@@ -116,11 +116,17 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
         _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
     };
-    let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
-        (true, _) if own.time_s < best.time_s / MUCH => format!("{:.1} times faster", best.time_s / own.time_s),
-        (false, Some((own, best))) if own < best / MUCH => format!("{:.1} times cheaper", best / own),
+    let pace =
+        if seeks_cost { Some(best.time_s / own.time_s) } else { best.cost_usd.zip(own.cost_usd).map(|(a, b)| a / b) };
+    let gain = Gain::of(pace.unwrap_or(1.0), if seeks_cost { "faster" } else { "cheaper" });
+    let without = without(chosen, optimum);
+    let simpler = || simpler_by(without.clone(), chosen, optimum);
+    let gain = match gain {
+        Gain::Much(gain) if without.is_empty() => gain,
+        Gain::Much(gain) => format!("{gain} and {}", simpler()),
         _ if amount(problem.objective, own) < amount(problem.objective, best) * (1.0 + SAME) => return None,
-        _ => simpler_by(chosen, optimum),
+        Gain::Some(gain) if without.is_empty() && chosen.plan.stack() == optimum.plan.stack() => gain,
+        _ => simpler(),
     };
     let cluster = optimum.plan.cluster();
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
@@ -133,14 +139,36 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     ))
 }
 
-/// Names what one plan does without that another needs: `simpler (no interleaving)`.
-fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
-    let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
-    let mut without: Vec<String> =
-        other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}")).collect();
-    if uneven(&optimum.plan) && !uneven(&chosen.plan) {
-        without.push("every stage has as many layers".into());
+/// What a plan gains in the other of time and cost.
+enum Gain {
+    Much(String),
+    Some(String),
+    Nothing,
+}
+
+impl Gain {
+    /// Describes that another plan takes `ratio` times as much.
+    fn of(ratio: f64, word: &str) -> Self {
+        if ratio > MUCH {
+            Self::Much(format!("{ratio:.1} times {word}"))
+        } else if ratio > 1.0 + INDISTINCT {
+            Self::Some(format!("{:.0} % {word}", 100.0 * (1.0 - 1.0 / ratio)))
+        } else {
+            Self::Nothing
+        }
     }
+}
+
+/// Lists what one plan does without that another needs.
+fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
+    let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
+    let parts = other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}"));
+    let even = uneven(&optimum.plan) && !uneven(&chosen.plan);
+    parts.chain(even.then(|| "every stage has as many layers".into())).collect()
+}
+
+/// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.
+fn simpler_by(mut without: Vec<String>, chosen: &Evaluated, optimum: &Evaluated) -> String {
     let other_stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     without.extend(other_stack.filter(|_| without.is_empty()).map(|stack| format!("no {stack}")));
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }

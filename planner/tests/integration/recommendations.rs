@@ -193,7 +193,24 @@ fn what_cannot_fit_says_what_is_missing() {
     job.cluster.max_instances = Some(2);
     let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
     assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
-    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, allow more than 2 instances")));
+    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, shorten the samples")));
+}
+
+#[test]
+fn hints_of_what_would_fit_were_tried() {
+    let mut job = job("gpt2-xl", 1e9, 512);
+    job.cluster.instances = Some(vec!["p3.16xlarge".into()]);
+    job.cluster.max_instances = Some(4);
+    job.cluster.stack = Some("pytorch-ddp".into());
+    let hint = plan(&job, &[]).expect_err("a V100 does not hold the states of GPT-2 XL").hint().expect("there is one");
+    // Replicas that hold everything do not hold less of it on more machines.
+    assert!(hint.contains("--stack ") && !hint.contains("allow"), "{hint}");
+    let stack = hint.split_once("--stack ").and_then(|(_, rest)| rest.split_once(')')).expect("it names one").0;
+    job.cluster.stack = Some(stack.into());
+    plan(&job, &[]).expect("it was tried");
+    job.cluster.stack = None;
+    let refused = plan(&job, &["tensor=2"]).expect_err("GPT-2 XL has 25 heads").to_string();
+    assert!(refused.contains("with parallel.tensor 1 or 5 there are"), "{refused}");
 }
 
 #[test]

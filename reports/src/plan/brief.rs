@@ -1,7 +1,7 @@
 //! The short report on a plan: one screen with the decision, five reasons, other plans, caveats and what to type next.
 
 use super::methods::methods;
-use super::{alternative, headline, memory_share, title};
+use super::{alternative, headline, memory_share, not_considered, title};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
 use trainyard_plan::document::{Alternative, PlanDocument};
@@ -57,17 +57,19 @@ fn page(
         text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
     }
     text += &if document.methods.is_empty() { others(document, width) } else { methods(document, width) };
-    text += &bullets(width, "Caveats", &caveats(&document.warnings, caveats_told));
+    text += &bullets(width, "Caveats", &caveats(document, caveats_told));
     text + &steps(next)
 }
 
-/// Returns the first caveats, and how many more there are.
-fn caveats(all: &[String], told: usize) -> Vec<String> {
+/// Returns the first caveats, how many more there are, and the machines that were not considered.
+fn caveats(document: &PlanDocument, told: usize) -> Vec<String> {
+    let all = &document.warnings;
     let mut shown: Vec<String> = all.iter().take(told).cloned().collect();
     let more = all.len().saturating_sub(told) as u64;
     if more > 0 {
         shown.push(format!("{} with -v", counted(more, "more caveat")));
     }
+    shown.extend(document.search.left_out.as_ref().map(|left_out| not_considered(left_out, &document.prediction)));
     shown
 }
 

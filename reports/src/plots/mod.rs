@@ -88,6 +88,7 @@ pub(crate) mod tests {
             workspace: 1 << 29,
             software: 2 << 30,
             total: 18 << 30,
+            limit: None,
         };
         Prediction {
             step_time_s: 0.1,

@@ -28,7 +28,8 @@ pub(super) fn tiles(document: &PlanDocument) -> Markup {
         tiles.push(("MFU", percent(mfu), bubble));
     }
     let memory = &prediction.memory_bytes;
-    tiles.push(("memory of the fullest device", bytes(memory.peak()), format!("of {}", bytes(memory.limit))));
+    let (peak, limit) = memory.fullest();
+    tiles.push(("memory of the fullest device", bytes(peak), format!("of {}", bytes(limit))));
     html! { dl.tiles { @for (name, value, more) in &tiles { div { dt { (name) } dd { (value) small { (more) } } } } } }
 }
 
@@ -126,6 +127,8 @@ fn search(document: &PlanDocument) -> Vec<String> {
     let found = &document.search;
     let proof = if found.gap > 0.0 {
         format!("the search stopped early: another plan could be {} better", percent(found.gap))
+    } else if document.optimum.is_some() {
+        "the best of them is proved, and the recommended one is preferred to it".into()
     } else {
         "no other of them is better, or it does not fit".into()
     };

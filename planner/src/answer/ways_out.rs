@@ -1,0 +1,93 @@
+//! What would let a plan fit that does not: other software, more machines, GPUs with more memory. Each is tried by the search of
+//! a draft before it is told.
+
+use super::goal::with_at_most;
+use super::left_out::priced;
+use super::solve::ENOUGH;
+use crate::problem::{Place, Problem, Rental, executable, of_today, trains};
+use crate::search::{Aim, search};
+use std::sync::Arc;
+use trainyard_hardware_profiles::{Instance, Stack};
+use trainyard_plan::Fixed;
+use trainyard_sim::usable;
+use trainyard_units::Bytes;
+
+/// Types with larger GPUs that are tried: with each of them a plan may need more than on smaller ones.
+const TYPES_TRIED: usize = 6;
+
+/// Multiples of the machines that are allowed.
+const MACHINES_TRIED: [u32; 2] = [2, 4];
+
+/// What was seen to let a plan fit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaysOut {
+    /// Software that people use today, beside the one that the job names.
+    pub stack: Option<String>,
+    /// Machines of a type.
+    pub instances: Option<u32>,
+    /// A type of machine whose GPUs have more memory.
+    pub instance: Option<String>,
+}
+
+impl WaysOut {
+    /// Tries them for a problem of which the smallest plan needs so much memory on a device; none for owned machines.
+    pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
+        let Place::Rented(rental) = &problem.place else { return Self::default() };
+        Self {
+            stack: stack(problem, rental, fixed),
+            instances: instances(problem, rental, fixed),
+            instance: instance(problem, rental, fixed, needed),
+        }
+    }
+}
+
+fn fits(problem: &Problem, fixed: &Fixed) -> bool {
+    let problem = Problem { enough: Some(ENOUGH), deadline: None, budget: None, ..problem.clone() };
+    !search(&problem, fixed, Aim::best(problem.objective)).best.is_empty()
+}
+
+fn on(problem: &Problem, rental: Rental) -> Problem {
+    Problem { place: Place::Rented(Box::new(rental)), ..problem.clone() }
+}
+
+fn stack(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<String> {
+    let free = Fixed { stack: None, ..fixed.clone() };
+    let able =
+        |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, &problem.model, problem.kind()));
+    let mut others = of_today(&rental.catalog).into_iter().filter(able);
+    let named = rental.stacks.len() == 1 || fixed.stack.is_some();
+    let fits_with = |stack: &Arc<Stack>| {
+        let mut stack = stack.clone();
+        Arc::make_mut(&mut stack).memory_margin.clone_from(&rental.stacks[0].memory_margin);
+        fits(&on(problem, Rental { stacks: vec![stack], ..rental.clone() }), &free)
+    };
+    others.find(|stack| named && fits_with(stack)).map(|stack| stack.name.clone())
+}
+
+fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
+    let held = fixed.instances;
+    let more = MACHINES_TRIED.into_iter().filter_map(|times| held.unwrap_or(rental.max_instances).checked_mul(times));
+    more.into_iter().find(|most| {
+        let fixed = Fixed { instances: held.map(|_| *most), ..fixed.clone() };
+        fits(&with_at_most(problem, (*most).max(rental.max_instances)), &fixed)
+    })
+}
+
+/// Finds a type that was not searched, has no fewer GPUs and on each more memory than the smallest plan needs.
+fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) -> Option<String> {
+    let price = &rental.instances.first()?.1;
+    let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
+    let is_new = |own: &&Instance| own.gpus >= most && rental.instances.iter().all(|(other, _)| other.name != own.name);
+    let types: Vec<&Instance> = rental.catalog.instances().iter().filter(is_new).collect();
+    let memory = |own: &Instance| rental.catalog.gpu(&own.gpu).ok().map(|gpu| gpu.memory.value);
+    let has_room = |memory: Bytes| rental.stacks.iter().any(|stack| usable(memory, stack) >= needed);
+    let mut others = priced(rental, &types, price);
+    others.retain(|(own, _)| memory(own).is_some_and(has_room));
+    others.sort_by_key(|(own, _)| memory(own));
+    let free = Fixed { instance: None, ..fixed.clone() };
+    others.into_iter().take(TYPES_TRIED).find_map(|(own, price)| {
+        let (name, cap) = (own.name.clone(), rental.quotas.cap(&own, rental.max_instances));
+        let there = Rental { instances: vec![(own, price)], most: vec![cap], ..rental.clone() };
+        fits(&on(problem, there), &free).then_some(name)
+    })
+}
