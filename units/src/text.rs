@@ -56,6 +56,8 @@ struct UnitTable {
     base: &'static str,
     /// Units to print with, ascending.
     print: &'static [&'static str],
+    /// `true` if people write several one after another: `10 h 50 min`.
+    adds_up: bool,
 }
 
 impl UnitTable {
@@ -68,22 +70,29 @@ impl UnitTable {
     }
 
     fn parse(&self, text: &str) -> Result<f64, ParseQuantityError> {
+        self.parse_below(text, f64::INFINITY)
+    }
+
+    /// The same in units below a factor: what follows a unit is in smaller ones.
+    fn parse_below(&self, text: &str, limit: f64) -> Result<f64, ParseQuantityError> {
         let trimmed = text.trim();
         let (digits, unit) = split_number(trimmed);
         let number: f64 = digits
             .replace('_', "")
             .parse()
             .map_err(|_| ParseQuantityError::NoNumber { text: text.into(), units: self.names() })?;
+        let (unit, rest) = if self.adds_up { split_sum(unit) } else { (unit, None) };
         if unit.is_empty() {
             return Err(ParseQuantityError::NoUnit { text: text.into(), units: self.names() });
         }
-        let factor = self.factor(unit).ok_or_else(|| ParseQuantityError::UnknownUnit {
-            text: text.into(),
-            unit: unit.into(),
-            quantity: self.quantity,
-            units: self.names(),
-        })?;
-        let value = number * factor;
+        let factor =
+            self.factor(unit).filter(|factor| *factor < limit).ok_or_else(|| ParseQuantityError::UnknownUnit {
+                text: text.into(),
+                unit: unit.into(),
+                quantity: self.quantity,
+                units: self.names(),
+            })?;
+        let value = number * factor + rest.map_or(Ok(0.0), |rest| self.parse_below(rest, factor))?;
         if value.is_finite() && value >= 0.0 {
             Ok(value)
         } else {
@@ -133,6 +142,12 @@ fn split_number(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
+/// Splits a unit from the quantity behind it: `h 50 min` into `h` and `50 min`.
+fn split_sum(unit: &str) -> (&str, Option<&str>) {
+    let next = unit.find(|letter: char| letter.is_ascii_digit()).filter(|next| unit[..*next].ends_with(' '));
+    next.map_or((unit, None), |next| (unit[..next].trim_end(), Some(&unit[next..])))
+}
+
 const BYTES: UnitTable = UnitTable {
     quantity: "an amount of data",
     units: &[
@@ -150,6 +165,7 @@ const BYTES: UnitTable = UnitTable {
     spellings: &[("KB", 1e3), ("PiB", 1_125_899_906_842_624.0)],
     base: "B",
     print: &["B", "KiB", "MiB", "GiB", "TiB"],
+    adds_up: false,
 };
 const BANDWIDTH: UnitTable = UnitTable {
     quantity: "a data rate",
@@ -185,6 +201,7 @@ const BANDWIDTH: UnitTable = UnitTable {
     ],
     base: "B/s",
     print: &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"],
+    adds_up: false,
 };
 const FLOPS: UnitTable = UnitTable {
     quantity: "an amount of arithmetic",
@@ -192,6 +209,7 @@ const FLOPS: UnitTable = UnitTable {
     spellings: &[],
     base: "FLOP",
     print: &["FLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"],
+    adds_up: false,
 };
 const FLOP_RATE: UnitTable = UnitTable {
     quantity: "an arithmetic rate",
@@ -199,6 +217,7 @@ const FLOP_RATE: UnitTable = UnitTable {
     spellings: &[("GFLOPS", 1e9), ("TFLOPS", 1e12), ("PFLOPS", 1e15)],
     base: "FLOP/s",
     print: &["FLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"],
+    adds_up: false,
 };
 const DURATION: UnitTable = UnitTable {
     quantity: "a duration",
@@ -230,15 +249,23 @@ const DURATION: UnitTable = UnitTable {
     ],
     base: "s",
     print: &["ns", "us", "ms", "s", "min", "h", "d"],
+    adds_up: true,
 };
-const MONEY: UnitTable =
-    UnitTable { quantity: "money", units: &[("USD", 1.0)], spellings: &[], base: "USD", print: &["USD"] };
+const MONEY: UnitTable = UnitTable {
+    quantity: "money",
+    units: &[("USD", 1.0)],
+    spellings: &[],
+    base: "USD",
+    print: &["USD"],
+    adds_up: false,
+};
 const PRICE: UnitTable = UnitTable {
     quantity: "a rental price",
     units: &[("USD/h", 1.0)],
     spellings: &[],
     base: "USD/h",
     print: &["USD/h"],
+    adds_up: false,
 };
 
 macro_rules! text_form {
@@ -361,6 +388,9 @@ mod tests {
             assert_eq!(bytes.parse(), Ok(BytesPerSecond(3.2e12)), "{bytes}");
         }
         assert_eq!(("40GB".parse(), "40 GiB".parse()), (Ok(Bytes(40_000_000_000)), Ok(Bytes(40 << 30))));
+        assert_eq!(("10 h 50 min".parse(), "7 d 0 h".parse()), (Ok(Seconds(39_000.0)), Ok(Seconds(604_800.0))));
+        assert!("50 min 10 h".parse::<Seconds>().is_err() && "1 h 5".parse::<Seconds>().is_err());
+        assert!("1 GB 5 MB".parse::<Bytes>().is_err());
         assert_eq!(("312 TFLOPS".parse(), "8 hours".parse()), (Ok(FlopsPerSecond(312e12)), Ok(Seconds(28_800.0))));
     }
 
