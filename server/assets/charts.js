@@ -147,35 +147,76 @@ export function front(figure, plan, take) {
   const y = (cost) => frame.bottom - log(cost, costs) * (frame.bottom - frame.top);
   frontAxes(svg, frame, x, y, timeUnit(times[1]));
   svg.append(group);
+  const dots = [];
+  const show = (about) => { preview.textContent = about ?? hint; };
   for (const [name] of present) {
     const line = points.filter((point) => point.plan.pricing === name);
     const path = line.map((point) => `${x(point.time_s)},${y(point.cost_usd)}`).join(" ");
     svg.append(shape("polyline", { points: path, class: `front ${name}` }));
-    for (const point of line) {
-      svg.append(dot(point, name, [x(point.time_s), y(point.cost_usd)], { take, show: (about) => { preview.textContent = about ?? hint; } }));
-    }
+    dots.push(...line.map((point) => dot(point, name, [x(point.time_s), y(point.cost_usd)], { take, show })));
   }
+  svg.append(...dots.map(({ button }) => button));
+  // Who presses a plan with a key goes on from there.
+  const focused = [...figure.querySelectorAll(".dot")].indexOf(document.activeElement);
+  listen(svg, dots, { take, show });
   svg.append(shape("circle", { cx: x(own.time_s), cy: y(own.cost_usd), r: 10, class: "chosen" }, shape("title", {}, "this plan")));
   const rows = points.map((point) =>
     [clusterOf(point.plan), point.plan.pricing, duration(point.time_s), usd(point.cost_usd), bytes(point.memory_peak_bytes)]);
   put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time", "Cost", "Memory"], rows);
   svg.after(preview);
+  dots[focused]?.button.focus({ preventScroll: true });
 }
 
-/** A plan of the front, large enough for a finger. */
-function dot(point, terms, [cx, cy], { take, show }) {
+/** How far from its centre a plan of the front can be pressed, in pixels: enough for a finger. */
+const REACH = 12;
+
+/** A plan of the front as a button, and where it is. */
+function dot(point, terms, at, { take, show }) {
+  const [cx, cy] = at;
   const about = `${clusterOf(point.plan)}, ${terms}: ${duration(point.time_s)}, ${usd(point.cost_usd)}, ${bytes(point.memory_peak_bytes)} a GPU`;
   const button = shape("g", { class: "dot", role: "button", tabindex: 0, "aria-label": about },
-    shape("circle", { cx, cy, r: 12, class: "reach" }), shape("circle", { cx, cy, r: 5, class: terms }));
-  for (const [event, act] of [["pointerenter", () => show(about)], ["focus", () => show(about)], ["pointerleave", () => show()], ["click", () => take(point)]]) {
-    button.addEventListener(event, act);
-  }
+    shape("circle", { cx, cy, r: REACH, class: "reach" }), shape("circle", { cx, cy, r: 5, class: terms }));
+  button.addEventListener("focus", () => show(about));
   button.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
     take(point);
   });
-  return button;
+  return { point, about, button, at };
+}
+
+/** The dot with the centre nearest to a pointer, if one is in reach; of dots in one place, the one on top. */
+function nearest(svg, dots, { clientX, clientY }) {
+  const pointer = new DOMPoint(clientX, clientY).matrixTransform(svg.getScreenCTM().inverse());
+  const away = ({ at: [x, y] }) => Math.hypot(x - pointer.x, y - pointer.y);
+  const found = dots.reduce((best, other) => (away(other) <= away(best) ? other : best));
+  return away(found) <= REACH ? found : undefined;
+}
+
+/** Lets dots be pointed at and pressed. The picture listens, not each dot, because dots in reach of each other overlap. */
+function listen(svg, dots, { take, show }) {
+  let near;
+  const pointAt = (found) => {
+    if (found === near) return;
+    near?.button.classList.remove("near");
+    found?.button.classList.add("near");
+    near = found;
+    show(found?.about);
+  };
+  svg.addEventListener("pointermove", (event) => pointAt(nearest(svg, dots, event)));
+  svg.addEventListener("pointerleave", () => pointAt());
+  svg.addEventListener("mousedown", (event) => {
+    const found = nearest(svg, dots, event);
+    if (!found) return;
+    // The browser would focus the dot on top.
+    event.preventDefault();
+    found.button.focus({ preventScroll: true });
+  });
+  svg.addEventListener("click", (event) => {
+    // Assistive technology presses a dot without a pointer.
+    const pressed = event.detail === 0 ? dots.find(({ button }) => button.contains(event.target)) : nearest(svg, dots, event);
+    if (pressed) take(pressed.point);
+  });
 }
 
 const KINDS = [
