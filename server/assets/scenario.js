@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { Drafts } from "./asking.js";
 import { clusterOf, front, memory, node, prose, step, table } from "./charts.js";
 import { slider } from "./slider.js";
-import { family, toQuestion } from "./state.js";
+import { family, same, toQuestion } from "./state.js";
 import { bytes, count, digits, duration, percent, readCount, readDuration, usd } from "./text.js";
 
 /** A value that is as long as it needs to be: two digits that count. */
@@ -211,11 +211,12 @@ export class Scenario {
     this.showFields();
   }
 
-  took({ answer, refusal, since, proof }) {
+  took({ answer, refusal, since, proof, fromFront }) {
     if (this.drafts.dropped) return;
     this.element.classList.remove("stale");
     this.refusal = refusal;
     if (answer) this.answer = answer;
+    if (answer && !fromFront) this.recommended = answer.plan;
     this.proved = Boolean(proof);
     this.render();
     if (since === undefined) return;
@@ -246,8 +247,7 @@ export class Scenario {
     this.find(".figures").replaceChildren(...figures(answer.plan).map(([term, value, small]) =>
       node("div", {}, node("dt", {}, term), node("dd", {}, value, ...(small ? [node("small", {}, small)] : [])))));
     this.methods(answer.plan.methods ?? []);
-    this.list("warnings", answer.plan.warnings);
-    this.list("reasons", answer.plan.reasons);
+    this.words();
     this.draw();
   }
 
@@ -255,7 +255,8 @@ export class Scenario {
   methods(all) {
     const part = this.find('[data-part="methods"]');
     part.hidden = all.length === 0;
-    const named = (own) => (own.chosen ? `${own.method} (this plan)` : own.method);
+    const chosen = this.showsRecommended ? "this plan" : "recommended";
+    const named = (own) => (own.chosen ? `${own.method} (${chosen})` : own.method);
     const machine = (own) => (own.smallest ? `${own.smallest.instances} × ${own.smallest.instance}` : "–");
     const rows = all.map((own) => [
       named(own), percent(own.trained_parameters / own.parameters), machine(own),
@@ -285,9 +286,9 @@ export class Scenario {
     this.drafts.forget();
     this.changed(this);
     try {
-      const answer = await ask("simulate", { ...this.answer.plan, plan: point.plan });
-      this.opened = `from the front, ${clusterOf(point.plan)}`;
-      this.took({ answer: { ...answer, plan: { ...answer.plan, pareto: this.answer.plan.pareto } } });
+      const answer = await ask("simulate", { ...this.recommended, plan: point.plan });
+      this.opened = `from the front, ${point.plan.pricing}`;
+      this.took({ answer: { ...answer, plan: withOwnWords(answer.plan, this.recommended) }, fromFront: true });
     } catch (refusal) {
       this.took({ refusal });
     }
@@ -305,9 +306,23 @@ export class Scenario {
     return `Draft, ${goal}; ${tried}, ${better}.`;
   }
 
-  list(name, texts) {
+  get showsRecommended() {
+    return same(this.answer.plan.plan, this.recommended.plan);
+  }
+
+  /** Warnings and reasons, which are those of the recommended plan. */
+  words() {
+    const { plan, warnings, reasons } = this.recommended;
+    const own = this.showsRecommended;
+    const other = `the recommended plan (${clusterOf(plan)})`;
+    this.list("warnings", own ? "Be careful" : `Be careful with ${other}`, warnings);
+    this.list("reasons", own ? "Why this plan" : `Why ${other}`, reasons);
+  }
+
+  list(name, heading, texts) {
     const part = this.find(`[data-list="${name}"]`);
     part.hidden = texts.length === 0;
+    part.querySelector("h3").textContent = heading;
     part.querySelector("ul").replaceChildren(...texts.map((text) => node("li", {}, ...prose(text))));
   }
 
@@ -342,6 +357,11 @@ export class Scenario {
     this.resized.disconnect();
     this.element.remove();
   }
+}
+
+/** A document without the reasons and warnings that were given for another plan: whoever saves it would keep them. */
+function withOwnWords(document, recommended) {
+  return same(document.plan, recommended.plan) ? document : { ...document, reasons: [], evidence: [], warnings: [] };
 }
 
 /** Hands a text to the person as a file. */

@@ -57,7 +57,7 @@ export function family(instance) {
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+export const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 /** The job of a scenario: that of the opened plan with what was changed since. `tokens`: whether its model reads tokens. */
 export function toJob(state, tokens) {
