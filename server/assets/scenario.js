@@ -296,14 +296,13 @@ export class Scenario {
   }
 
   status() {
-    const { search } = this.answer.plan;
-    const { plan } = this.answer.plan;
-    const goal = this.answer.missed ? "outside the goal" : "within the goal";
+    const { plan, search } = this.answer.plan;
+    const goal = keptGoal(this.answer);
     if (this.opened) return `Opened ${this.opened}: ${describe(plan)}, simulated anew. Change a field to plan again.`;
     const tried = `${search.simulated.toLocaleString("en-US")} of ${search.candidates.toLocaleString("en-US")} plans simulated`;
-    if (this.proved && search.gap === 0) return `Proved best, ${goal}; ${tried}.`;
+    if (this.proved && search.gap === 0) return `${proofOf(this.answer)}${goal}; ${tried}.`;
     const better = search.gap > 0 ? `a plan at most ${percent(search.gap)} better may be among them` : "none of them is better";
-    return `Draft, ${goal}; ${tried}, ${better}.`;
+    return `Draft${goal}; ${tried}, ${better}.`;
   }
 
   get showsRecommended() {
@@ -357,6 +356,25 @@ export class Scenario {
     this.resized.disconnect();
     this.element.remove();
   }
+}
+
+/** Whether a plan keeps to deadline and budget, after a comma; nothing if its job has neither. */
+function keptGoal({ missed, plan: { job } }) {
+  if (missed) return ", outside the goal";
+  return job.goal?.deadline || job.goal?.budget ? ", within the goal" : "";
+}
+
+/** A difference that is none where tenths of a percent are told. */
+const SAME = 5e-4;
+
+/** How near to the best plan a proved one is: where predictions cannot tell them apart, one that is not the best may be recommended. */
+function proofOf({ missed, plan: { job, prediction, optimum } }) {
+  const behind = (name) => (optimum?.[name] ? prediction[name] / optimum[name] - 1 : 0);
+  const [time, cost] = [behind("time_s"), behind("cost_usd")];
+  // Outside the goal, the nearest to it is sought, whatever the objective.
+  const sought = job.goal?.objective === "time" || !optimum?.cost_usd ? time : cost;
+  const most = missed ? Math.max(time, cost) : sought;
+  return most < SAME ? "Proved best" : `Proved: within ${percent(most)} of the best`;
 }
 
 /** A document without the reasons and warnings that were given for another plan: whoever saves it would keep them. */

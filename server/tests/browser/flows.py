@@ -76,7 +76,7 @@ class Tab:
         self.page.wait_for_function("name => !document.querySelector(`[aria-label='${name}']`).classList.contains('stale')", arg=scenario, timeout=20000)
 
     def proved(self, scenario="Scenario A"):
-        expect(self.scenario(scenario).locator(".status")).to_contain_text("Proved best", timeout=60000)
+        expect(self.scenario(scenario).locator(".status")).to_contain_text("Proved", timeout=60000)
 
     def scenario(self, name="Scenario A"):
         return self.page.locator(f"section[aria-label='{name}']")
