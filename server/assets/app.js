@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { node, prose, table } from "./charts.js";
 import { documentOf, showHistory } from "./history.js";
-import { Scenario, describe, differences } from "./scenario.js";
+import { Scenario, describe, differences, elapsed } from "./scenario.js";
 import { fromFragment, fromPlan, isShareable, keptOf, toFragment, toQuestion } from "./state.js";
 import { bytes, duration, percent, usd } from "./text.js";
 
@@ -112,30 +112,29 @@ function compareTable() {
   }
   const value = (plan, name) => plan.prediction[name];
   const peak = (plan) => Math.max(...plan.prediction.memory_bytes.stages.map((stage) => stage.total));
-  const elapsed = (plan) => plan.prediction.time_s + (plan.prediction.start_up_s ?? 0) + (plan.prediction.checkpoints_s ?? 0) + (plan.prediction.evaluations_s ?? 0) + (plan.prediction.reference_s ?? 0);
   const row = (name, of, print) => [name, print(of(a)), print(of(b)), ratio(of(a), of(b))];
   const rows = [
     ["Plan", describe(a.plan), describe(b.plan), ""],
-    row("Time", elapsed, duration),
+    row("Time", (plan) => elapsed(plan.prediction), duration),
     ...(value(a, "cost_usd") && value(b, "cost_usd") ? [row("Cost", (plan) => value(plan, "cost_usd"), usd)] : []),
     row("Step", (plan) => value(plan, "step_time_s"), duration),
     row("Samples/s", (plan) => value(plan, "samples_per_s"), (samples) => samples.toPrecision(4)),
     ...(value(a, "mfu") && value(b, "mfu") ? [row("MFU", (plan) => value(plan, "mfu"), percent)] : []),
     row("Memory", peak, bytes),
   ];
-  byId("comparison-words").textContent = inWords(a, b, elapsed);
+  byId("comparison-words").textContent = inWords(a, b);
   byId("comparison-table").replaceChildren(...table(["", "Scenario A", "Scenario B", "B against A"], rows).children);
 }
 
 /** What B changes, in a sentence. */
-function inWords(a, b, elapsed) {
+function inWords(a, b) {
   const against = (before, after, [more, less]) => {
     const change = after / before - 1;
     return Math.abs(change) < 5e-3 ? undefined : `${percent(Math.abs(change))} ${change > 0 ? more : less}`;
   };
   const [from, to] = [a.prediction.cost_usd, b.prediction.cost_usd];
   const found = [
-    against(elapsed(a), elapsed(b), ["slower", "faster"]),
+    against(elapsed(a.prediction), elapsed(b.prediction), ["slower", "faster"]),
     from && to ? against(from, to, ["dearer", "cheaper"]) : undefined,
   ].filter(Boolean);
   const how = differences(a.plan, b.plan);

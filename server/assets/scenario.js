@@ -244,6 +244,9 @@ export class Scenario {
     const missed = this.find(".missed");
     missed.hidden = !answer.missed;
     missed.textContent = answer.missed ?? "";
+    const leftOut = leftOutOf(answer.plan);
+    this.find('[data-part="left-out"]').hidden = !leftOut;
+    this.find('[data-part="left-out"]').textContent = leftOut;
     this.find(".figures").replaceChildren(...figures(answer.plan).map(([term, value, small]) =>
       node("div", {}, node("dt", {}, term), node("dd", {}, value, ...(small ? [node("small", {}, small)] : [])))));
     this.methods(answer.plan.methods ?? []);
@@ -377,6 +380,16 @@ function proofOf({ missed, plan: { job, prediction, optimum } }) {
   return most < SAME ? "Proved best" : `Proved: within ${percent(most)} of the best`;
 }
 
+/** What the families that nobody asked for would save, if anything. */
+function leftOutOf({ job, prediction, search }) {
+  const { families, best } = search.left_out ?? {};
+  if (!best) return "";
+  const isBetter = job.goal?.objective === "time" ? best.time_s < elapsed(prediction) : best.cost_usd < prediction.cost_usd;
+  if (!isBetter) return "";
+  const found = `${best.instances} × ${best.instance} would cost ${usd(best.cost_usd)} and take ${duration(best.time_s)}`;
+  return `Not considered: ${families.join(", ")}. ${found}; choose ${family(best.instance)} under Machines to include it.`;
+}
+
 /** A document without the reasons and warnings that were given for another plan: whoever saves it would keep them. */
 function withOwnWords(document, recommended) {
   return same(document.plan, recommended.plan) ? document : { ...document, reasons: [], evidence: [], warnings: [] };
@@ -414,15 +427,19 @@ export function differences(one, other) {
   return parts.filter(([, of]) => of(one) !== of(other)).map(([name, of]) => `${name}${of(other)} instead of ${of(one)}`);
 }
 
+/** How long a plan takes in all. */
+export function elapsed(prediction) {
+  return ["time_s", "start_up_s", "checkpoints_s", "evaluations_s", "reference_s"].reduce((sum, part) => sum + (prediction[part] ?? 0), 0);
+}
+
 /** Figures of a plan: term, value, and what is said smaller. */
 export function figures({ plan, prediction }) {
-  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0) + (prediction.evaluations_s ?? 0) + (prediction.reference_s ?? 0);
   const [low, high] = prediction.interval_s;
   const peak = Math.max(...prediction.memory_bytes.stages.map((stage) => stage.total));
   const costs = prediction.cost_interval_usd;
   const rate = prediction.tokens_per_s;
   return [
-    ["Time", duration(elapsed), `${prediction.steps.toLocaleString("en-US")} steps`],
+    ["Time", duration(elapsed(prediction)), `${prediction.steps.toLocaleString("en-US")} steps`],
     ...(prediction.cost_usd === undefined ? [] : [["Cost", usd(prediction.cost_usd), costs ? `${usd(costs[0])} to ${usd(costs[1])}` : ""]]),
     ["Step", duration(prediction.step_time_s), `${duration(low)} to ${duration(high)}`],
     ["Throughput", rate ? `${count(rate)} tokens/s` : `${count(prediction.samples_per_s)} samples/s`, `batch ${plan.batch.global} in ${plan.batch.accumulation} × ${plan.batch.micro}`],

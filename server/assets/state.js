@@ -59,6 +59,8 @@ export function family(instance) {
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 export const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
+const patternsOf = (families) => families.map((name) => `${name}.*`);
+
 /** The job of a scenario: that of the opened plan with what was changed since. `tokens`: whether its model reads tokens. */
 export function toJob(state, tokens) {
   const job = shownJob(state, tokens);
@@ -87,6 +89,7 @@ function changedJob(job, before, after) {
 export function keptOf({ base }, tokens) {
   if (!base) return [];
   const shown = shownJob(base.shown, tokens);
+  shown.cluster.instances = patternsOf(base.shown.families);
   return Object.entries(base.job).flatMap(([name, fields]) => Object.entries(fields ?? {})
     .filter(([field, value]) => !SHOWN.has(`${name}.${field}`)
       || (["instances", "global_batch"].includes(field) && !same(value, shown[name][field])))
@@ -101,7 +104,6 @@ function shownJob(state, tokens) {
     data: tokens ? { tokens: amount } : { samples: amount },
     training: { global_batch: Math.round(state.batch) },
     cluster: {
-      instances: state.families.map((name) => `${name}.*`),
       max_instances: Math.round(state.instances),
       region: state.region,
       pricing: state.pricing,
@@ -109,6 +111,8 @@ function shownJob(state, tokens) {
     },
     goal: { objective: state.objective },
   };
+  // Of a job that names no machines the answer tells what others would save.
+  if (!same(state.families, START.families)) job.cluster.instances = patternsOf(state.families);
   if (state.sequence !== null && tokens) job.model.seq_len = Math.round(state.sequence);
   if (state.method) job.training.method = state.method;
   if (state.precision) job.training.precision = [state.precision];
@@ -149,7 +153,7 @@ export function fromPlan(plan, perSample) {
 function shownOf(plan, perSample) {
   const { job } = plan;
   const batch = job.training.global_batch;
-  const families = (job.cluster.instances ?? START.families.map((name) => `${name}.*`)).map(family);
+  const families = job.cluster.instances?.map(family) ?? START.families;
   return {
     ...START,
     model: job.model.name ?? plan.plan.model.name,
@@ -176,7 +180,7 @@ function write(params, prefix, state) {
   for (const name of [...WORDS, ...NUMBERS]) {
     if (state[name] !== START[name]) params.set(prefix + name, state[name] ?? "none");
   }
-  if (state.families.join() !== START.families.join()) params.set(`${prefix}families`, state.families.join());
+  if (!same(state.families, START.families)) params.set(`${prefix}families`, state.families.join());
   if (state.exactly) params.set(`${prefix}exactly`, "1");
   if (state.config) params.set(`${prefix}config`, JSON.stringify(state.config));
   if (state.base) {
