@@ -115,7 +115,7 @@ function compareTable() {
   const row = (name, of, print) => [name, print(of(a)), print(of(b)), ratio(of(a), of(b))];
   const rows = [
     ["Plan", describe(a.plan), describe(b.plan), ""],
-    row("Time", (plan) => elapsed(plan.prediction), duration),
+    row("Time in all", (plan) => elapsed(plan.prediction), duration),
     ...(value(a, "cost_usd") && value(b, "cost_usd") ? [row("Cost", (plan) => value(plan, "cost_usd"), usd)] : []),
     row("Step", (plan) => value(plan, "step_time_s"), duration),
     row("Samples/s", (plan) => value(plan, "samples_per_s"), (samples) => samples.toPrecision(4)),

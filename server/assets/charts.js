@@ -162,7 +162,7 @@ export function front(figure, plan, take) {
   svg.append(shape("circle", { cx: x(own.time_s), cy: y(own.cost_usd), r: 10, class: "chosen" }, shape("title", {}, "this plan")));
   const rows = points.map((point) =>
     [clusterOf(point.plan), point.plan.pricing, duration(point.time_s), usd(point.cost_usd), bytes(point.memory_peak_bytes)]);
-  put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time", "Cost", "Memory"], rows);
+  put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time of steps", "Cost", "Memory"], rows);
   svg.after(preview);
   dots[focused]?.button.focus({ preventScroll: true });
 }

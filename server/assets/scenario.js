@@ -268,7 +268,7 @@ export class Scenario {
         : [own.reason ?? "", "", "", ""]),
     ]);
     part.querySelector("table").replaceChildren(
-      ...table(["Method", "Trained", "Smallest machine", "Best plan", "Time", "Cost", "Memory of a GPU"], rows).children);
+      ...table(["Method", "Trained", "Smallest machine", "Best plan", "Time of steps", "Cost", "Memory of a GPU"], rows).children);
   }
 
   /** Why there is no plan, and what to do. */
@@ -439,12 +439,12 @@ export function figures({ plan, prediction }) {
   const costs = prediction.cost_interval_usd;
   const rate = prediction.tokens_per_s;
   return [
-    ["Time", duration(elapsed(prediction)), `${prediction.steps.toLocaleString("en-US")} steps`],
+    ["Time", duration(elapsed(prediction)), `in all; ${duration(prediction.time_s)} of steps (${prediction.steps.toLocaleString("en-US")})`],
     ...(prediction.cost_usd === undefined ? [] : [["Cost", usd(prediction.cost_usd), costs ? `${usd(costs[0])} to ${usd(costs[1])}` : ""]]),
     ["Step", duration(prediction.step_time_s), `${duration(low)} to ${duration(high)}`],
     ["Throughput", rate ? `${count(rate)} tokens/s` : `${count(prediction.samples_per_s)} samples/s`, `batch ${plan.batch.global} in ${plan.batch.accumulation} × ${plan.batch.micro}`],
     ...(prediction.mfu === undefined ? [] : [["MFU", percent(prediction.mfu), `bubble ${percent(prediction.bubble)}`]]),
     ["Memory", bytes(peak), `of ${bytes(prediction.memory_bytes.limit)}`],
-    ...(prediction.price ? [["Price", `${digits(prediction.price.usd_per_hour)} USD/h`, `each, ${prediction.price.date}`]] : []),
+    ...(prediction.price ? [["Price", `${digits(prediction.price.usd_per_hour)} USD/h`, `each, ${prediction.price.pricing}, ${prediction.price.date}`]] : []),
   ];
 }
