@@ -252,9 +252,10 @@ export function memory(figure, plan) {
     }
     if (index % every) return;
     svg.append(text(56, y + row / 2 + 4, `stage ${index}`, { "text-anchor": "end", class: "quiet" }));
-    // Beside the bar, or beyond the limit if the line would go through it.
+    // Beside the bar, or in it if the line of the limit would go through: beyond the line it would read as the limit's.
     const crosses = from <= limit && x(limit) - x(from) < 64;
-    svg.append(text((crosses ? x(limit) : x(from)) + 5, y + row / 2 + 4, bytes(stage.total)));
+    const [shift, anchor] = crosses ? [-5, "end"] : [5, "start"];
+    svg.append(text(x(from) + shift, y + row / 2 + 4, bytes(stage.total), { "text-anchor": anchor, class: "value" }));
   });
   const end = top + row * stages.length;
   svg.append(shape("line", { x1: x(limit), x2: x(limit), y1: top - 10, y2: end + 6, class: "limit" }));
