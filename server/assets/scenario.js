@@ -230,9 +230,7 @@ export class Scenario {
 
   render() {
     const { answer, refusal } = this;
-    const problem = this.find(".problem");
-    problem.hidden = !refusal;
-    problem.replaceChildren(...(refusal ? prose(this.said(refusal)) : []));
+    this.tell(refusal);
     this.find(".answer").hidden = Boolean(refusal) || !answer;
     this.pin();
     if (refusal) {
@@ -271,10 +269,17 @@ export class Scenario {
       ...table(["Method", "Trained", "Smallest machine", "Best plan", "Time of steps", "Cost", "Memory of a GPU"], rows).children);
   }
 
+  /** Shows a refusal, or that there is none. */
+  tell(refusal) {
+    const problem = this.find(".problem");
+    problem.hidden = !refusal;
+    problem.replaceChildren(...(refusal ? prose(this.said(refusal)) : []));
+  }
+
   /** Why there is no plan, and what to do. */
   said(refusal) {
     if (!this.state.families.length) return "No machines are chosen. Choose at least one family under Machines.";
-    return [refusal.message, refusal.hint].filter(Boolean).join(". ");
+    return [refusal.message, refusal.hint].filter(Boolean).join("; ");
   }
 
   /** What a narrow page shows above all else. */
@@ -343,13 +348,12 @@ export class Scenario {
 
   async export() {
     const target = this.find('[data-part="target"]').value;
+    this.tell();
     try {
       const { files } = await ask(`export/${encodeURIComponent(target)}`, this.answer.plan);
       for (const { name, content } of files) download(name, content);
     } catch (refusal) {
-      const problem = this.find(".problem");
-      problem.hidden = false;
-      problem.replaceChildren(...prose(this.said(refusal)));
+      this.tell(refusal);
     }
   }
 
@@ -402,17 +406,30 @@ function download(name, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+/** What replicas share out among them, in the words of the command line. */
+const SHARDED = {
+  optimizer: ["optimizer state", "ZeRO-1"],
+  gradients: ["optimizer state and gradients", "ZeRO-2"],
+  parameters: ["parameters, gradients and optimizer state", "ZeRO-3"],
+};
+
+function shardedOf({ state_sharding: sharding, sharding_ranks: ranks }) {
+  if (!SHARDED[sharding]) return "";
+  const [what, name] = SHARDED[sharding];
+  return `${what} sharded${ranks ? ` over ${ranks} ranks` : ""} (${name})`;
+}
+
 /** A plan in a few words. */
-export function describe({ cluster, parallel, precision, schedule, state_sharding: sharding }) {
+export function describe(plan) {
+  const { cluster, parallel, precision, schedule, stack } = plan;
   const degrees = ["data", "tensor", "pipeline", "context", "expert"].filter((name) => parallel[name] > 1);
   const split = degrees.map((name) => `${name} ${parallel[name]}`).join(" · ") || "one GPU";
-  const more = [precision, schedule === "none" ? "" : schedule, !sharding || sharding === "none" ? "" : `${sharding} sharded`];
-  return `${cluster.instances} × ${cluster.instance}: ${[split, ...more].filter(Boolean).join(", ")}`;
+  const more = [precision, schedule === "none" ? "" : schedule, shardedOf(plan)];
+  return `${cluster.instances} × ${cluster.instance}${stack ? ` with ${stack}` : ""}: ${[split, ...more].filter(Boolean).join(", ")}`;
 }
 
 /** What one plan has that another has not, in words. */
 export function differences(one, other) {
-  const sharding = ({ state_sharding: own }) => (!own || own === "none" ? "nothing" : own);
   const parts = [
     ["", clusterOf],
     ["terms ", (plan) => plan.pricing ?? "on-demand"],
@@ -421,7 +438,7 @@ export function differences(one, other) {
     ["", (plan) => plan.precision],
     ["micro-batch ", (plan) => plan.batch.micro],
     ["global batch ", (plan) => plan.batch.global],
-    ["sharded: ", sharding],
+    ["", (plan) => shardedOf(plan) || "nothing sharded"],
     ["recomputation ", (plan) => plan.recompute ?? "none"],
   ];
   return parts.filter(([, of]) => of(one) !== of(other)).map(([name, of]) => `${name}${of(other)} instead of ${of(one)}`);
