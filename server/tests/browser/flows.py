@@ -180,6 +180,32 @@ def holds_fields_and_takes_plans_of_the_front(browser, url, shots):
     front.close()
 
 
+def presses_the_nearest_plan_of_the_front(browser, url, shots):
+    """Plans on demand and reserved are so near to each other that both are in reach of one press."""
+    for options in ({}, {"has_touch": True, "viewport": {"width": 390, "height": 844}}):
+        tab = Tab(browser, url, **options)
+        tab.settled()
+        tab.proved()
+        expect(tab.scenario().locator("[data-list=reasons] h3")).to_have_text("Why this plan")
+        expect(tab.scenario().locator(".status")).not_to_contain_text("goal")
+        expect(tab.scenario().locator("[data-part=left-out]")).to_contain_text("Not considered: g5")
+        dot = tab.scenario().locator(".dot[aria-label*='on-demand']").first
+        dot.evaluate("dot => dot.scrollIntoView({ block: 'center' })")
+        box = dot.locator("circle").last.bounding_box()
+        place = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 3)
+        press = tab.page.touchscreen.tap if options else tab.page.mouse.click
+        press(*place)
+        expect(tab.scenario().locator(".status")).to_contain_text("Opened from the front, on-demand")
+        assert tab.plan().startswith(dot.get_attribute("aria-label").split(",")[0]), tab.plan()
+        expect(tab.scenario().locator("[data-list=reasons] h3")).to_contain_text("Why the recommended plan (")
+        expect(tab.scenario().locator("[data-list=warnings] h3")).to_contain_text("the recommended plan (")
+        shots(tab, "taken")
+        with tab.page.expect_download() as download:
+            tab.page.get_by_role("button", name="Save plan").click()
+        assert json.loads(download.value.path().read_text())["reasons"] == [], "they are not those of the saved plan"
+        tab.close()
+
+
 def is_used_with_the_keyboard_alone(browser, url, shots):
     tab = Tab(browser, url, "#model=bert-large")
     tab.settled()
@@ -377,16 +403,22 @@ def downloads_launch_files(browser, url, shots):
 
     def catalogs(route):
         answer = route.fetch().json()
-        answer["exports"] = [{"name": "script", "title": "a <script>"}]
+        answer["exports"] = [{"name": "other", "title": "another"}, {"name": "script", "title": "a <script>"}]
         route.fulfill(json=answer)
 
     tab.page.route("**/api/v1/catalogs", catalogs)
     tab.page.route("**/api/v1/export/script", lambda route: route.fulfill(json={"target": "script", "files": [{"name": "launch.sh", "content": "run\n"}]}))
+    tab.page.route("**/api/v1/export/other", lambda route: route.fulfill(status=422, json={"status": 422, "type": "bad-input", "detail": "it does not start this"}))
     tab.page.goto(url)
     tab.settled()
+    tab.proved()
+    tab.page.get_by_role("button", name="Download").click()
+    expect(tab.scenario().locator(".problem")).to_have_text("it does not start this")
+    tab.scenario().get_by_label("Launch files for").select_option("script")
     with tab.page.expect_download() as download:
         tab.page.get_by_role("button", name="Download").click()
     assert download.value.suggested_filename == "launch.sh"
+    expect(tab.scenario().locator(".problem")).to_be_hidden()
     tab.close()
 
 
@@ -415,9 +447,18 @@ def keeps_the_rules_of_accessibility(browser, url):
         tab.settled("Scenario B")
         tab.page.get_by_role("button", name="History", exact=True).click()
         expect(tab.page.locator("#history caption")).to_be_visible()
-        found = Axe().run(tab.page).response["violations"]
-        assert not found, json.dumps([(one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found], indent=1)
+        keeps_them(Axe(), tab)
         tab.close()
+    alone = Tab(browser, url, "#model=llama-2-7b&method=lora&amount=1e8", bypass_csp=True, viewport={"width": 390, "height": 844})
+    alone.settled()
+    alone.proved()
+    keeps_them(Axe(), alone)
+    alone.close()
+
+
+def keeps_them(rules, tab):
+    found = rules.run(tab.page).response["violations"]
+    assert not found, json.dumps([(one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found], indent=1)
 
 
 MODELS = ["gpt2", "gpt2-xl", "bert-large", "resnet50", "llama-2-7b", "gpt3-13b", "llama-2-70b", "gpt3-175b"]
@@ -491,6 +532,7 @@ def main():
         flows = {
             "picks a model and moves sliders": lambda: picks_a_model_and_moves_sliders(browser, server.url, shots),
             "holds fields and takes plans of the front": lambda: holds_fields_and_takes_plans_of_the_front(browser, server.url, shots),
+            "presses the nearest plan of the front": lambda: presses_the_nearest_plan_of_the_front(browser, server.url, shots),
             "is used with the keyboard alone": lambda: is_used_with_the_keyboard_alone(browser, server.url, shots),
             "reads a configuration": lambda: reads_a_configuration(browser, server.url, shots),
             "compares two scenarios": lambda: compares_two_scenarios(browser, server.url, shots),
