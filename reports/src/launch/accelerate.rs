@@ -71,12 +71,15 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 
 /// Returns the script's arguments, besides the configuration.
 fn arguments(draft: &mut Draft<'_>) -> Result<Vec<(String, String)>, LaunchError> {
-    // Arguments need not repeat the configuration: Accelerate does the recomputation inside FSDP's units.
+    // Accelerate does the recomputation inside FSDP's units. The Trainer refuses to do it a second time, and TRL's scripts
+    // would by default, so that both are told not to.
     let by_launcher = draft.job.plan().recompute() == Recompute::Full
         && draft.engine != Engine::Deepspeed
         && draft.job.plan().state_sharding() >= StateSharding::Gradients;
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, Places::default())?;
-    arguments.retain(|(name, _)| !(by_launcher && name == "gradient_checkpointing"));
+    for (_, value) in arguments.iter_mut().filter(|(name, _)| by_launcher && name == "gradient_checkpointing") {
+        *value = "false".into();
+    }
     if draft.engine != Engine::Deepspeed {
         arguments.extend(training_arguments::reduction_arguments(draft));
     }

@@ -234,6 +234,28 @@ fn whatever_the_job_leaves_open_is_listed() {
     assert_eq!(left, ["job.training.betas", "job.training.epsilon"]);
 }
 
+/// The Trainer refuses recomputation beside that of Accelerate, and TRL's scripts recompute unless they are told not to.
+#[test]
+fn one_of_trainer_and_accelerate_recomputes() {
+    let full = ("plan.recompute", json!("full"));
+    let tuned = [
+        sharded(),
+        full.clone(),
+        ("plan.fine_tuning", json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } })),
+        ("job.training.method", json!("lora")),
+    ];
+    let fsdp = pytorch("pytorch-fsdp", false);
+    for changes in [&tuned[..2], &tuned] {
+        let files = export(changes, &fsdp, Target::Accelerate).expect("FSDP").files;
+        assert!(files[0].text.contains("--gradient_checkpointing false "), "{}", files[0].text);
+        assert_eq!(files[0].text.matches("--gradient_checkpointing ").count(), 1);
+        assert!(files[1].text.contains("fsdp_activation_checkpointing: true"), "{}", files[1].text);
+        assert!(first(changes, &fsdp, Target::Torchrun).contains("--gradient_checkpointing true "));
+    }
+    let whole = export(&[full], &pytorch("pytorch-ddp", false), Target::Accelerate).expect("replicas").files;
+    assert!(whole[0].text.contains("--gradient_checkpointing true "), "{}", whole[0].text);
+}
+
 #[test]
 fn a_fine_tuning_starts_from_its_weights() {
     let weights = LaunchOptions { weights: Some("org/model x".into()), ..LaunchOptions::default() };
