@@ -154,6 +154,12 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Records a value in the files that neither the plan nor the job has a field for, but that goes with one.
+    pub(super) fn assumes(&mut self, beside: Field, written: &str, what: &str) {
+        let assumption = Assumption { written: written.into(), what: what.into(), field: beside.path().into() };
+        self.assumed.insert(beside, assumption);
+    }
+
     /// Records a value in the files, `weight_decay 0.1`, of a field that the job may leave open.
     pub(super) fn writes(&mut self, field: Field, written: String) {
         self.told.insert(field);

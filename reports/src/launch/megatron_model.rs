@@ -7,6 +7,10 @@ use super::megatron::Words;
 use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
 use trainyard_plan::Precision;
 
+/// Weight of the auxiliary loss of routers (Fedus et al., arXiv:2101.03961, section 2.2; Megatron-LM's guide to mixtures
+/// of experts has the same).
+const BALANCE: &str = "1e-2";
+
 const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
 
 /// Adds the arguments of the model; returns the script that trains it, and a name for that script.
@@ -130,7 +134,7 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
 
 /// Adds the arguments of layers with experts, or tells why Megatron-LM does not train these with the plan:
 /// `validate_args` for half precision, `MoELayer.forward` for tensor parallelism.
-fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) -> Result<(), LaunchError> {
+fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
     if parallel.expert > 1 && plan.precision() == Precision::Fp16Mixed {
@@ -143,6 +147,10 @@ fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) 
     }
     words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
     words.set("moe-token-dispatcher-type", "alltoall");
+    // By default Megatron-LM weighs the loss that spreads tokens over experts with 0.
+    words.set("moe-router-load-balancing-type", "aux_loss").set("moe-aux-loss-coeff", BALANCE);
+    let written = format!("moe-aux-loss-coeff {BALANCE}");
+    draft.assumes(Field::Model, &written, "weight of the loss that spreads tokens over experts, which no job states");
     // Without a capacity factor no token is dropped.
     if let Some(factor) = experts.capacity_factor {
         words.set("moe-expert-capacity-factor", factor);

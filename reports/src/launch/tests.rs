@@ -327,6 +327,18 @@ fn tokens_are_dropped_only_where_the_model_says_so() {
     assert!(dropping.contains("--moe-expert-capacity-factor 1 "), "{dropping}");
 }
 
+/// Megatron-LM's own weight of the loss that balances experts is 0.
+#[test]
+fn experts_are_balanced() {
+    let launch = plain(&mixtral(&[]), Target::Megatron).expect("experts over eight ranks");
+    let words = "--moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2 ";
+    assert!(launch.files[0].text.contains(words), "{}", launch.files[0].text);
+    let of_model: Vec<&str> =
+        launch.assumed.iter().filter(|own| own.field == "plan.model").map(|own| own.written.as_str()).collect();
+    assert_eq!(of_model, ["moe-aux-loss-coeff 1e-2"]);
+    assert!(!file(&document(), Target::Megatron, "megatron.sh").contains("--moe-"));
+}
+
 /// `validate_args` and `MoELayer.forward` of Megatron-LM refuse them.
 #[test]
 fn experts_that_megatron_does_not_train_are_refused() {
