@@ -162,8 +162,7 @@ fn megatron(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
         "megatron_lm_recompute_activations": plan.recompute() == Recompute::Selective,
         "megatron_lm_use_distributed_optimizer": plan.state_sharding() == StateSharding::Optimizer,
     });
-    let clip: Option<f64> = draft.job.training().clip_norm;
-    fields["megatron_lm_gradient_clipping"] = json!(clip.unwrap_or(0.0));
+    fields["megatron_lm_gradient_clipping"] = json!(draft.job.clip_norm());
     draft.tells(&[
         Field::Tensor,
         Field::Pipeline,

@@ -102,9 +102,9 @@ fn config(draft: &mut Draft<'_>, reader: Reader) -> Result<Value, LaunchError> {
     activations(draft, &mut config, reader)?;
     optimizer(draft, &mut config, reader);
     scheduler(draft, &mut config, reader);
-    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0".into());
+    let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("gradient_clipping {norm}"));
-    config.insert("gradient_clipping".into(), number(&norm));
+    config.insert("gradient_clipping".into(), json!(norm));
     if plan.gradient_compression() == GradientCompression::Fp16 {
         config.insert("communication_data_type".into(), json!("fp16"));
         draft.tells(&[Field::GradientCompression]);

@@ -43,7 +43,7 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
         Field::LearningRate => training.learning_rate.map(|rate| rate.to_string()),
         Field::WarmUp => Some(job.warm_up().to_string()),
         Field::Decay => Some(job.decay_in_words()),
-        Field::ClipNorm => training.clip_norm.map(|norm| norm.to_string()),
+        Field::ClipNorm => Some(job.clip_norm().to_string()),
         Field::DecayExempt => {
             let (exempt, decays) = (job.hyper_parameters().decay_exempt, job.hyper_parameters().weight_decay > 0.0);
             (decays && exempt == DecayExempt::None).then(|| exempt.to_string())

@@ -16,6 +16,20 @@ const REGION: &str = "us-east-1";
 /// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
+/// Greatest gradient norm where the job states none: the default of Megatron-LM and of transformers' Trainer.
+const CLIP_NORM: f64 = 1.0;
+
+/// Decay of the learning rate where the job states none: as language models are trained (Brown et al., arXiv:2005.14165,
+/// appendix B; Touvron et al., arXiv:2307.09288, section 2.2) and fine-tuned (section 3.1 of the latter).
+const DECAY: Decay = Decay::Cosine;
+
+/// Percentage of steps over which the learning rate rises where the job states none.
+const WARM_UP_PERCENT: u64 = 1;
+/// The same for weights that are trained further, whose trainings are short.
+const FINE_TUNING_WARM_UP_PERCENT: u64 = 3;
+/// The least such steps from random weights, as Trainyard's own runs have, and the most: 2000 (Touvron et al.).
+const WARM_UP_STEPS: [u64; 2] = [10, 2000];
+
 /// A plan with the machines it was made for.
 #[derive(Clone, Debug)]
 pub(super) struct Job<'a> {
@@ -191,9 +205,30 @@ impl<'a> Job<'a> {
         HyperParameters::with(self.plan.optimizer(), self.training())
     }
 
-    /// Returns the learning-rate schedule of the training. Its peak is only known where the job states it.
+    /// Returns the learning-rate schedule of the training: what the job states, else a usual one. Its peak is only known
+    /// where the job states it.
     fn rate(&self) -> LearningRate {
-        LearningRate::of(self.training(), self.steps())
+        let training = self.training();
+        LearningRate {
+            warm_up: training.warm_up_steps.unwrap_or_else(|| self.usual_warm_up()),
+            decay: training.decay.unwrap_or(DECAY),
+            ..LearningRate::of(training, self.steps())
+        }
+    }
+
+    /// Returns the warm-up steps of a training whose job states none. They are at most half of its steps: Megatron-LM
+    /// does not start if nothing is left to decay.
+    fn usual_warm_up(&self) -> u64 {
+        let [least, most] = WARM_UP_STEPS;
+        let share = |percent: u64| self.steps().saturating_mul(percent).div_ceil(100).min(most);
+        let steps =
+            if self.is_fine_tuning() { share(FINE_TUNING_WARM_UP_PERCENT) } else { share(WARM_UP_PERCENT).max(least) };
+        steps.min(self.steps() / 2)
+    }
+
+    /// Returns the greatest norm of gradients: that of the job, else the usual one.
+    pub(super) fn clip_norm(&self) -> f64 {
+        self.training().clip_norm.unwrap_or(CLIP_NORM)
     }
 
     /// Returns the warm-up steps, over which the learning rate rises.

@@ -333,8 +333,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
         draft.writes(Field::Betas, format!("adam-beta1 {first}, adam-beta2 {second}"));
         draft.writes(Field::Epsilon, format!("adam-eps {}", rule.epsilon));
     }
-    // Megatron-LM clips unless it is told not to.
-    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0.0".into());
+    let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("clip-grad {norm}"));
     words.set("clip-grad", norm);
 }

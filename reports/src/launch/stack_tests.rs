@@ -215,9 +215,9 @@ fn whatever_the_job_leaves_open_is_listed() {
     let open = launch(&[]);
     let written: Vec<&str> = open.assumed.iter().map(|assumed| assumed.written.as_str()).collect();
     let expected = [
-        "warmup_steps 10",
-        "lr_scheduler_type constant_with_warmup",
-        "max_grad_norm 0",
+        "warmup_steps 77",
+        "lr_scheduler_type cosine",
+        "max_grad_norm 1",
         "weight_decay 0.1",
         "adam_beta1 0.9, adam_beta2 0.95",
         "adam_epsilon 0.00000001",
@@ -232,6 +232,54 @@ fn whatever_the_job_leaves_open_is_listed() {
     ]);
     let left: Vec<&str> = said.assumed.iter().map(|assumed| assumed.field.as_str()).collect();
     assert_eq!(left, ["job.training.betas", "job.training.epsilon"]);
+}
+
+/// Returns warm-up, decay and clipping of the Trainer's arguments.
+fn schedule(changes: &[(&str, Value)]) -> [String; 3] {
+    let script = file(&with(changes), Target::Torchrun, "torchrun.sh");
+    let words: Vec<&str> =
+        script.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect();
+    let after = |name: &str| words.iter().skip_while(|word| **word != name).nth(1).map_or("", |word| word).to_owned();
+    ["--warmup_steps", "--lr_scheduler_type", "--max_grad_norm"].map(after)
+}
+
+#[test]
+fn a_schedule_is_the_jobs_or_a_usual_one() {
+    let steps = |steps: u64| ("prediction.steps", json!(steps));
+    let method = ("job.training.method", json!("full"));
+    for (changes, warm_up) in [
+        (vec![], "77"),
+        (vec![steps(500)], "10"),
+        (vec![steps(12)], "6"),
+        (vec![steps(1)], "0"),
+        (vec![steps(1_000_000)], "2000"),
+        (vec![method.clone()], "229"),
+        (vec![method.clone(), steps(100)], "3"),
+        (vec![method, steps(1_000_000)], "2000"),
+    ] {
+        assert_eq!(schedule(&changes), [warm_up, "cosine", "1"], "{changes:?}");
+    }
+    let said = json!({ "warm_up_steps": 5, "decay": "constant", "clip_norm": 0.5 });
+    assert_eq!(schedule(&[("job.training", said)]), ["5", "constant_with_warmup", "0.5"]);
+    assert_eq!(schedule(&[("job.training.decay", json!("linear"))]), ["77", "linear", "1"]);
+}
+
+#[test]
+fn all_targets_clip_and_decay_alike() {
+    let megatron = file(&document(), Target::Megatron, "megatron.sh");
+    let words = "--lr-warmup-iters 77 --lr-decay-style cosine --lr-decay-iters 7629 --min-lr 0 ";
+    assert!(megatron.contains(words) && megatron.contains("--clip-grad 1 "), "{megatron}");
+    let text = file(&document(), Target::Deepspeed, "deepspeed.json");
+    let config: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(config["gradient_clipping"], json!(1.0));
+    assert_eq!(config["scheduler"]["type"], json!("WarmupCosineLR"));
+    assert_eq!(config["scheduler"]["params"]["warmup_num_steps"], json!(77));
+    let tensor = [
+        ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
+    ];
+    let plugin = file(&with(&tensor), Target::Accelerate, "accelerate.yaml");
+    assert!(plugin.contains("megatron_lm_gradient_clipping: 1.0"), "{plugin}");
 }
 
 /// The Trainer refuses recomputation beside that of Accelerate, and TRL's scripts recompute unless they are told not to.

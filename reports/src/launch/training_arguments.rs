@@ -226,8 +226,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
         draft.writes(Field::Betas, format!("adam_beta1 {first}, adam_beta2 {second}"));
         draft.writes(Field::Epsilon, format!("adam_epsilon {}", rule.epsilon));
     }
-    // The Trainer clips unless it is told not to.
-    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0".into());
+    let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("max_grad_norm {norm}"));
     list.add("max_grad_norm", norm);
 }
