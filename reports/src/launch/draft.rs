@@ -2,6 +2,7 @@
 
 use super::error::LaunchError;
 use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
+use super::form;
 use super::job::Job;
 use super::software::Engine;
 use super::{LaunchOptions, Target};
@@ -235,8 +236,8 @@ impl<'a> Draft<'a> {
         flag.given(self.options).is_some()
     }
 
-    /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express and notes
-    /// those that the files leave out.
+    /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express, and values
+    /// of flags that it cannot use, and notes fields that the files leave out.
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         for field in Field::ALL.iter().copied().filter(|field| !self.told.contains(field)) {
             let Some(value) = value(field, self.job) else { continue };
@@ -249,6 +250,9 @@ impl<'a> Draft<'a> {
         for flag in Flag::ALL {
             if self.given(flag) && !self.asked.contains(&flag) {
                 return Err(LaunchError::Unused { flag: flag.name(), target: self.target.name() });
+            }
+            if let Some(value) = flag.given(self.options) {
+                form::check(self, flag, value)?;
             }
         }
         Ok(self.head(what))

@@ -13,6 +13,7 @@ mod draft;
 mod error;
 mod field;
 mod fine_tuning;
+mod form;
 mod job;
 mod kubernetes;
 mod megatron;

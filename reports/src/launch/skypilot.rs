@@ -24,7 +24,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         return Err(draft.cannot(Field::Instance, "SkyPilot rents machines, and nobody rents this one out"));
     }
     let program = program(&mut draft, PLACES)?;
-    let task = task(&mut draft, &program)?;
+    let task = task(&mut draft, &program);
     let head: Head = draft.close(&format!(
         "Runs {} on rented machines. After an interruption `sky jobs launch skypilot.yaml` starts it again, and it goes on\nfrom the newest checkpoint in /results; `sky launch` does not start it again.",
         program.what
@@ -34,14 +34,14 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-fn task(draft: &mut Draft<'_>, program: &Program) -> Result<Value, LaunchError> {
+fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
     let job = draft.job;
     let mut fields = Map::new();
     fields.insert("name".into(), json!(job.name()));
     fields.insert("num_nodes".into(), json!(job.machines()));
     fields.insert("resources".into(), resources(draft));
     fields.insert("workdir".into(), json!("."));
-    fields.insert("file_mounts".into(), mounts(draft)?);
+    fields.insert("file_mounts".into(), mounts(draft));
     let environment = environment(draft);
     if !environment.is_empty() {
         let variables: Map<String, Value> = environment.into_iter().map(|(name, value)| (name, json!(value))).collect();
@@ -52,7 +52,7 @@ fn task(draft: &mut Draft<'_>, program: &Program) -> Result<Value, LaunchError> 
     fields.insert("run".into(), json!(format!("set -e\n{}", program.command(&start))));
     draft
         .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
-    Ok(Value::Object(fields))
+    Value::Object(fields)
 }
 
 fn resources(draft: &mut Draft<'_>) -> Value {
@@ -82,14 +82,10 @@ fn resources(draft: &mut Draft<'_>) -> Value {
 
 /// Returns the mounts of data and results: streamed, or copied before the start. Results must come back, for which only
 /// a bucket serves.
-fn mounts(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
+fn mounts(draft: &mut Draft<'_>) -> Value {
     let storage = draft.job.plan().input().map(|input| input.storage);
     let data = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
     let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
-    if !results.contains("://") {
-        let rule = "it must be a bucket, such as s3://bucket/prefix: SkyPilot brings nothing else back";
-        return Err(Flag::Results.refused(&results, rule));
-    }
     let copied = !matches!(storage, Some(StorageMode::S3FastFile | StorageMode::S3Pipe));
     if storage == Some(StorageMode::S3Pipe) {
         draft.note(Field::Storage, "SkyPilot mounts the data; a pipe is SageMaker's");
@@ -104,5 +100,5 @@ fn mounts(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     } else {
         json!(data)
     };
-    Ok(json!({ "/data": data, "/results": { "source": results, "mode": "MOUNT" } }))
+    json!({ "/data": data, "/results": { "source": results, "mode": "MOUNT" } })
 }

@@ -412,6 +412,55 @@ fn results_of_rented_machines_go_to_a_bucket() {
 }
 
 #[test]
+fn places_have_the_form_that_a_target_takes() {
+    let lustre = json!({ "storage": "fsx-lustre", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none" });
+    let on_lustre = with(&[("plan.input", lustre)]);
+    let role = |value: &str| LaunchOptions { role: Some(value.into()), ..LaunchOptions::default() };
+    let data = |value: &str| LaunchOptions { data: Some(value.into()), ..LaunchOptions::default() };
+    let results = |value: &str| LaunchOptions { results: Some(value.into()), ..LaunchOptions::default() };
+    let paths = [Target::Torchrun, Target::Accelerate, Target::Deepspeed, Target::Megatron, Target::Slurm];
+    let bucket = || results("s3://bucket/results");
+    let mut refused: Vec<(Value, Target, LaunchOptions, &str)> = vec![
+        (document(), Target::Sagemaker, role("notarn"), "`--role` is \"notarn\", but it must be the ARN"),
+        (document(), Target::Sagemaker, results("/local"), "`--results` is \"/local\", but it must be a bucket of S3"),
+        (document(), Target::Sagemaker, data("/local"), "`--data` is \"/local\", but it must be a bucket of S3"),
+        (on_lustre, Target::Sagemaker, data("s3://bucket/x"), "`--data` is \"s3://bucket/x\", but it must be a file"),
+        (document(), Target::Megatron, data("s3://bucket/x"), "`--data` is \"s3://bucket/x\", but it must be a path"),
+        (document(), Target::Slurm, data("s3://bucket/x"), "`--data` is \"s3://bucket/x\", but it must be a path"),
+        (document(), Target::Kubernetes, data("s3://b/x"), "`--data` is \"s3://b/x\", but it must be the name of a"),
+        (document(), Target::Kubernetes, results("/x/y"), "`--results` is \"/x/y\", but it must be the name of a"),
+    ];
+    let address = "`--results` is \"s3://bucket/results\", but it must be a path";
+    refused.extend(paths.map(|target| (document(), target, bucket(), address)));
+    for (document, target, options, text) in refused {
+        let error = export(&document, target, &options).expect_err("another form");
+        assert!(error.to_string().starts_with(text), "{}: {error}", target.name());
+        assert!(error.hint().is_some_and(|hint| hint.starts_with("for example `--")), "{error:?}");
+    }
+    for target in paths {
+        export(&document(), target, &results("/shared/results")).expect("a path");
+    }
+    export(&document(), Target::Kubernetes, &data("training-data")).expect("a claim");
+    export(&document(), Target::Sagemaker, &bucket()).expect("a bucket");
+    let unused = export(&document(), Target::Torchrun, &data("s3://bucket/x"));
+    assert_eq!(unused, Err(LaunchError::Unused { flag: "--data", target: "torchrun" }));
+}
+
+/// TRL's scripts read data sets of the Hugging Face Hub by their names.
+#[test]
+fn data_may_be_a_name_on_the_hub_where_the_script_takes_one() {
+    let tuned = with(&[
+        ("plan.fine_tuning", json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } })),
+        ("job.training.method", json!("lora")),
+    ]);
+    let data = |value: &str| LaunchOptions { data: Some(value.into()), ..LaunchOptions::default() };
+    let launch = export(&tuned, Target::Torchrun, &data("trl-lib/Capybara")).expect("a name");
+    assert!(launch.files[0].text.contains("--dataset_name trl-lib/Capybara "), "{}", launch.files[0].text);
+    let error = export(&tuned, Target::Torchrun, &data("s3://bucket/x")).expect_err("an address");
+    assert!(error.to_string().contains("or a name on the Hugging Face Hub"), "{error}");
+}
+
+#[test]
 fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
     let among =
         |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
@@ -463,7 +512,7 @@ fn what_is_given_fills_its_blank() {
     let blanks: Vec<&str> = bare.blanks.iter().map(|blank| blank.flag.as_str()).collect();
     assert_eq!(blanks, ["--role", "--data", "--results"]);
     let options = LaunchOptions {
-        role: Some("arn:aws:iam::1:role/r".into()),
+        role: Some("arn:aws:iam::111122223333:role/r".into()),
         data: Some("s3://d/".into()),
         results: Some("s3://r/".into()),
         ..LaunchOptions::default()
@@ -472,7 +521,7 @@ fn what_is_given_fills_its_blank() {
     assert!(filled.blanks.is_empty());
     let named = |file: &&LaunchFile| !["resume.py", "requirements.txt"].contains(&file.name.as_str());
     for file in filled.files.iter().filter(named) {
-        assert!(file.text.contains("arn:aws:iam::1:role/r"), "{}", file.text);
+        assert!(file.text.contains("arn:aws:iam::111122223333:role/r"), "{}", file.text);
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     };
     let distribution = distribution::of(&mut draft, instance)?;
     let program = program(&mut draft, &distribution)?;
-    let training = training(&mut draft, distribution, &program)?;
+    let training = training(&mut draft, distribution, &program);
     let requirements = requirements(&draft, &training);
     let packed: Vec<&str> = [resume::FILE, &training.script]
         .into_iter()
@@ -160,7 +160,7 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
     Ok(Program { script, arguments, resume: None, files: Vec::new(), what: "" })
 }
 
-fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Result<Training, LaunchError> {
+fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Training {
     let job = draft.job;
     let instance = format!("ml.{}", job.plan().cluster().instance);
     let role = draft.asks(Flag::Role, "arn:aws:iam::ACCOUNT:role/ROLE", "IAM role that SageMaker takes on");
@@ -168,7 +168,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     let image = draft.given(Flag::Image).then(|| draft.asks_or(Flag::Image, ""));
     // Asked for although there is a usual value, so that the flag counts as one of this target's.
     draft.asks_or(Flag::Image, "");
-    let input = input(draft)?;
+    let input = input(draft);
     draft.tells(&[Field::Instance, Field::Pricing, Field::Start, Field::Encrypted]);
     if job.plan().pricing() != trainyard_plan::Pricing::OnDemand && !job.is_spot() {
         draft.note(Field::Pricing, "savings plans and reservations are bought for the account, not for a job");
@@ -182,7 +182,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
         _ => None,
     });
-    Ok(Training {
+    Training {
         name: job.name(),
         script: program.script.clone(),
         role,
@@ -199,7 +199,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
         input,
         results,
         distribution,
-    })
+    }
 }
 
 /// Parses a value as the container passes it to the script.
@@ -215,7 +215,7 @@ fn typed(text: &str) -> Value {
     }
 }
 
-fn input(draft: &mut Draft<'_>) -> Result<Input, LaunchError> {
+fn input(draft: &mut Draft<'_>) -> Input {
     let storage = draft.job.plan().input().map(|input| input.storage);
     if storage == Some(StorageMode::FsxLustre) {
         let place =
@@ -223,7 +223,7 @@ fn input(draft: &mut Draft<'_>) -> Result<Input, LaunchError> {
         let (id, folder) = place.split_once('/').unwrap_or((&place, ""));
         draft.remark("the file system is reached from its own network: write its SUBNET and SECURITY-GROUP");
         draft.tells(&[Field::Storage]);
-        return Ok(Input::FileSystem { id: id.to_owned(), folder: format!("/{folder}") });
+        return Input::FileSystem { id: id.to_owned(), folder: format!("/{folder}") };
     }
     let mode = match storage {
         Some(StorageMode::S3FastFile) => "FastFile",
@@ -236,12 +236,7 @@ fn input(draft: &mut Draft<'_>) -> Result<Input, LaunchError> {
         draft.note(Field::Storage, "machines of SageMaker are new; the data is downloaded from S3 before the start");
     }
     let uri = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
-    if !uri.starts_with("s3://") {
-        let rule = "SageMaker copies data from S3 only";
-        let (flag, example) = (Flag::Data.name(), "s3://bucket/prefix");
-        return Err(LaunchError::Option { flag, value: uri, rule, example });
-    }
-    Ok(Input::Objects { uri, mode })
+    Input::Objects { uri, mode }
 }
 
 /// Returns the volume size of a machine in GB: downloaded data and weights, two checkpoints, the image and the script. Machines
