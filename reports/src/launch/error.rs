@@ -1,5 +1,6 @@
 //! Why a plan has no launch files for a target.
 
+use trainyard_plan::Field;
 use trainyard_units::Invalid;
 
 /// The reason why a plan has no launch files for a target.
@@ -53,13 +54,10 @@ impl LaunchError {
             Self::Inexpressible { field: "plan.stack", others, .. } if others.is_empty() => {
                 Some("no target can; plan again with another stack, `--stack NAME`".into())
             }
-            Self::Inexpressible { field: "plan.fine_tuning", others, .. } if others.is_empty() => {
+            Self::Inexpressible { field: "plan.fine_tuning.method", others, .. } if others.is_empty() => {
                 Some("no target can; plan again with another `training.lora` in the job".into())
             }
-            Self::Inexpressible { field, others, .. } if others.is_empty() => Some(format!(
-                "no target can; plan again with another value, `--fix {}=…`",
-                field.strip_prefix("plan.").unwrap_or(field)
-            )),
+            Self::Inexpressible { field, others, .. } if others.is_empty() => Some(plan_again(field)),
             Self::Inexpressible { others, .. } => Some(format!("these can: {}", others.join(", "))),
             Self::Unused { .. } => Some("leave it out".into()),
             Self::Stack(_) => Some("`trainyard show stacks` lists them".into()),
@@ -73,5 +71,22 @@ impl LaunchError {
             Self::Inexpressible { field, value, why, .. } => Self::Inexpressible { field, value, why, others: can() },
             other => other,
         }
+    }
+}
+
+/// Returns how to plan again where no target can express a field. Not every field can be fixed.
+fn plan_again(field: &str) -> String {
+    let name = field.strip_prefix("plan.").unwrap_or(field);
+    match name {
+        "stages" => {
+            let advice = "plan again with as many stages as share the blocks out evenly";
+            format!("no target can; {advice}, for example `--fix parallel.pipeline=1`")
+        }
+        // Ranks that do not fill their machines.
+        "cluster" => "no target can; plan again with other replicas, `--fix parallel.data=…`".into(),
+        _ if Field::named(name).is_some() => {
+            format!("no target can; plan again with another value, `--fix {name}=…`")
+        }
+        _ => "no target can".into(),
     }
 }

@@ -9,6 +9,7 @@ use super::Target;
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
+use super::job::Job;
 use super::megatron_model;
 use super::program::{Places, Program, environment};
 use super::script::{exports, script};
@@ -17,7 +18,7 @@ use super::torchrun;
 use trainyard_models::Model;
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
-    StateSharding, Store,
+    StageSpec, StateSharding, Store,
 };
 
 /// Approximate number of checkpoints that are kept besides the newest.
@@ -58,7 +59,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     batch_and_memory(draft, &mut words);
     optimizer(draft, &mut words);
     schedule(draft, &mut words);
-    data(draft, &mut words, places);
+    data(draft, &mut words, places)?;
     let script = draft.asks_or(Flag::Script, usual);
     // Megatron-LM looks for its newest checkpoint itself.
     Ok(Program { script, arguments: words.0, resume: None, files: Vec::new(), what })
@@ -185,22 +186,26 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     Ok(())
 }
 
+/// Returns the blocks of each run of layers. The first layer is the embedding and the last is the head; Megatron-LM
+/// counts what is between them.
+pub(super) fn blocks_of_runs(job: &Job<'_>) -> Vec<usize> {
+    let layers = job.plan().graph().len();
+    let blocks = |run: &StageSpec| {
+        let ends = [run.first == 0, run.first + run.layers == layers];
+        run.layers - ends.iter().filter(|end| **end).count()
+    };
+    job.stages().iter().map(blocks).collect()
+}
+
 /// Cuts the layers into stages: by a number where stages are alike, else by a layout.
 fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
-    let (job, plan) = (draft.job, draft.job.plan());
+    let plan = draft.job.plan();
     draft.tells(&[Field::Stages]);
-    let (runs, layers) = (job.stages(), plan.graph().len());
-    if runs.len() < 2 {
+    let counts = blocks_of_runs(draft.job);
+    if counts.len() < 2 {
         return Ok(());
     }
-    // The first layer is the embedding and the last is the head; Megatron-LM counts what is between them.
-    let blocks = |first: usize, count: usize| {
-        let ends = [first == 0, first + count == layers];
-        count - ends.iter().filter(|end| **end).count()
-    };
-    let counts: Vec<usize> = runs.iter().map(|run| blocks(run.first, run.layers)).collect();
-    let parallel = plan.mesh().parallel();
-    let virtual_stages = runs.len() / parallel.pipeline as usize;
+    let virtual_stages = counts.len() / plan.mesh().parallel().pipeline as usize;
     if counts.iter().all(|count| *count == counts[0]) {
         if virtual_stages > 1 {
             words.set("num-virtual-stages-per-pipeline-rank", virtual_stages);
@@ -211,7 +216,7 @@ fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
         let why = "Megatron-LM shares gradients and parameters out between stages of as many layers each only";
         return Err(draft.cannot(Field::Stages, why));
     }
-    let last = runs.len() - 1;
+    let last = counts.len() - 1;
     let stage = |(index, count): (usize, &usize)| {
         let body = if *count > 0 { format!("t*{count}") } else { String::new() };
         format!("{}{body}{}", if index == 0 { "E" } else { "" }, if index == last { "L" } else { "" })
@@ -360,7 +365,7 @@ fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
     draft.writes(Field::Decay, format!("lr-decay-style {style}"));
 }
 
-fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
+fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), LaunchError> {
     let job = draft.job;
     let data = places.data.map(ToOwned::to_owned);
     let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
@@ -382,7 +387,7 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
         draft.tells(&[Field::Workers]);
     }
     let results = places.results(draft);
-    checkpoints(draft, words, &results);
+    checkpoints(draft, words, &results)?;
     match job.evaluations() {
         Some(own) => {
             let batches = own.samples.div_ceil(job.plan().batch().global);
@@ -393,10 +398,11 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
             words.set("eval-iters", 0);
         }
     }
+    Ok(())
 }
 
 /// Adds checkpoints: the script resumes from the newest by itself, or else starts from given weights.
-fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) {
+fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
@@ -405,7 +411,8 @@ fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) {
     words.set("save-retain-interval", between);
     if let Some(weights) = draft.weights() {
         let converted = format!("{results}/pretrained");
-        megatron_model::conversion(draft, &weights, &converted);
+        megatron_model::conversion(draft, &weights, &converted)?;
         words.set("pretrained-checkpoint", converted).flag("auto-detect-ckpt-format");
     }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
-use super::megatron::Words;
+use super::megatron::{Words, blocks_of_runs};
 use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
 use trainyard_plan::Precision;
 
@@ -166,7 +166,11 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
 }
 
 /// Tells how weights are converted into Megatron-LM's format and cut for the plan.
-pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) {
+///
+/// # Errors
+///
+/// Fails for cuts that the converter cannot make.
+pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let loader = match plan.model() {
         Model::Llama(model) if model.experts.is_some() => "mixtral_hf",
@@ -177,9 +181,10 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
             draft.remark(format!(
                 "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only"
             ));
-            return;
+            return Ok(());
         }
     };
+    convertible(draft)?;
     let (parallel, load) = (plan.mesh().parallel(), crate::shell::quoted(weights));
     let expert =
         if parallel.expert > 1 { format!(" --target-expert-parallel-size {}", parallel.expert) } else { String::new() };
@@ -192,4 +197,20 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
             "MODEL-SIZE of that command is llama2-7B, llama2-13B, llama2-70B, llama3, mistral, yi-34B or qwen2.5",
         );
     }
+    Ok(())
+}
+
+/// Refuses cuts into stages that Megatron-LM's converter cannot make: it writes one run of as many blocks for each stage
+/// (`saver_base.py`). Of a checkpoint with one run for each stage, `load_checkpoint` gives stages of several none.
+fn convertible(draft: &Draft<'_>) -> Result<(), LaunchError> {
+    let blocks = blocks_of_runs(draft.job);
+    if blocks.iter().any(|count| *count != blocks[0]) {
+        let why = "Megatron-LM's converter cuts weights into stages of as many layers each only";
+        return Err(draft.cannot(Field::Stages, why));
+    }
+    if blocks.len() > draft.job.plan().mesh().parallel().pipeline as usize {
+        let why = "Megatron-LM's converter cuts weights into one run of layers for each stage only";
+        return Err(draft.cannot(Field::VirtualStages, why));
+    }
+    Ok(())
 }

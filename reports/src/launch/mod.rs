@@ -151,7 +151,9 @@ pub fn launch(
     let stack = document.plan.stack.as_ref().map(named).transpose()?;
     let job = Job::new(document, cluster, stack)?;
     let others = || -> Vec<&'static str> {
-        let can = |other: &Target| *other != target && drawn_up(&job, *other, &LaunchOptions::default()).is_ok();
+        // Whether a plan starts from weights decides who can start it.
+        let options = LaunchOptions { weights: options.weights.clone(), ..LaunchOptions::default() };
+        let can = |other: &Target| *other != target && drawn_up(&job, *other, &options).is_ok();
         Target::ALL.into_iter().filter(can).map(Target::name).collect()
     };
     drawn_up(&job, target, options).map_err(|error| error.with_others(others))

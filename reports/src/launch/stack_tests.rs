@@ -304,6 +304,40 @@ fn one_of_trainer_and_accelerate_recomputes() {
     assert!(whole[0].text.contains("--gradient_checkpointing true "), "{}", whole[0].text);
 }
 
+/// Returns Llama 2 7B on two stages with these runs of layers, of 34 with the embedding and the head.
+fn pipeline(layers: &[usize]) -> Vec<(&'static str, Value)> {
+    let llama = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
+    let firsts = layers.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count)));
+    let stages: Vec<Value> =
+        firsts.zip(layers).map(|(first, layers)| json!({ "first": first, "layers": layers })).collect();
+    vec![
+        ("plan.model", json!(llama.spec())),
+        ("plan.stages", json!(stages)),
+        ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 2 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+        ("plan.schedule", json!(if layers.len() > 2 { "interleaved-1f1b" } else { "1f1b" })),
+        ("plan.virtual_stages", json!(layers.len() / 2)),
+    ]
+}
+
+/// `saver_base.py` of Megatron-LM builds one model of as many blocks for each stage.
+#[test]
+fn weights_are_cut_as_the_converter_can() {
+    let weights = LaunchOptions { weights: Some("org/model".into()), ..LaunchOptions::default() };
+    let tuned = |layers: &[usize]| given(&pipeline(layers), &megatron(), Target::Megatron, &weights);
+    let even = tuned(&[17, 17]).expect("sixteen blocks each");
+    assert!(even.files[0].text.contains("--target-pipeline-parallel-size 2 "), "{}", even.files[0].text);
+    let error = tuned(&[18, 16]).expect_err("seventeen and fifteen");
+    let text = "`plan.stages` is 18, 16 layers, but Megatron-LM's converter cuts weights into stages of as many layers each only";
+    assert_eq!(error.to_string(), text);
+    assert!(error.hint().is_some_and(|hint| hint.ends_with("for example `--fix parallel.pipeline=1`")), "{error:?}");
+    let error = tuned(&[9, 8, 8, 9]).expect_err("two runs each");
+    assert!(error.to_string().starts_with("`plan.virtual_stages` is 2, but Megatron-LM's converter"), "{error}");
+    for layers in [&[18, 16][..], &[9, 8, 8, 9]] {
+        export(&pipeline(layers), &megatron(), Target::Megatron).expect("random weights need no conversion");
+    }
+}
+
 #[test]
 fn a_fine_tuning_starts_from_its_weights() {
     let weights = LaunchOptions { weights: Some("org/model x".into()), ..LaunchOptions::default() };
