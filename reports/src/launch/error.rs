@@ -21,6 +21,9 @@ pub enum LaunchError {
         /// The targets that can express the field, once they were asked.
         others: Vec<&'static str>,
     },
+    /// The plan's machines are of several kinds.
+    #[error("`plan.cluster` is {0}, machines of several kinds, and no target starts a plan on different GPUs")]
+    Mixed(String),
     /// The plan names unknown software.
     #[error("`plan.stack` is {0}, but the catalog has no such software stack")]
     Stack(String),
@@ -60,6 +63,9 @@ impl LaunchError {
             Self::Inexpressible { field, others, .. } if others.is_empty() => Some(plan_again(field)),
             Self::Inexpressible { others, .. } => Some(format!("these can: {}", others.join(", "))),
             Self::Unused { .. } => Some("leave it out".into()),
+            Self::Mixed(_) => {
+                Some("launchers start the same on all machines; plan again for machines of one kind".into())
+            }
             Self::Stack(_) => Some("`trainyard show stacks` lists them".into()),
             Self::Option { flag, example, .. } => Some(format!("for example `{flag} {example}`")),
         }

@@ -57,7 +57,7 @@ impl<'a> Job<'a> {
             Err(LaunchError::Inexpressible { field: "plan.cluster", value, why, others: Vec::new() })
         };
         if cluster.is_mixed() {
-            return refused("it has machines of several kinds, and launchers start the same on all machines".into());
+            return Err(LaunchError::Mixed(format!("{} × {}", plan.cluster().instances, cluster.instance)));
         }
         let (pool, ranks) = (cluster.first(), plan.mesh().ranks());
         let Some((machines, processes)) = filled(ranks, pool.devices_per_instance) else {

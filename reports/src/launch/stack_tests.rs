@@ -339,6 +339,31 @@ fn weights_are_cut_as_the_converter_can() {
 }
 
 #[test]
+fn machines_of_several_kinds_are_started_by_no_target() {
+    let document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
+    let mut cluster = catalog().cluster("p4d.24xlarge", 1).expect("in the catalog");
+    cluster.pools.extend(catalog().cluster("p3.16xlarge", 1).expect("in the catalog").pools);
+    for target in Target::ALL {
+        let error = launch(&document, &cluster, None, target, &LaunchOptions::default()).expect_err("two kinds");
+        assert!(error.to_string().contains("no target starts a plan on different GPUs"), "{error}");
+        assert!(error.hint().is_some_and(|hint| !hint.contains("--fix")), "{error:?}");
+    }
+}
+
+/// A hint that names a field which cannot be fixed would be refused itself.
+#[test]
+fn a_hint_fixes_what_can_be_fixed() {
+    let hint = |field: &'static str| {
+        let (value, why) = (String::new(), String::new());
+        LaunchError::Inexpressible { field, value, why, others: Vec::new() }.hint().unwrap_or_default()
+    };
+    assert_eq!(hint("plan.schedule"), "no target can; plan again with another value, `--fix schedule=…`");
+    assert_eq!(hint("plan.cluster"), "no target can; plan again with other replicas, `--fix parallel.data=…`");
+    assert_eq!(hint("plan.model"), "no target can");
+    assert!(hint("plan.fine_tuning.method").contains("training.lora"));
+}
+
+#[test]
 fn a_fine_tuning_starts_from_its_weights() {
     let weights = LaunchOptions { weights: Some("org/model x".into()), ..LaunchOptions::default() };
     let ddp = pytorch("pytorch-ddp", false);
