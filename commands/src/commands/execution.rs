@@ -99,7 +99,8 @@ impl Execution<'_> {
             Decay::Constant => String::new(),
             decay => format!(", {decay} decay to {} at step {}", rate.last, rate.steps),
         };
-        let clipping = training.clip_norm.map_or_else(String::new, |norm| format!(", gradient norm clipped at {norm}"));
+        let clipping =
+            training.clips_at().map_or_else(String::new, |norm| format!(", gradient norm clipped at {norm}"));
         let shares = plan.model().dropout();
         let dropout = if shares.is_on() { format!(", dropout {shares}") } else { String::new() };
         format!(
@@ -171,7 +172,7 @@ pub(crate) fn execute(
         steps: execution.steps,
         learning_rate: execution.learning_rate(),
         hyper_parameters: HyperParameters::with(plan.optimizer(), training),
-        clip_norm: training.clip_norm,
+        clip_norm: training.clips_at(),
         skips_max: execution.reliability.max_skipped,
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),

@@ -125,7 +125,7 @@ impl Trial<'_> {
             steps: STEPS.into(),
             learning_rate: LearningRate::of(training, document.prediction.steps),
             hyper_parameters: HyperParameters::with(plan.optimizer(), training),
-            clip_norm: training.clip_norm,
+            clip_norm: training.clips_at(),
             skips_max: STEPS,
             seed: self.seed,
             checkpoint: None,

@@ -107,7 +107,8 @@ pub struct TrainingSpec {
     /// The learning rate that it decays to, right after the last step; 0 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub final_learning_rate: Option<f64>,
-    /// The greatest norm that the gradient of all parameters may have; without limit if left out.
+    /// The greatest norm that the gradient of all parameters may have, 0 for no limit. Left out, training here has no limit;
+    /// launch files clip at 1, as the programs that they start do.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
     /// Weight decay; what the optimizer is usually run with if left out, as the three below.
@@ -129,6 +130,13 @@ pub struct TrainingSpec {
     /// What adam, adamw and lamb add to the root of the mean square.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f64>,
+}
+
+impl TrainingSpec {
+    /// Returns the norm at which gradients are clipped; `None` where they are not.
+    pub fn clips_at(&self) -> Option<f64> {
+        self.clip_norm.filter(|norm| *norm > 0.0)
+    }
 }
 
 impl Serialize for GlobalBatch {

@@ -11,7 +11,6 @@ use trainyard_units::Invalid;
 pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invalid> {
     let rates = [
         ("training.learning_rate", spec.learning_rate, 10.0),
-        ("training.clip_norm", spec.clip_norm, 1e9),
         ("training.decay_power", spec.decay_power, 100.0),
         ("training.epsilon", spec.epsilon, 1.0),
     ];
@@ -19,6 +18,9 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
         if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= most)) {
             return Err(Invalid::value(field, value, format!("above 0 and at most {most}")));
         }
+    }
+    if let Some(norm) = spec.clip_norm.filter(|norm| !(0.0..=1e9).contains(norm)) {
+        return Err(Invalid::value("training.clip_norm", norm, "from 0, which is no clipping, to 1000000000"));
     }
     let [first, second] = spec.betas.map_or([None; 2], |betas| betas.map(Some));
     let shares = [
@@ -111,6 +113,8 @@ mod tests {
         }
         let good = TrainingSpec { decay: Some(Decay::Cosine), final_learning_rate: Some(1e-5), ..empty() };
         assert!(check_hyper_parameters(&good, Optimizer::AdamW).is_ok());
+        let unclipped = TrainingSpec { clip_norm: Some(0.0), ..empty() };
+        assert!(check_hyper_parameters(&unclipped, Optimizer::AdamW).is_ok() && unclipped.clips_at().is_none());
     }
 
     #[test]
