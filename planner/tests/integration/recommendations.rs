@@ -166,8 +166,11 @@ fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
 #[test]
 fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
     let mut job = job("gpt2-xl", 10e9, 512);
-    let cheapest = plan(&job, &[]).expect("a plan").prediction;
-    let (cost, time) = (cheapest.cost_usd.expect("a price"), cheapest.elapsed_s());
+    let document = plan(&job, &[]).expect("a plan");
+    // The one that is recommended may be dearer by less than predictions can tell.
+    let least = document.optimum.as_ref().and_then(|optimum| optimum.cost_usd);
+    let (cost, time) = (document.prediction.cost_usd.expect("a price"), document.prediction.elapsed_s());
+    let least = least.unwrap_or(cost);
     let mut nearest = |deadline_s: f64, budget: f64| {
         job.goal.deadline = Some(format!("{deadline_s} s"));
         job.goal.budget = Some(budget);
@@ -177,11 +180,11 @@ fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
     };
     // Any time will do: the cheapest plan is nearest to a budget below its price, not the fastest.
     let (_, dear, why) = nearest(100.0 * time, 0.9 * cost);
-    assert!((dear - cost).abs() < 1e-9 * cost && why.contains("no plan that ends within"), "{dear} USD: {why}");
+    assert!((dear - least).abs() < 1e-9 * least && why.contains("no plan that ends within"), "{dear} USD: {why}");
     // No plan is so fast, and some cost no more than twice the least.
     let (late, cost_of_late, why) = nearest(60.0, 2.0 * cost);
     assert!(late < time && cost_of_late <= 2.0 * cost && why.contains("the nearest that costs at most"), "{why}");
-    // Neither can be met: the fastest, or a simpler plan that cannot be told apart from it.
+    // Neither can be met: the fastest.
     let (fastest, _, why) = nearest(60.0, 0.5 * cost);
     assert!(fastest <= 1.2 * late && why.contains("and none costs at most"), "{fastest} {late}: {why}");
 }
@@ -209,8 +212,8 @@ fn hints_of_what_would_fit_were_tried() {
     job.cluster.stack = Some(stack.into());
     plan(&job, &[]).expect("it was tried");
     job.cluster.stack = None;
-    let refused = plan(&job, &["tensor=2"]).expect_err("GPT-2 XL has 25 heads").to_string();
-    assert!(refused.contains("with parallel.tensor 1 or 5 there are"), "{refused}");
+    let refused = plan(&job, &["parallel.tensor=2"]).expect_err("GPT-2 XL has 25 heads").to_string();
+    assert!(refused.contains("with parallel.tensor 1 there are"), "{refused}");
 }
 
 #[test]
