@@ -398,7 +398,9 @@ class TrainingSpec(TypedDict, total=False):
     final_learning_rate: float | None
     """The learning rate that it decays to, right after the last step; 0 if left out."""
     clip_norm: float | None
-    """The greatest norm that the gradient of all parameters may have; without limit if left out."""
+    """The greatest norm that the gradient of all parameters may have, 0 for no limit. Left out, training here has no
+    limit; launch files clip at 1, as the programs that they start do.
+    """
     weight_decay: float | None
     """Weight decay; what the optimizer is usually run with if left out, as the three below."""
     decay_exempt: DecayExempt | None
@@ -1635,6 +1637,8 @@ class StageMemory:
     """Driver, framework, and what the allocator holds without use."""
     total: int
     """All of it."""
+    limit: int | None = None
+    """What the smallest device of the stage has, where it is more than [`Memory::limit`]."""
 
 
 @dataclass(frozen=True, kw_only=True)
