@@ -160,6 +160,25 @@ impl Stages {
         Some(Self { ends: ends(layers, &cuts), count: stages, folded: false })
     }
 
+    /// Returns the partition into `stages` chunks with as many repeated layers each, where these divide so; other layers are with
+    /// the repeated ones before them, and the first ones with those behind them. `repeated` tells of each layer whether it is one.
+    pub fn even(repeated: &[bool], stages: u32) -> Option<Self> {
+        let all = repeated.iter().filter(|own| **own).count();
+        let count = stages as usize;
+        if count == 0 || all == 0 || !all.is_multiple_of(count) {
+            return None;
+        }
+        let (each, mut held, mut ends) = (all / count, 0, Vec::with_capacity(count));
+        for layer in (0..repeated.len()).filter(|layer| repeated[*layer]) {
+            if held > 0 && held % each == 0 {
+                ends.push(layer);
+            }
+            held += 1;
+        }
+        ends.push(repeated.len());
+        Some(Self { ends, count: stages, folded: false })
+    }
+
     /// Returns the partition into `stages` chunks whose most expensive one is cheapest, of those whose every chunk fits;
     /// among equal ones, the one whose early stages are longest. `None` if there are fewer layers than stages or none
     /// fits.
@@ -253,6 +272,19 @@ mod tests {
         // An expensive last layer gets a stage with fewer others.
         let stages = Stages::balanced(&[0.1, 1.0, 1.0, 1.0, 1.0, 2.0], 2).expect("fewer stages than layers");
         assert_eq!(stages.layers(StageId(0)), 0..4);
+    }
+
+    #[test]
+    fn stages_have_as_many_repeated_layers_each_where_these_divide() {
+        // An embedding, six blocks and a head.
+        let repeated = [false, true, true, true, true, true, true, false];
+        let ends = |stages| Stages::even(&repeated, stages).map(|cut| cut.ends);
+        assert_eq!([ends(1), ends(2), ends(3)], [Some(vec![8]), Some(vec![4, 8]), Some(vec![3, 5, 8])]);
+        assert_eq!([ends(4), ends(0), ends(7)], [None, None, None]);
+        // Two stacks of blocks with a layer between.
+        let stacks = [false, true, true, false, true, true, false];
+        assert_eq!(Stages::even(&stacks, 2).map(|cut| cut.ends), Some(vec![4, 7]));
+        assert_eq!(Stages::even(&[false, false], 2), None);
     }
 
     #[test]

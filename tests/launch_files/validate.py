@@ -174,13 +174,14 @@ def check_sagemaker_program(files):
 
 def check_sagemaker_resume(files):
     """The script is started with the newest whole checkpoint, or without one where there is none."""
+    script = re.search(r'sys\.argv\[0\] = "(.+)"', files["resume.py"])[1]
     with unpacked({}) as folder:
-        pathlib.Path("train.py").write_text("import sys\nprint(*sys.argv)\n")
+        pathlib.Path(script).write_text("import sys\nprint(*sys.argv)\n")
         pathlib.Path("resume.py").write_text(files["resume.py"].replace("/opt/ml/checkpoints", str(folder)))
         words = lambda: subprocess.run(  # noqa: E731
             [sys.executable, "resume.py", "--max_steps", "9"], capture_output=True, text=True, check=True
         ).stdout.split()
-        assert words() == ["train.py", "--max_steps", "9"]
+        assert words() == [script, "--max_steps", "9"]
         checkpoints(folder)
         assert words()[3:] == ["--resume_from_checkpoint", f"{folder}/checkpoint-100"], words()
 
@@ -243,7 +244,9 @@ def check_trl(arguments):
     named = {field.name: getattr(values, field.name) for field in dataclasses.fields(ModelConfig)}
     model_config = ModelConfig(**named)
     assert values.dataset_name and values.model_name_or_path and values.max_length > 0
-    assert values.dtype == ("bfloat16" if values.bf16 else "float16" if values.fp16 else "float32"), values.dtype
+    if not (values.load_in_4bit or values.load_in_8bit):
+        # Beside quantised weights TRL keeps adapters in bfloat16, whatever the model computes in.
+        assert values.dtype == ("bfloat16" if values.bf16 else "float16" if values.fp16 else "float32"), values.dtype
     if values.use_peft:
         check_adapters(model_config)
     own = {field.name for field in dataclasses.fields(TrainingArguments)}

@@ -28,6 +28,8 @@ pub struct Problem {
     pub model: Model,
     /// Which weights are trained, with every default filled in; `None` if all are.
     pub(crate) fine_tuning: Option<FineTuningSpec>,
+    /// `true` if training goes on from trained weights.
+    pub(crate) loads_weights: bool,
     /// What became of samples of different lengths, where a file tells them.
     pub(crate) packing: Option<Packing>,
     /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
@@ -166,6 +168,7 @@ pub(crate) fn problem_on(
         optimizer,
         objective: job.goal.objective.unwrap_or_default(),
         model,
+        loads_weights: job.training.method.is_some() || kind.dpo,
         fine_tuning,
         packing: *packing,
         states_attention,

@@ -116,6 +116,10 @@ pub(crate) struct Bounds {
     blocking: Vec<bool>,
     /// `true` for each choice whose tensor-parallel ranks each send only their own part.
     scattered: Vec<bool>,
+    /// `true` for each choice whose software cuts models into stages of as many repeated layers each.
+    even: Vec<bool>,
+    /// Of each layer whether it is one of those.
+    repeated: Vec<bool>,
     compressed: bool,
     /// `true` if only some rows of some parameters get gradients.
     has_tables: bool,
@@ -143,6 +147,8 @@ impl Bounds {
             blocking,
             scattered,
             has_tables: graph.updated_parameters() != graph.parameters(),
+            even: space.choices().map(|choice| space.cuts_evenly(choice)).collect(),
+            repeated: space.repeated(),
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),
@@ -245,14 +251,16 @@ impl Bounds {
         Seconds(priced.forward / f64::from(candidate.parallel.pipeline) * micro_batches as f64)
     }
 
-    /// Cuts the layers of a candidate's model into this many runs of about the same time; `None` if the machine was not
-    /// measured for them, or if there are fewer layers.
+    /// Cuts the layers of a candidate's model into this many runs: of as many repeated layers each where the software does so and they
+    /// divide, else of about the same time. `None` if the machine was not measured for them, or if there are fewer layers.
     pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
         let key = (self.key(candidate), candidate.recompute, runs);
         if let Some(known) = self.cuts.lock().expect("nobody panics while cuts are looked up").get(&key) {
             return Some(known.clone());
         }
-        let cut: Arc<[StageSpec]> = Stages::balanced(self.weights(candidate)?, runs)?.specs().into();
+        let even = self.even[candidate.choice].then(|| Stages::even(&self.repeated, runs)).flatten();
+        let cut = even.map_or_else(|| Stages::balanced(self.weights(candidate)?, runs), Some)?;
+        let cut: Arc<[StageSpec]> = cut.specs().into();
         self.cuts.lock().expect("nobody panics while cuts are noted").insert(key, cut.clone());
         Some(cut)
     }

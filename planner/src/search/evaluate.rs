@@ -222,7 +222,8 @@ impl Builder<'_> {
             .ids()
             .zip(&needed.usable)
             .all(|(stage, limit)| needed.total(stage).as_f64() <= limit.as_f64() * NEAR);
-        if stages.count() == 1 || stages.chunks_per_stage() > 1 || asked > there || !near {
+        let converted = self.space.problem().loads_weights && self.space.cuts_evenly(self.candidate.choice);
+        if stages.count() == 1 || stages.chunks_per_stage() > 1 || asked > there || !near || converted {
             return None;
         }
         let first = longest_chunks(plan, self.machine);

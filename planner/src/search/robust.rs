@@ -5,13 +5,13 @@
 //! recommended is chosen among those near it.
 
 use super::aim::{Aim, Ceilings, amount, other};
-use super::complexity::{Complexity, is_uneven};
+use super::complexity::Complexity;
 use super::found::Found;
 use super::prepared::Prepared;
-use super::space::blocks;
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use trainyard_hardware_profiles::Stack;
+use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
@@ -174,9 +174,12 @@ fn simpler_by(mut without: Vec<String>, chosen: &Evaluated, optimum: &Evaluated)
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
 }
 
-/// Returns `true` if the stages of a plan cannot have the same number of repeated layers.
+/// Returns `true` if the stages of a plan have different numbers of repeated layers.
 fn uneven(plan: &Plan) -> bool {
-    is_uneven(blocks(plan.graph()), plan.mesh().pipeline(), plan.stages().chunks_per_stage())
+    let (stages, graph) = (plan.stages(), plan.graph());
+    let blocks =
+        |position| stages.layers_at(position).filter(|layer| graph.layer(*layer).role == LayerRole::Block).count();
+    (1..stages.chunks()).any(|position| blocks(position) != blocks(0))
 }
 
 /// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.

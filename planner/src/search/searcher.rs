@@ -374,7 +374,7 @@ mod tests {
     use crate::problem::{Resources, problem};
     use crate::search::Within;
     use crate::search::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective, StageId, Stages};
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective, StageId};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
@@ -397,11 +397,10 @@ mod tests {
         let Prepared { space, bounds, .. } = &prepared;
         let searcher = Searcher::new(&prepared, aim);
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| -> Option<f64> {
-            let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
             let runs = candidate.parallel.pipeline * variant.virtual_stages;
-            let stages = Stages::balanced(weights, runs).expect("as many layers as runs");
-            let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
+            let stages = bounds.cut(candidate, runs).expect("as many layers as runs");
+            let plan = space.plan(candidate, variant, stages.to_vec(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
             let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
             let shortfalls = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);

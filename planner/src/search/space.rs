@@ -275,6 +275,24 @@ impl<'a> Space<'a> {
         self.choices().map(first).collect()
     }
 
+    /// Returns `true` if the software of a choice has models of its own, whose stages have as many blocks each unless it is given a
+    /// list of them.
+    pub(super) fn cuts_evenly(&self, choice: usize) -> bool {
+        self.alone[choice].stack.runs.own_models
+    }
+
+    /// Returns `true` if weights can be brought into such stages: a converter of checkpoints makes those of as many blocks each, with
+    /// one run of layers.
+    fn loads_into(&self, choice: usize, pipeline: u32, virtual_stages: u32) -> bool {
+        let converted = self.problem.loads_weights && self.cuts_evenly(choice) && pipeline > 1;
+        !converted || (virtual_stages == 1 && self.blocks().is_multiple_of(pipeline))
+    }
+
+    /// Tells of each layer whether it is one of those that repeat.
+    pub(super) fn repeated(&self) -> Vec<bool> {
+        self.graph().layers().map(|layer| layer.role == LayerRole::Block).collect()
+    }
+
     /// Returns one machine of a choice, or all of a mixed cluster.
     pub(super) fn alone(&self, choice: usize) -> &Machine {
         &self.alone[choice]
@@ -474,7 +492,10 @@ impl<'a> Space<'a> {
     fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
         let states = self.states(choice, parallel, batch.accumulation);
-        for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
+        let schedules = self.schedules(choice, parallel.pipeline, batch.accumulation).into_iter();
+        for (schedule, virtual_stages) in
+            schedules.filter(|(_, runs)| self.loads_into(choice, parallel.pipeline, *runs))
+        {
             for states in &states {
                 let variant = Variant { schedule, virtual_stages, ..*states };
                 if variant.has(&self.fixed) && self.is_simulable(&variant, parallel, batch) {

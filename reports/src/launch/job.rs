@@ -5,7 +5,9 @@ use super::software::Attention;
 use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transport, catalog};
 use trainyard_models::{Operator, OperatorKind};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
+use trainyard_plan::{
+    CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
+};
 use trainyard_planner::{Evaluations, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds};
 
@@ -108,7 +110,7 @@ impl<'a> Job<'a> {
 
     /// Returns `true` if trained weights are trained further.
     pub(super) fn is_fine_tuning(&self) -> bool {
-        self.training().method.is_some() || self.plan.tuning_kind().dpo
+        self.training().method.is_some() || self.plan.tuning_kind() != TuningKind::FULL
     }
 
     pub(super) fn campaign(&self) -> Option<&CampaignSpec> {
