@@ -36,7 +36,12 @@ fn full_fine_tuning_is_training() {
     let (plain, full) = (planned(&job("gpt2-large", None)), planned(&job("gpt2-large", Some(Method::Full))));
     assert_eq!(plain.plan, full.plan);
     assert_eq!(plain.prediction, full.prediction);
-    assert_eq!((plain.reasons, plain.alternatives, plain.pareto), (full.reasons, full.alternatives, full.pareto));
+    assert_eq!(plain.reasons[1..], full.reasons[1..]);
+    // Megatron-LM's converter of checkpoints does not make every cut into stages.
+    assert!(full.search.candidates < plain.search.candidates);
+    let megatron = |of: &PlanDocument| of.stacks.iter().find(|own| own.stack == "megatron-core").cloned();
+    let cut = megatron(&full).and_then(|own| own.best).expect("it is compared").plan;
+    assert_eq!((cut.virtual_stages, 36 % cut.parallel.pipeline), (1, 0));
     assert!(plain.methods.is_empty());
     assert_eq!(full.methods.len(), 3);
 }
