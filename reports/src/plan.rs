@@ -195,7 +195,7 @@ fn time(prediction: &Prediction) -> String {
 /// The part of the steps' time that is worth telling when it comes on top.
 const TOLD_ON_TOP: f64 = 0.005;
 
-/// Formats the time with which a deadline is compared; `None` where it is that of the steps.
+/// Formats the time with which a deadline is compared; `None` where it is about that of the steps.
 fn in_all(prediction: &Prediction) -> Option<String> {
     if prediction.around_s() < TOLD_ON_TOP * prediction.time_s {
         return None;

@@ -114,7 +114,9 @@ fn numbers_of_machines(plan: &PlanSpec) -> Vec<u32> {
     let divides = |instances: &u32| {
         let (ranks, samples) = (instances * devices, batch.micro.max(1));
         let replicas = u64::from(ranks / replica);
-        ranks.is_multiple_of(replica) && replicas > 0 && batch.global.is_multiple_of(replicas * samples)
+        let whole = ranks.is_multiple_of(replica) && replicas > 0 && replicas.is_multiple_of(parallel.expert.into());
+        let admits = |accumulation| plan.schedule.accumulation().admits(accumulation, parallel.pipeline.into());
+        whole && batch.global.is_multiple_of(replicas * samples) && admits(batch.global / (replicas * samples))
     };
     let all: Vec<u32> = (1..=own.saturating_mul(4)).filter(|count| divides(count) || *count == own).collect();
     let at = all.iter().position(|count| *count == own).unwrap_or(0);

@@ -44,7 +44,9 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
     let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
     let caps = std::iter::successors(Some(least), |most| most.checked_mul(2)).take_while(|most| *most <= INSTANCES_MAX);
+    let mut tried = cap;
     for most in caps {
+        tried = most;
         let larger = with_at_most(problem, most);
         let aim = Aim { within: Within::Goal, ..Aim::best(Objective::Cost) };
         let Some(plan) = search(&larger, &limits.fixed, aim).best.into_iter().next() else { continue };
@@ -60,8 +62,8 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
         ));
     }
     Some(format!(
-        "no plan on up to {} instances was found that ends within {}; allow {}",
-        human_count(cap.max(INSTANCES_MAX).into()),
+        "no plan on up to {} instances was found that ends within {}; allow more than {}",
+        human_count(tried.into()),
         human_duration(deadline),
         human_duration(Seconds(chosen.elapsed_s))
     ))

@@ -207,7 +207,7 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
             _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
         };
         let key = field.name();
-        let others = others(problem, fixed, field);
+        let others = if value.parse::<u32>().is_ok() { others(problem, fixed, field) } else { String::new() };
         return format!(
             "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}{others}"
         );
@@ -221,7 +221,7 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
 /// Values that are tried in place of a degree or size with which there is no plan.
 const TRIED: [u32; 18] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 25, 32, 40, 48, 64, 128];
 
-/// Lists values of a held field with which there are plans; nothing where it is not a number.
+/// Lists values of a held number with which there are plans.
 fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
     let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
     let has_plans = |value: &u32| {
@@ -229,7 +229,11 @@ fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
         with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
     };
     let values: Vec<String> = TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect();
-    if values.is_empty() { String::new() } else { format!("; with {} {} there are", field.name(), one_of(&values)) }
+    if values.is_empty() {
+        String::new()
+    } else {
+        format!("; with {} {} there are plans", field.name(), one_of(&values))
+    }
 }
 
 fn one_of(values: &[String]) -> String {

@@ -51,15 +51,14 @@ fn on(problem: &Problem, rental: Rental) -> Problem {
 }
 
 fn stack(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<String> {
-    let free = Fixed { stack: None, ..fixed.clone() };
     let able =
         |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, &problem.model, problem.kind()));
     let mut others = of_today(&rental.catalog).into_iter().filter(able);
-    let named = rental.stacks.len() == 1 || fixed.stack.is_some();
+    let named = rental.stacks.len() == 1 && fixed.stack.is_none();
     let fits_with = |stack: &Arc<Stack>| {
         let mut stack = stack.clone();
         Arc::make_mut(&mut stack).memory_margin.clone_from(&rental.stacks[0].memory_margin);
-        fits(&on(problem, Rental { stacks: vec![stack], ..rental.clone() }), &free)
+        fits(&on(problem, Rental { stacks: vec![stack], ..rental.clone() }), fixed)
     };
     others.find(|stack| named && fits_with(stack)).map(|stack| stack.name.clone())
 }
@@ -67,7 +66,8 @@ fn stack(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<String> {
 fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
     let held = fixed.instances;
     let more = MACHINES_TRIED.into_iter().filter_map(|times| held.unwrap_or(rental.max_instances).checked_mul(times));
-    more.into_iter().find(|most| {
+    let allowed = |most: &u32| rental.instances.iter().any(|(own, _)| rental.quotas.cap(own, *most) == *most);
+    more.filter(allowed).find(|most| {
         let fixed = Fixed { instances: held.map(|_| *most), ..fixed.clone() };
         fits(&with_at_most(problem, (*most).max(rental.max_instances)), &fixed)
     })
@@ -75,7 +75,7 @@ fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
 
 /// Finds a type that was not searched, has no fewer GPUs and on each more memory than the smallest plan needs.
 fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) -> Option<String> {
-    let price = &rental.instances.first()?.1;
+    let price = &rental.instances.first().filter(|_| fixed.instance.is_none())?.1;
     let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
     let is_new = |own: &&Instance| own.gpus >= most && rental.instances.iter().all(|(other, _)| other.name != own.name);
     let types: Vec<&Instance> = rental.catalog.instances().iter().filter(is_new).collect();
@@ -84,10 +84,9 @@ fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) ->
     let mut others = priced(rental, &types, price);
     others.retain(|(own, _)| memory(own).is_some_and(has_room));
     others.sort_by_key(|(own, _)| memory(own));
-    let free = Fixed { instance: None, ..fixed.clone() };
     others.into_iter().take(TYPES_TRIED).find_map(|(own, price)| {
         let (name, cap) = (own.name.clone(), rental.quotas.cap(&own, rental.max_instances));
         let there = Rental { instances: vec![(own, price)], most: vec![cap], ..rental.clone() };
-        fits(&on(problem, there), &free).then_some(name)
+        fits(&on(problem, there), fixed).then_some(name)
     })
 }

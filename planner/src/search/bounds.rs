@@ -1,6 +1,6 @@
 //! The coarse bound: what no plan of a candidate beats, from the prices of layers alone.
 
-use super::space::{Candidate, Space};
+use super::space::{Candidate, Space, repeated};
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,7 +148,7 @@ impl Bounds {
             scattered,
             has_tables: graph.updated_parameters() != graph.parameters(),
             even: space.choices().map(|choice| space.cuts_evenly(choice)).collect(),
-            repeated: space.repeated(),
+            repeated: repeated(&graph),
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),
@@ -311,7 +311,8 @@ impl Bounds {
         let mean = (weights.sum(further) + 2.0 * (stages - 1.0) * sent) / stages;
         let micro_batch = mean.max(weights.fullest(parallel.pipeline as usize, further) + sent);
         let accumulation = candidate.batch.accumulation as f64;
-        Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))
+        // The mean stage has its part of the gradients too; the fullest one need not.
+        Some((micro_batch * accumulation).max(mean * (accumulation - 1.0) + self.reduction(candidate)))
     }
 
     /// Returns a lower bound of the seconds in which every stage sends a micro-batch to the stage after or before it,

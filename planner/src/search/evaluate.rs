@@ -211,8 +211,8 @@ impl Builder<'_> {
     }
 
     /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more
-    /// than others. Tried only if the stages fit on average, the fullest shortfalls less than a tenth, and each has one run
-    /// of layers.
+    /// than others. Tried only if the stages fit on average, the fullest shortfalls less than a tenth, each has one run of
+    /// layers, and they need not be even.
     fn cut_within_memory(&self, variant: &Variant, plan: &Plan, needed: &Footprint) -> Option<Plan> {
         let stages = plan.stages();
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();
@@ -222,8 +222,9 @@ impl Builder<'_> {
             .ids()
             .zip(&needed.usable)
             .all(|(stage, limit)| needed.total(stage).as_f64() <= limit.as_f64() * NEAR);
-        let converted = self.space.problem().loads_weights && self.space.cuts_evenly(self.candidate.choice);
-        if stages.count() == 1 || stages.chunks_per_stage() > 1 || asked > there || !near || converted {
+        // Where the software cuts evenly, that is the only cut: its bound need not be one of others.
+        let even = self.space.cuts_evenly(self.candidate.choice) && self.space.blocks().is_multiple_of(stages.count());
+        if stages.count() == 1 || stages.chunks_per_stage() > 1 || asked > there || !near || even {
             return None;
         }
         let first = longest_chunks(plan, self.machine);

@@ -25,6 +25,6 @@ pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
 pub(crate) use robust::{INDISTINCT, choose, preferred};
 pub(crate) use searcher::search;
-pub(crate) use space::Space;
+pub(crate) use space::{Space, repeated};
 pub use totals::Evaluated;
 pub(crate) use totals::{Totals, is_quick};

@@ -163,8 +163,8 @@ impl Gain {
 fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
     let parts = other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}"));
-    let even = uneven(&optimum.plan) && !uneven(&chosen.plan);
-    parts.chain(even.then(|| "every stage has as many layers".into())).collect()
+    let even = uneven(&optimum.plan) && !uneven(&chosen.plan) && chosen.plan.stages().count() > 1;
+    parts.chain(even.then(|| "every stage has the same number of layers".into())).collect()
 }
 
 /// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.

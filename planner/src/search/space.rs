@@ -288,11 +288,6 @@ impl<'a> Space<'a> {
         !converted || (virtual_stages == 1 && self.blocks().is_multiple_of(pipeline))
     }
 
-    /// Tells of each layer whether it is one of those that repeat.
-    pub(super) fn repeated(&self) -> Vec<bool> {
-        self.graph().layers().map(|layer| layer.role == LayerRole::Block).collect()
-    }
-
     /// Returns one machine of a choice, or all of a mixed cluster.
     pub(super) fn alone(&self, choice: usize) -> &Machine {
         &self.alone[choice]
@@ -651,6 +646,11 @@ fn architectures(problem: &Problem, machines: &[Machine]) -> Vec<Arc<Architectur
         known[known.len() - 1].clone()
     };
     machines.iter().map(on).collect()
+}
+
+/// Tells of each layer of a model whether it is one of those that repeat.
+pub(crate) fn repeated(graph: &OperatorGraph) -> Vec<bool> {
+    graph.layers().map(|layer| layer.role == LayerRole::Block).collect()
 }
 
 /// Counts the repeated layers of a model.

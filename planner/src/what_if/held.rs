@@ -20,6 +20,7 @@ use crate::predict::{MachineFiles, data_of, machine, plan_of, predict, price, re
 use crate::problem::{
     AUTO_STACK, executable_on, price_not_found, price_of, price_used, purchase, training, with_chosen_attention,
 };
+use crate::search::repeated;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
@@ -343,7 +344,8 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
     let prices = layer_costs(graph, spec.batch.micro, mesh, spec.precision, machine)
         .map_err(|error| with_hint(&error, error.hint()))?;
-    let stages = Stages::balanced(&prices.weights(spec.recompute), runs);
+    let even = machine.stack.runs.own_models.then(|| Stages::even(&repeated(graph), runs)).flatten();
+    let stages = even.or_else(|| Stages::balanced(&prices.weights(spec.recompute), runs));
     let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());
     spec.stages = stages.ok_or_else(few)?.specs();
     Ok(())
