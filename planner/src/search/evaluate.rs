@@ -58,7 +58,7 @@ type Shortfall = (Bytes, Bytes);
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     variant: Variant,
-    /// Its layers cut by their time; nothing where there is no such plan.
+    /// Its layers as [`Bounds::cut`] has them; nothing where there is no such plan.
     by_time: Option<Result<Option<Cut>, Shortfall>>,
     /// Cut so that the stages fit, and the memory of the fullest of them.
     fitting: Option<Result<(Cut, Bytes), Shortfall>>,
@@ -157,7 +157,7 @@ impl Builder<'_> {
         Ok(matters(&variant, cut.times).then_some(fitting))
     }
 
-    /// Cuts the layers into stages of about the same time, unless the first of them is certain not to fit; `None` if there
+    /// Cuts the layers as [`Bounds::cut`] does, unless the first of them is certain not to fit; `None` if there
     /// is no such plan.
     fn cut_by_time(&self, variant: &Variant) -> Result<Option<Cut>, Shortfall> {
         let runs = self.candidate.parallel.pipeline * variant.virtual_stages;

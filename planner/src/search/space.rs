@@ -55,7 +55,7 @@ pub(crate) struct Candidate {
     pub(crate) plans: u32,
 }
 
-/// The other fields of a plan, except the cut into stages, which follows from costs and memory.
+/// The other fields of a plan, except the cut into stages, which follows from software, costs and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) schedule: ScheduleName,

@@ -25,7 +25,7 @@ const CLIP_NORM: f64 = 1.0;
 /// appendix B; Touvron et al., arXiv:2307.09288, section 2.2) and fine-tuned (section 3.1 of the latter).
 const DECAY: Decay = Decay::Cosine;
 
-/// Percentage of steps over which the learning rate rises where the job states none.
+/// Percentage of steps over which the learning rate rises where the job states none. A stated default, as the next one.
 const WARM_UP_PERCENT: u64 = 1;
 /// The same for weights that are trained further, whose trainings are short.
 const FINE_TUNING_WARM_UP_PERCENT: u64 = 3;
