@@ -23,6 +23,7 @@
 
 // Values and marks that know nothing of jobs and plans.
 mod amount;
+mod cache;
 mod cancellation;
 
 // Changes to machines, prices and plans.
@@ -51,6 +52,7 @@ pub use amount::{expected_count, usd};
 pub use answer::{
     Draft, Limits, NoPlan, OnEach, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum, point, recommend,
 };
+pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
 pub use explain::{ExplainError, NamedPlan, explain};

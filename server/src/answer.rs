@@ -11,7 +11,7 @@ use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{
-    Cancellation, Draft, MachineFiles, draft, missed_by_choice, missed_goal, recommend, resimulate,
+    Cancellation, Draft, MachineFiles, SearchCache, draft, missed_by_choice, missed_goal, recommend, resimulate,
 };
 use trainyard_sim::{Options, memory_needed};
 
@@ -36,10 +36,14 @@ pub struct ModelAnswer {
     pub model: ModelSpec,
 }
 
-/// Finds the best plan for a job.
-pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Result<PlanAnswer, Refusal> {
+/// Finds the best plan for a job. What the search finds out besides is kept in `cache` for later ones.
+pub(crate) fn plan(
+    question: &PlanQuestion,
+    cancellation: Cancellation,
+    cache: SearchCache,
+) -> Result<PlanAnswer, Refusal> {
     let limits = question.limits()?;
-    let problem = question.problem()?.until(cancellation);
+    let problem = question.problem()?.until(cancellation).with_cache(cache);
     match question.effort {
         Effort::Draft => {
             let Draft { document, timeline } = draft(&problem, &limits, &question.job)?;

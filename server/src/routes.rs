@@ -23,6 +23,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use trainyard_plan::document::PlanDocument;
+use trainyard_planner::SearchCache;
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -43,6 +44,7 @@ pub struct Settings {
 struct Shared {
     settings: Settings,
     planning: Planning,
+    cache: SearchCache,
     catalogs: Bytes,
     openapi: Bytes,
 }
@@ -57,6 +59,7 @@ pub fn router(settings: Settings) -> Router {
         Access { loopback: settings.loopback, token: settings.token.clone(), time_limit: settings.bounds.request };
     let server = Arc::new(Shared {
         planning: Planning::new(&settings.bounds),
+        cache: SearchCache::default(),
         catalogs: body::text(&Catalogs::new(settings.exports)),
         openapi: body::text(&openapi()),
         settings,
@@ -104,7 +107,8 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
         Effort::Proof => Lane::Thorough,
     };
     let key = key("plan", &question);
-    let work = move |cancellation| answer::plan(&question, cancellation).map(|answer| body::text(&answer));
+    let cache = server.cache.clone();
+    let work = move |cancellation| answer::plan(&question, cancellation, cache).map(|answer| body::text(&answer));
     server.planning.answer(lane, key, work).await.map(json)
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use trainyard_history::Kind;
 use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
-use trainyard_planner::{Limits, MachineFiles};
+use trainyard_planner::{Limits, MachineFiles, SearchCache};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::Options;
 
@@ -86,7 +86,13 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     }
     let spec = job.spec.clone();
     Ok(Asked {
-        subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation: caller::cancellation() })),
+        subject: Subject::Job(Box::new(SoughtJob {
+            spec,
+            resources,
+            limits,
+            cancellation: caller::cancellation(),
+            cache: SearchCache::default(),
+        })),
         job: Some(job),
     })
 }

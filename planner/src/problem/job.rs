@@ -11,6 +11,7 @@ use super::place::{Description, Place};
 use super::resources::Resources;
 use super::stored::field_of_input;
 use super::training::{Training, training};
+use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use std::sync::Arc;
 use trainyard_models::{Model, OperatorGraph};
@@ -62,6 +63,8 @@ pub struct Problem {
     pub(crate) cancellation: Cancellation,
     /// The effort after which a search may stop without a proof; `None` if the best plan must be proved.
     pub(crate) enough: Option<Enough>,
+    /// What searches have found out.
+    pub(crate) cache: SearchCache,
 }
 
 /// The effort after which a search that found a plan may stop, before it is proved that no plan is better.
@@ -79,6 +82,12 @@ impl Problem {
     #[must_use]
     pub fn until(self, cancellation: Cancellation) -> Self {
         Self { cancellation, ..self }
+    }
+
+    /// Returns the same problem, whose searches share what they find out with all others that are given this cache.
+    #[must_use]
+    pub fn with_cache(self, cache: SearchCache) -> Self {
+        Self { cache, ..self }
     }
 
     /// Returns the same problem with other weights trained; `None` if the model has no such weights.
@@ -159,6 +168,7 @@ pub(crate) fn problem_on(
         settings,
         cancellation: Cancellation::default(),
         enough: None,
+        cache: SearchCache::default(),
         training,
         data,
         global_batches: global_batches(job.training.global_batch)?,

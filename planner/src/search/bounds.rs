@@ -1,5 +1,6 @@
 //! The coarse bound: what no plan of a candidate beats, from the prices of layers alone.
 
+use super::known::Known;
 use super::space::{Candidate, Space, repeated};
 use crate::problem::Problem;
 use rayon::prelude::*;
@@ -33,7 +34,7 @@ struct Weights {
 }
 
 /// Prices of the layers of plans alike.
-struct Priced {
+pub(super) struct Priced {
     /// Forward and backward, for each kind of recomputation, in order.
     weights: Vec<Weights>,
     /// Seconds of all layers forward.
@@ -96,7 +97,7 @@ impl Weights {
 }
 
 /// Everything that decides how layers are cut into stages, with the number of stages.
-type CutKey = (PriceKey, Recompute, u32);
+pub(super) type CutKey = (PriceKey, Recompute, u32);
 
 /// Everything that decides how long a plan's communication takes at least: the key of its layers, the ranks that shard a
 /// state, and whether weights are gathered.
@@ -124,17 +125,17 @@ pub(crate) struct Bounds {
     /// `true` if only some rows of some parameters get gradients.
     has_tables: bool,
     placement: Placement,
-    prices: BTreeMap<PriceKey, Option<Priced>>,
-    /// Prices of layers on all devices of a plan.
-    tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
-    /// Communication of plans, as far as it is known.
-    communications: Mutex<BTreeMap<CommunicationKey, Arc<Mutex<Communications>>>>,
-    /// Layers cut into stages, by number of stages.
-    cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
+    prices: BTreeMap<PriceKey, Option<Arc<Priced>>>,
+    known: Arc<Known>,
 }
 
 impl Bounds {
-    pub(crate) fn new(problem: &Problem, fixed: &Fixed, space: &Space<'_>, candidates: &[Candidate]) -> Self {
+    pub(super) fn new(
+        (problem, fixed): (&Problem, &Fixed),
+        space: &Space<'_>,
+        candidates: &[Candidate],
+        known: Arc<Known>,
+    ) -> Self {
         let machines: Vec<&Machine> = (0..problem.place.choices().len()).map(|choice| space.alone(choice)).collect();
         let blocking = machines.iter().map(|machine| machine.lowering().blocking_transfers).collect();
         let scattered = machines.iter().map(|machine| machine.stack.scattered_transfers.value).collect();
@@ -153,9 +154,7 @@ impl Bounds {
             clusters,
             placement: fixed.placement.unwrap_or_default(),
             prices: BTreeMap::new(),
-            tables: Mutex::default(),
-            communications: Mutex::default(),
-            cuts: Mutex::default(),
+            known,
         };
         let note = |mut keys: BTreeSet<PriceKey>, candidate: &Candidate| {
             keys.insert(bounds.key(candidate));
@@ -170,29 +169,34 @@ impl Bounds {
         bounds
     }
 
-    /// Prices the layers of each key.
-    fn priced(&self, space: &Space<'_>, keys: &BTreeSet<PriceKey>) -> BTreeMap<PriceKey, Option<Priced>> {
+    /// Returns the prices of the layers of each key.
+    fn priced(&self, space: &Space<'_>, keys: &BTreeSet<PriceKey>) -> BTreeMap<PriceKey, Option<Arc<Priced>>> {
         let alike = space.first_alike(computes_as_fast);
         let of_ranks = |key: &PriceKey| self.ranks_alone(&alike, key);
-        let kinds: BTreeMap<PriceKey, &PriceKey> = keys.iter().map(|key| (of_ranks(key), key)).collect();
+        let unknown = keys.iter().filter(|key| self.known.prices.get(key).is_none());
+        let kinds: BTreeMap<PriceKey, &PriceKey> = unknown.map(|key| (of_ranks(key), key)).collect();
         let kernels = |(kind, key): (PriceKey, &PriceKey)| {
             let machine = space.machine_of(key.choice, key.instances);
             (kind, self.layers_on(space, key, &machine).kernels().ok())
         };
         let kernels: BTreeMap<PriceKey, Option<LayerKernels>> = kinds.into_par_iter().map(kernels).collect();
-        let price = |key: &PriceKey| {
-            let machine = space.machine_of(key.choice, key.instances);
-            let layers = self.layers_on(space, key, &machine);
-            let ranks = layers.mesh.ranks();
-            let devices = if is_measured(&machine.cluster) { ranks } else { 2 * ranks };
-            let [near, far] = layers.costs_among([ranks, devices], kernels[&of_ranks(key)].as_ref()?).ok()?;
-            let apart = expected_max_sigma(devices) - expected_max_sigma(ranks);
-            let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
-            let of_layer = |index| near.layer(index).pass(StagePass::Forward, Recompute::None).0;
-            let forward = (0..layers.graph.len()).map(of_layer).sum();
-            Some(Priced { weights: Recompute::ALL.iter().map(weights).collect(), forward })
-        };
-        keys.par_iter().map(|key| (*key, price(key))).collect()
+        let kernels = |key: &PriceKey| kernels.get(&of_ranks(key)).and_then(Option::as_ref);
+        let price = |key: &PriceKey| Some(Arc::new(self.price(space, key, kernels(key)?)?));
+        keys.par_iter().map(|key| (*key, self.known.prices.get_or(*key, || price(key)))).collect()
+    }
+
+    /// Prices layers with these kernels; `None` if the machine was not measured for them.
+    fn price(&self, space: &Space<'_>, key: &PriceKey, kernels: &LayerKernels) -> Option<Priced> {
+        let machine = space.machine_of(key.choice, key.instances);
+        let layers = self.layers_on(space, key, &machine);
+        let ranks = layers.mesh.ranks();
+        let devices = if is_measured(&machine.cluster) { ranks } else { 2 * ranks };
+        let [near, far] = layers.costs_among([ranks, devices], kernels).ok()?;
+        let apart = expected_max_sigma(devices) - expected_max_sigma(ranks);
+        let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
+        let of_layer = |index| near.layer(index).pass(StagePass::Forward, Recompute::None).0;
+        let forward = (0..layers.graph.len()).map(of_layer).sum();
+        Some(Priced { weights: Recompute::ALL.iter().map(weights).collect(), forward })
     }
 
     fn layers_on<'m>(&self, space: &'m Space<'_>, key: &PriceKey, machine: &'m Machine) -> Computed<'m> {
@@ -254,15 +258,11 @@ impl Bounds {
     /// Cuts the layers of a candidate's model into this many runs: of as many repeated layers each where the software does so and they
     /// divide, else of about the same time. `None` if the machine was not measured for them, or if there are fewer layers.
     pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
-        let key = (self.key(candidate), candidate.recompute, runs);
-        if let Some(known) = self.cuts.lock().expect("nobody panics while cuts are looked up").get(&key) {
-            return Some(known.clone());
-        }
-        let even = self.even[candidate.choice].then(|| Stages::even(&self.repeated, runs)).flatten();
-        let cut = even.map_or_else(|| Stages::balanced(self.weights(candidate)?, runs), Some)?;
-        let cut: Arc<[StageSpec]> = cut.specs().into();
-        self.cuts.lock().expect("nobody panics while cuts are noted").insert(key, cut.clone());
-        Some(cut)
+        self.known.cuts.get_or((self.key(candidate), candidate.recompute, runs), || {
+            let even = self.even[candidate.choice].then(|| Stages::even(&self.repeated, runs)).flatten();
+            let cut = even.map_or_else(|| Stages::balanced(self.weights(candidate)?, runs), Some)?;
+            Some(cut.specs().into())
+        })
     }
 
     /// Returns prices of the layers of a candidate's plans; `None` if the machine was not measured for them. They are
@@ -274,12 +274,7 @@ impl Bounds {
         let shared = inside && !machine.cluster.is_mixed() && !is_measured(&machine.cluster);
         let parallel = if shared { alike } else { parallel };
         let key = PriceKey { choice, instances, parallel, precision, micro: batch.micro };
-        if let Some(known) = self.tables.lock().expect("nobody panics while prices are looked up").get(&key) {
-            return known.clone();
-        }
-        let table = LayerTable::new(plan, machine).ok();
-        self.tables.lock().expect("nobody panics while prices are noted").insert(key, table.clone());
-        table
+        self.known.tables.get_or(key, || LayerTable::new(plan, machine).ok())
     }
 
     /// Returns the key of the communication of one of a candidate's plans. Their micro-batch counts only where it decides
@@ -293,8 +288,7 @@ impl Bounds {
 
     /// Returns what is known of the communication of plans with a key.
     pub(crate) fn communications(&self, key: CommunicationKey) -> Arc<Mutex<Communications>> {
-        let mut known = self.communications.lock().expect("nobody panics while communication is looked up");
-        known.entry(key).or_default().clone()
+        self.known.communications.get_or(key, Arc::default)
     }
 
     /// Returns a lower bound of a candidate's step in seconds: the fullest stage computes its layers for all

@@ -1,9 +1,10 @@
 //! What a candidate holds at least: enough to drop those that cannot fit before anything else is asked of them.
 
+use super::known::Known;
 use super::space::{Candidate, Space, Variant};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use trainyard_plan::{
     BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
 };
@@ -16,10 +17,10 @@ pub(crate) const NEAR: f64 = 1.1;
 
 /// Everything that decides how much memory layers hold together, except the number of ranks that share it: the
 /// attention kernel follows from the choice, the offload from the variant.
-type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
+pub(super) type HeldKey = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
 
 /// What the layers before each layer hold together, from none to all of them.
-type HeldBefore = Option<Arc<[ParameterCounts]>>;
+pub(super) type HeldBefore = Option<Arc<[ParameterCounts]>>;
 
 /// The memory that is needed at least, and the memory that there is.
 type Shortfall = (Bytes, Bytes);
@@ -39,7 +40,7 @@ struct DeviceMemory {
 
 /// Memory that the layers before each layer hold together, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct ParameterCounts {
+pub(super) struct ParameterCounts {
     parameters: f64,
     gradients: f64,
     optimizer_state: f64,
@@ -86,18 +87,17 @@ pub(crate) struct MemoryBound {
     devices: Vec<Option<DeviceMemory>>,
     /// For each choice the first one on which layers hold the same.
     alike: Vec<usize>,
-    /// What layers hold, as far as it was asked for; `None` where there is no plan to count it on.
-    held: RwLock<BTreeMap<Key, HeldBefore>>,
+    known: Arc<Known>,
     /// The possible offloads of each choice.
     offloads: Vec<Vec<Offload>>,
 }
 
 impl MemoryBound {
-    pub(crate) fn new(space: &Space<'_>) -> Self {
+    pub(super) fn new(space: &Space<'_>, known: Arc<Known>) -> Self {
         Self {
             devices: space.choices().map(|choice| device(space.alone(choice))).collect(),
             alike: space.first_alike(|_, _| true),
-            held: RwLock::default(),
+            known,
             offloads: space.choices().map(|choice| space.offloads(choice)).collect(),
         }
     }
@@ -105,12 +105,7 @@ impl MemoryBound {
     /// Returns what the layers before each layer hold together on a candidate's ranks.
     fn held(&self, space: &Space<'_>, candidate: &Candidate, offload: Offload) -> HeldBefore {
         let key = key(self.alike[candidate.choice], candidate, offload);
-        if let Some(known) = self.held.read().expect("nobody panics while what layers hold is looked up").get(&key) {
-            return known.clone();
-        }
-        let held = held(space, candidate, key);
-        self.held.write().expect("nobody panics while what layers hold is noted").insert(key, held.clone());
-        held
+        self.known.held.get_or(key, || held(space, candidate, key))
     }
 
     /// Returns for each of the candidates of one choice what [`Self::shortfall`] does. Of those that differ in nothing but
@@ -211,13 +206,13 @@ fn device(machine: &Machine) -> Option<DeviceMemory> {
     Some(DeviceMemory { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
 }
 
-fn key(choice: usize, candidate: &Candidate, offload: Offload) -> Key {
+fn key(choice: usize, candidate: &Candidate, offload: Offload) -> HeldKey {
     let parallel = ParallelSpec { data: candidate.parallel.expert, pipeline: 1, ..candidate.parallel };
     (choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
 }
 
 /// Computes what the first layers hold, from none to all, on the ranks of one stage for one micro-batch.
-fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> HeldBefore {
+fn held(space: &Space<'_>, candidate: &Candidate, key: HeldKey) -> HeldBefore {
     let (_, parallel, .., micro, offload) = key;
     let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };
     let alone = Candidate { parallel, batch, ..*candidate };
@@ -250,7 +245,7 @@ mod tests {
             job.cluster.instances = Some(["g4dn.12xlarge", "p3.16xlarge", "p4d.24xlarge"].map(Into::into).into());
             let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
             let space = Space::new(&problem, &Fixed::default());
-            let memory = MemoryBound::new(&space);
+            let memory = MemoryBound::new(&space, Known::of(&space, &problem.cache));
             for site in space.sites().into_iter().filter(|(_, instances)| *instances <= 4) {
                 let candidates = space.candidates_on(site);
                 let together = memory.shortfalls(&space, &candidates);

@@ -11,6 +11,7 @@ mod complexity;
 mod evaluate;
 mod found;
 mod input_stalls;
+mod known;
 mod memory_bound;
 mod overheads;
 mod prepared;

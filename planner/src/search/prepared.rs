@@ -6,6 +6,7 @@ use super::complexity::{Complexity, Ordinary};
 use super::evaluate::{Fitting, Looked, Simulated, Times, Tried, look, simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
+use super::known::Known;
 use super::memory_bound::MemoryBound;
 use super::overheads::SearchOverheads;
 use super::space::{Candidate, Space, Variant};
@@ -53,7 +54,8 @@ type KeptStep = (Fitting, Option<Simulated>);
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
         let space = Space::new(problem, fixed);
-        let memory = MemoryBound::new(&space);
+        let known = Known::of(&space, &problem.cache);
+        let memory = MemoryBound::new(&space, known.clone());
         let with_room = |site: (usize, u32)| {
             let (mut candidates, mut dropped) = (space.candidates_on(site), Found::default());
             let kind = problem.place.kind(site.0);
@@ -78,7 +80,7 @@ impl<'a> Prepared<'a> {
                 dropped.note_too_large(kind, plans, needed, available);
             }
         }
-        let bounds = Bounds::new(problem, fixed, &space, &candidates);
+        let bounds = Bounds::new((problem, fixed), &space, &candidates, known);
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();

@@ -288,6 +288,20 @@ impl<'a> Space<'a> {
         !converted || (virtual_stages == 1 && self.blocks().is_multiple_of(pipeline))
     }
 
+    /// Returns the model as computed on each choice.
+    pub(super) fn architectures(&self) -> &[Arc<Architecture>] {
+        &self.architectures
+    }
+
+    /// Returns a plan with everything that all plans of the space have in common.
+    pub(super) fn common(&self) -> PlanSpec {
+        let parallel = ParallelSpec { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence: false };
+        let batch = BatchSpec { global: 1, micro: 1, accumulation: 1 };
+        let (precision, recompute) = (Precision::Fp32, Recompute::None);
+        let any = Candidate { choice: 0, instances: 1, parallel, batch, precision, recompute, plans: 1 };
+        self.spec(&any, &Variant::PLAIN, Vec::new(), &self.alone[0])
+    }
+
     /// Returns one machine of a choice, or all of a mixed cluster.
     pub(super) fn alone(&self, choice: usize) -> &Machine {
         &self.alone[choice]

@@ -18,6 +18,7 @@ pub use tornado::tornado;
 
 use crate::amount::usd;
 use crate::answer::{Limits, NoPlan, best, prediction};
+use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
@@ -55,6 +56,8 @@ pub struct SoughtJob {
     pub limits: Limits,
     /// The flag by which the caller stops the searches. A case that is not sought any more has no plan.
     pub cancellation: Cancellation,
+    /// What the searches for all cases share.
+    pub cache: SearchCache,
 }
 
 /// The reason why nothing can be varied at all.
@@ -243,6 +246,7 @@ struct ChangedJob {
     resources: Resources,
     limits: Limits,
     cancellation: Cancellation,
+    cache: SearchCache,
     machine: Vec<MachineChange>,
     price: Option<PriceChange>,
 }
@@ -253,8 +257,8 @@ impl SoughtJob {
         if self.cancellation.is_cancelled() {
             return Err(NoPlan::Cancelled.into());
         }
-        let Self { spec, resources, limits, cancellation } = self.clone();
-        let mut changed = ChangedJob { spec, resources, limits, cancellation, machine: Vec::new(), price: None };
+        let Self { spec, resources, limits, cancellation, cache } = self.clone();
+        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine: Vec::new(), price: None };
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
@@ -344,7 +348,8 @@ impl ChangedJob {
     fn solved(&self) -> Result<Expected, Refusal> {
         let (changes, price) = (&self.machine, self.price.clone());
         let other = |place: crate::Place| place.changed(changes).repriced(price);
-        let problem = problem_on(&self.spec, self.resources.clone(), other)?.until(self.cancellation.clone());
+        let problem = problem_on(&self.spec, self.resources.clone(), other)?;
+        let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
         let chosen = best(&problem, &self.limits)?;
         let (prediction, outcome) = prediction(&problem, &self.spec, &chosen)?;
         let machine = chosen.machine(&problem);

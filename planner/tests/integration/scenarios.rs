@@ -4,7 +4,8 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{JobSpec, Pricing, Recompute, StateSharding, WhatIfFigures};
 use trainyard_planner::what_if::{SoughtJob, Subject, axes, what_if};
 use trainyard_planner::{
-    Cancellation, Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, explain, missed_goal, problem, recommend,
+    Cancellation, Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, SearchCache, explain, missed_goal,
+    problem, recommend,
 };
 
 /// A job on some instances: `model` and `work` are TOML.
@@ -144,6 +145,7 @@ fn a_slow_network_favours_stages_and_a_fast_one_replicas() {
         resources: Resources::default(),
         limits,
         cancellation: Cancellation::default(),
+        cache: SearchCache::default(),
     }));
     let axes = axes(&["cluster.network=25Gbps,400Gbps".into()]).expect("a key and values");
     let answer = what_if(&subject, &axes, &|| ()).expect("an answer");

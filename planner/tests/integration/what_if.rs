@@ -4,7 +4,9 @@ use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
-use trainyard_planner::{Cancellation, Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{
+    Cancellation, Fixed, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate,
+};
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
@@ -37,6 +39,7 @@ fn sought(job: JobSpec, fixed: &[&str]) -> Subject {
         resources: Resources::default(),
         limits: limits(fixed),
         cancellation: Cancellation::default(),
+        cache: SearchCache::default(),
     }))
 }
 
