@@ -246,7 +246,13 @@ impl Fit<'_> {
             rows: runs.len(),
             unsupported: Vec::new(),
             constants: constants.collect(),
-            stacks: vec![StackErrors { stack: self.profile.name.clone(), rows: runs.len(), replaced, errors: total }],
+            stacks: vec![StackErrors {
+                stack: self.profile.name.clone(),
+                called: Vec::new(),
+                rows: runs.len(),
+                replaced,
+                errors: total,
+            }],
             suites: suites
                 .map(|(run, errors)| SuiteErrors { suite: run.file.clone(), rows: 1, errors: *errors })
                 .collect(),

@@ -120,8 +120,11 @@ fn plain(message: &str) -> String {
             text = format!("{head}expected a whole number, at least 0");
         }
     }
-    if let Some(head) = text.strip_suffix("expected f64") {
-        text = format!("{head}expected a number");
+    let others = [("f64", "a number"), ("a string", "text in quotes"), ("a sequence", "a list in brackets")];
+    for (word, shown) in others {
+        if let Some(head) = text.strip_suffix(&format!("expected {word}")) {
+            text = format!("{head}expected {shown}");
+        }
     }
     text
 }

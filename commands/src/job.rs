@@ -347,7 +347,7 @@ impl Job {
 fn flag_for(field: &str) -> Option<String> {
     let flag = match field {
         "model" => "--model NAME, or --model FILE",
-        "data" => "--tokens N, --samples N or --steps N",
+        "data" => "--tokens N, --samples N, --steps N, or --dataset NAME with --epochs N",
         "data.tokens" => "--tokens N",
         "data.samples" => "--samples N",
         "data.bytes_per_sample" => "--bytes-per-sample SIZE or --dataset NAME",

@@ -331,6 +331,12 @@ impl Stack {
     pub(crate) fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
         self.published_as.iter().filter_map(|label| label.closeness(publication)).max()
     }
+
+    /// Returns `true` if a published label that is this very name, and no pattern, fits this stack.
+    pub(crate) fn is_known_as(&self, publication: Publication<'_>) -> bool {
+        let is_name = |label: &&PublishedAs| label.stack == publication.stack;
+        self.published_as.iter().filter(is_name).any(|label| label.closeness(publication).is_some())
+    }
 }
 
 #[cfg(test)]
@@ -351,6 +357,15 @@ mod tests {
         assert_eq!(of("mlperf-mxnet", "v0.7", "Ampere", None), Some("mlperf-mxnet"), "rather than *mxnet*");
         assert_eq!(of("mxnet-horovod", "", "Volta", None), Some("mxnet"));
         assert_eq!(of("a framework of tomorrow", "", "Volta", None), None);
+    }
+
+    #[test]
+    fn names_of_the_catalog_stand_for_themselves() {
+        for name in ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "deepspeed", "megatron-core"] {
+            assert_eq!(of(name, "", "Ampere", None), Some(name));
+        }
+        assert_eq!(of("pytorch-ddp", "2.0 compile", "Ampere", None), Some("pytorch-ddp-compiled"));
+        assert_eq!(of("pytorch", "", "Ampere", None), Some("pytorch-2019"), "published under this very name");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Refitted constants as a page.
 
 use crate::format::{Width, bullets, percent, seconds, table};
-use trainyard_calibration::{ConstantChange, Errors, RefitDocument};
+use trainyard_calibration::{ConstantChange, Errors, RefitDocument, StackErrors};
 
 /// Formats a refit: what changed, and how well steps are predicted before and after.
 pub fn refit(document: &RefitDocument, width: Width) -> String {
@@ -27,8 +27,18 @@ pub fn refit(document: &RefitDocument, width: Width) -> String {
     }
     page += "\nMean errors. Left out: groups of one model, scale or release, predicted by what the others say. Unseen: the\n\
              same, starting from the mean of all other stacks.\n";
+    page += &bullets(width, "Software", &called(document));
     page += &unsupported(document, width);
     page
+}
+
+/// Tells which rows name their software otherwise than the stack that was fitted on them.
+fn called(document: &RefitDocument) -> Vec<String> {
+    let of = |stack: &StackErrors| {
+        let labels: Vec<String> = stack.called.iter().map(|label| format!("`{label}`")).collect();
+        format!("{} stands for rows whose `stack` is {}", stack.stack, labels.join(", "))
+    };
+    document.stacks.iter().filter(|stack| !stack.called.is_empty()).map(of).collect()
 }
 
 /// Formats the corrections that runs made to a machine's profile, and how well steps are predicted before and after.
@@ -111,7 +121,13 @@ mod tests {
             rows: 3,
             unsupported: vec!["four: no such model".into()],
             constants: vec![change],
-            stacks: vec![StackErrors { stack: "mine".into(), rows: 3, replaced: true, errors }],
+            stacks: vec![StackErrors {
+                stack: "mine".into(),
+                called: vec!["ours".into()],
+                rows: 3,
+                replaced: true,
+                errors,
+            }],
             suites: vec![SuiteErrors { suite: "here".into(), rows: 3, errors }],
             widths: vec![TermWidth { term: "maps".into(), rows: 3, present: 0.15, fitted: 0.2, coverage90: 0.9 }],
             coverage90: Some(0.9),

@@ -12,12 +12,33 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
 }
 
+/// The most names that are suggested at once.
+const SUGGESTED: usize = 5;
+
+/// Lists the names that have all parts of what was written: `a100-sxm4-80gb` for `A100-80GB`. `None` if none has, or too many.
+fn holding(written: &str, known: &[&str]) -> Option<String> {
+    let written = written.to_lowercase();
+    let parts: Vec<&str> =
+        written.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty()).collect();
+    let has_all = |name: &&&str| !parts.is_empty() && parts.iter().all(|part| name.to_lowercase().contains(part));
+    let found: Vec<String> = known.iter().filter(has_all).map(|name| quoted(name)).collect();
+    (1..=SUGGESTED).contains(&found.len()).then(|| match found.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        found => found.concat(),
+    })
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{name}`")
+}
+
 /// The error for a name that is not in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {kind} is called `{name}`")]
 pub struct CatalogError {
     kind: &'static str,
     name: String,
+    /// In backticks; several with commas.
     similar: Option<String>,
     advice: String,
 }
@@ -26,7 +47,15 @@ impl CatalogError {
     /// Tells that no entry of some kind (`GPU`, `model`) has this name; `known` are the names of those that there are.
     pub fn new<'a>(kind: &'static str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let advice = format!("`trainyard show {}s` lists the catalog", kind.to_lowercase());
-        Self { kind, name: name.into(), similar: similar(name, known).map(Into::into), advice }
+        let known: Vec<&str> = known.into_iter().collect();
+        let similar = holding(name, &known).or_else(|| similar(name, known).map(quoted));
+        Self { kind, name: name.into(), similar, advice }
+    }
+
+    /// Says what was meant, whatever is similar.
+    #[must_use]
+    pub fn with_meant(self, meant: &str) -> Self {
+        Self { similar: Some(quoted(meant)), ..self }
     }
 
     /// Replaces the hint that is given where no name is similar.
@@ -37,7 +66,7 @@ impl CatalogError {
 
     /// Returns the similar name, or else where to look.
     pub fn hint(&self) -> String {
-        self.similar.as_ref().map_or_else(|| self.advice.clone(), |similar| format!("did you mean `{similar}`?"))
+        self.similar.as_ref().map_or_else(|| self.advice.clone(), |similar| format!("did you mean {similar}?"))
     }
 
     /// Places the name in a field.
@@ -56,5 +85,15 @@ mod tests {
         assert_eq!(similar("gpt2-xxl", known), Some("gpt2-xl"));
         assert_eq!(similar("resnet-50", known), Some("resnet50"));
         assert_eq!((similar("unet", known), similar("gpt2", [])), (None, None));
+    }
+
+    #[test]
+    fn names_with_all_parts_of_what_was_written_are_suggested() {
+        let known = ["a10g", "a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-80gb", "l4"];
+        let hint = |name: &str| CatalogError::new("GPU", name, known).hint();
+        assert_eq!(hint("a100"), "did you mean `a100-sxm4-40gb`, `a100-sxm4-80gb` or `a100-pcie-80gb`?");
+        assert_eq!(hint("A100-80GB"), "did you mean `a100-sxm4-80gb` or `a100-pcie-80gb`?");
+        assert_eq!(hint("a10gg"), "did you mean `a10g`?");
+        assert_eq!(hint("tpu"), "`trainyard show gpus` lists the catalog");
     }
 }

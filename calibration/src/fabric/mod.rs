@@ -128,6 +128,7 @@ pub fn refit_fabrics(
     });
     let of_fit = |fit: &FabricFit| StackErrors {
         stack: fit.fabric.name.clone(),
+        called: Vec::new(),
         rows: fit.rows,
         replaced: better(&fit),
         errors: Errors {

@@ -65,6 +65,9 @@ pub struct Errors {
 pub struct StackErrors {
     /// Its name, or `*` for all rows.
     pub stack: String,
+    /// What rows call it, where that is not its name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub called: Vec<String>,
     /// Rows.
     pub rows: usize,
     /// Whether its constants were replaced.

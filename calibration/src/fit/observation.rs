@@ -30,6 +30,8 @@ impl Grouping {
 pub(crate) struct Observation {
     /// Where the row belongs in its table.
     pub suite: String,
+    /// What the row calls the software.
+    pub label: String,
     /// The plan: of those that the row leaves open, the one that is predicted fastest.
     pub plan: Plan,
     /// Where it ran.
@@ -53,6 +55,7 @@ impl Observation {
         let plan = configuration.predict()?.0.clone();
         Ok(Self {
             suite: row.suite.clone(),
+            label: row.stack.clone(),
             plan,
             decoding: configuration.decoding,
             machine: configuration.machine,

@@ -330,9 +330,15 @@ impl<'a> Fitting<'a> {
     }
 
     fn stacks(&self, found: &Found, judged: &Judged) -> Vec<StackErrors> {
-        let names: BTreeSet<&str> = self.problem.observations.iter().map(Observation::stack).collect();
-        let mut all: Vec<StackErrors> =
-            names.into_iter().map(|name| self.errors(name, found, judged, |seen| seen.stack() == name)).collect();
+        let mut called: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for seen in self.problem.observations {
+            called.entry(seen.stack()).or_default().insert(&seen.label);
+        }
+        let of = |(name, labels): (&str, BTreeSet<&str>)| {
+            let called = labels.into_iter().filter(|label| *label != name).map(Into::into).collect();
+            StackErrors { called, ..self.errors(name, found, judged, |seen| seen.stack() == name) }
+        };
+        let mut all: Vec<StackErrors> = called.into_iter().map(of).collect();
         all.push(self.errors("*", found, judged, |_| true));
         all
     }
@@ -356,6 +362,7 @@ impl<'a> Fitting<'a> {
         let changed = self.changed(found);
         StackErrors {
             stack: name.into(),
+            called: Vec::new(),
             rows: observations.iter().filter(|seen| filter(seen)).count(),
             replaced: changed
                 .iter()

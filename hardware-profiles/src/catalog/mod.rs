@@ -297,7 +297,7 @@ impl Catalog {
         let found = look_up("instance", self.machine_types(), name, |instance| &instance.name);
         // A family is asked for by a pattern.
         let is_family = || self.machine_types().any(|instance| instance.name.starts_with(&family));
-        found.map_err(|error| if is_family() { error.with_advice(format!("did you mean `{family}*`?")) } else { error })
+        found.map_err(|error| if is_family() { error.with_meant(&format!("{family}*")) } else { error })
     }
 
     /// Returns the software stack of this name.
@@ -309,14 +309,15 @@ impl Catalog {
         look_up("stack", &self.stacks, name, |stack| &stack.name)
     }
 
-    /// Returns the stack that stands for measurements published under this label: the one whose label states most.
-    /// `None` if the catalog knows no such label.
+    /// Returns the stack that stands for measurements under this label: the one whose published label states most. The
+    /// name of a stack without a version stands for that stack, unless others published under it. `None` if the catalog
+    /// knows no such label.
     pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Arc<Stack>> {
-        self.stacks
-            .iter()
-            .filter_map(|entry| entry.closeness(publication).map(|closeness| (closeness, entry)))
-            .max_by_key(|(closeness, _)| *closeness)
-            .map(|(_, entry)| entry)
+        let closeness = |entry: &&Arc<Stack>| entry.closeness(publication);
+        let published = || self.stacks.iter().filter(|entry| closeness(entry).is_some()).max_by_key(closeness);
+        let named = || self.stacks.iter().find(|entry| entry.name == publication.stack);
+        let is_name = publication.version.is_empty() && !self.stacks.iter().any(|entry| entry.is_known_as(publication));
+        is_name.then(named).flatten().or_else(published)
     }
 
     /// Returns a cluster of `instances` machines of the type of this name.

@@ -33,13 +33,18 @@ pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluate
     }
 }
 
-/// Says how many instances would meet a deadline, if more than the job allows would.
+/// Says how many instances would meet a deadline, if more than there are would.
 fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    if !problem.place.may_grow() {
+        return None;
+    }
     if limits.fixed.instances.is_some() {
         return Some("the number of instances is held; with more of them training takes less time".into());
     }
-    let cap = rental.max_instances;
+    let cap = match &problem.place {
+        Place::Rented(rental) => rental.max_instances,
+        Place::Owned { machine, .. } => machine.cluster.machines(),
+    };
     // Instances that scale without loss would need so many.
     let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
     let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
@@ -52,14 +57,19 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
         let Some(plan) = search(&larger, &limits.fixed, aim).best.into_iter().next() else { continue };
         let (cluster, time) = (plan.plan.cluster(), human_duration(Seconds(plan.elapsed_s)));
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
-        return Some(format!(
-            "cluster.max_instances {} stands in the way: {} × {} are enough and end in {time}{cost}; write \
-             --max-instances {}",
-            human_count(cap.into()),
+        let enough = format!(
+            "{} × {} are enough and end in {time}{cost}",
             human_count(cluster.instances.into()),
-            cluster.instance,
-            cluster.instances
-        ));
+            cluster.instance
+        );
+        let cap = human_count(cap.into());
+        return Some(match &problem.place {
+            Place::Rented(_) => format!(
+                "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {}",
+                cluster.instances
+            ),
+            Place::Owned { .. } => format!("with more machines than the {cap} of the cluster file: {enough}"),
+        });
     }
     Some(format!(
         "no plan on up to {} instances was found that ends within {}; allow more than {}",
@@ -73,6 +83,7 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
 /// need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32) -> Problem {
     let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    larger.place = larger.place.with_machines(most);
     if let Place::Rented(rental) = &mut larger.place {
         rental.max_instances = most;
         let quotas = rental.quotas.clone();

@@ -11,6 +11,7 @@ mod methods;
 mod missed;
 mod no_plan;
 mod on_each;
+mod own_machines;
 mod pareto;
 mod price_dates;
 mod reasons;

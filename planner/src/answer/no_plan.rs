@@ -193,6 +193,12 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     if let (true, Some(instance)) = (chosen.is_empty(), &fixed.instance) {
         return format!("instance {instance} is not among those of the job");
     }
+    if let (Place::Owned { machine, .. }, Some(held)) = (&problem.place, fixed.instances)
+        && held > machine.cluster.machines()
+    {
+        let (name, machines) = (&machine.cluster.instance, machine.cluster.machines());
+        return format!("`instances` is {held}, but {name} has {machines} machines");
+    }
     let space = Space::new(problem, fixed);
     let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();
     if let (true, Some(refusal)) = (refusals.len() == chosen.len(), refusals.first()) {
@@ -212,11 +218,29 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
             "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}{others}"
         );
     }
+    let held = if fixed.each().is_empty() { "" } else { " and the held fields" };
+    let near = match problem.global_batches.as_slice() {
+        [batch] => batches_near(problem, fixed, *batch),
+        _ => String::new(),
+    };
     format!(
-        "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
+        "with global batch {}{held}, data × tensor × pipeline × context cannot use every device evenly{near}",
         batches.join(", ")
     )
 }
+
+/// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
+fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
+    let briefly = |batch| Problem { enough: Some(ENOUGH), global_batches: vec![batch], ..problem.clone() };
+    let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
+    let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
+    let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
+    let near: Vec<String> = [below, above].into_iter().flatten().map(|batch| batch.to_string()).collect();
+    if near.is_empty() { String::new() } else { format!("; with a global batch of {} there are plans", one_of(&near)) }
+}
+
+/// Batches that are tried on either side of one without plans.
+const BATCHES_TRIED: usize = 64;
 
 /// Values that are tried in place of a degree or size with which there is no plan.
 const TRIED: [u32; 18] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 25, 32, 40, 48, 64, 128];

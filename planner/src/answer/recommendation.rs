@@ -8,6 +8,7 @@ use super::left_out::left_out;
 use super::limits::Limits;
 use super::methods::methods;
 use super::no_plan::{NoPlan, no_plan, unable};
+use super::own_machines::unused;
 use super::pareto::{front, runner_up};
 use super::price_dates::price_dates;
 use super::reasons::{Reasons, other_gpu};
@@ -61,8 +62,11 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     reasons.extend(told.further);
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
-    let warnings: Vec<String> =
-        advised.chain(warnings.all()).chain(price_dates(problem, limits, (found, &chosen))).collect();
+    let warnings: Vec<String> = advised
+        .chain(unused(problem, limits, &chosen))
+        .chain(warnings.all())
+        .chain(price_dates(problem, limits, (found, &chosen)))
+        .collect();
     let (fixed, least, top) = (&limits.fixed, &prepared.least_by_kind(), limits.top.max(1));
     let rejections = Rejections { problem, fixed, found, least, chosen: &chosen, top };
     let rejected = rejections.all(job);

@@ -114,6 +114,27 @@ impl Place {
         self
     }
 
+    /// Returns `true` if there may be more of the machines: they are rented, or all alike behind one switch.
+    pub(crate) fn may_grow(&self) -> bool {
+        match self {
+            Self::Owned { described_by: Description::Profile(_), .. } => false,
+            Self::Owned { machine, .. } => !machine.cluster.is_mixed() && machine.cluster.switches.is_empty(),
+            Self::Rented(_) => true,
+        }
+    }
+
+    /// Returns the same place with at least so many machines, where they are owned and may grow.
+    pub(crate) fn with_machines(mut self, instances: u32) -> Self {
+        let may_grow = self.may_grow();
+        if let Self::Owned { machine, .. } = &mut self
+            && may_grow
+        {
+            let own = &mut machine.cluster.pools[0].instances;
+            *own = instances.max(*own);
+        }
+        self
+    }
+
     /// Returns the same place at a changed price, if it has prices.
     pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
         if let (Self::Rented(rental), Some(change)) = (&mut self, price) {

@@ -347,7 +347,9 @@ impl ChangedJob {
 
     fn solved(&self) -> Result<Expected, Refusal> {
         let (changes, price) = (&self.machine, self.price.clone());
-        let other = |place: crate::Place| place.changed(changes).repriced(price);
+        // Machines that are not there yet may be bought.
+        let machines = self.limits.fixed.instances.unwrap_or(0);
+        let other = |place: crate::Place| place.changed(changes).repriced(price).with_machines(machines);
         let problem = problem_on(&self.spec, self.resources.clone(), other)?;
         let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
         let chosen = best(&problem, &self.limits)?;

@@ -7,7 +7,7 @@ pub use csv::what_if_csv;
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
 use crate::layout::{cluster, strategy};
 use std::collections::BTreeMap;
-use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{Objective, Recompute, Sensitivity, StateSharding, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
@@ -25,6 +25,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
         parts.push(sensitivities(&document.sensitivities, width));
     }
     let mut text = parts.join("\n");
+    text += &bullets(width, "Software", &software_differs(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text
@@ -63,18 +64,40 @@ fn plans_differ(document: &WhatIfDocument) -> bool {
     all().any(|figures| Some(layout(figures)) != first)
 }
 
-/// Formats a plan's layout: machines, degrees, micro-batch and number formats.
-fn layout(figures: &WhatIfFigures) -> [String; 3] {
+/// Says why cases differ in their software, where they do and nobody asked for it.
+fn software_differs(document: &WhatIfDocument) -> Option<String> {
+    let stack = |figures: &WhatIfFigures| figures.plan.stack.clone();
+    let mut stacks: Vec<_> = document.cases.iter().filter_map(|case| stack(case.figures.as_ref()?)).collect();
+    stacks.sort();
+    stacks.dedup();
+    let is_varied = document.axes.iter().any(|axis| ["stack", "cluster.stack"].contains(&axis.key.as_str()));
+    (stacks.len() > 1 && !is_varied).then(|| {
+        "it differs between cases: of plans that cannot be told apart the simplest is taken, as `plan` does; --stack NAME holds it"
+            .into()
+    })
+}
+
+/// Formats a plan's layout: machines, degrees and sharding, micro-batch and number formats, and software where it is named.
+fn layout(figures: &WhatIfFigures) -> Vec<String> {
     let (plan, batch) = (&figures.plan, figures.plan.batch);
+    let sharding = match plan.state_sharding {
+        StateSharding::None => "",
+        StateSharding::Optimizer => ", ZeRO-1",
+        StateSharding::Gradients => ", ZeRO-2",
+        StateSharding::Parameters => ", ZeRO-3",
+    };
     let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
     let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
-    [cluster(plan), strategy(plan), formats]
+    let shown = [cluster(plan), format!("{}{sharding}", strategy(plan)), formats];
+    shown.into_iter().chain(plan.stack.clone()).collect()
 }
 
 /// Formats the plan of each case.
 fn plans(document: &WhatIfDocument, width: Width) -> String {
     let keys = document.axes.iter().map(|axis| axis.key.as_str());
-    let header: Vec<&str> = keys.chain(["plan", "strategy", "micro × accumulation, precision"]).collect();
+    let layouts = ["plan", "strategy", "micro × accumulation, precision", "software"];
+    let named = document.cases.iter().filter_map(|case| case.figures.as_ref()).any(|own| own.plan.stack.is_some());
+    let header: Vec<&str> = keys.chain(layouts.into_iter().take(if named { 4 } else { 3 })).collect();
     let rows = document.cases.iter().filter_map(|case| {
         let own = case.figures.as_ref()?;
         Some(case.values.iter().cloned().chain(layout(own)).collect::<Vec<String>>())

@@ -217,8 +217,9 @@ impl<'a> Site<'a> {
     fn new(pool: &'a Pool, data: &'a DataSet, input: InputSpec, samples: f64, loaders: u32) -> Result<Self, Invalid> {
         gpu(pool)?;
         let unknown = || {
-            let rule = format!("`{}` has no processors that are known", pool.name);
-            Invalid::breaks("data.bytes_per_sample", "set", rule).with_hint("state `host.vcpus` in the cluster file")
+            let why = format!("processors read and decode the samples, and those of `{}` are not known", pool.name);
+            let hint = "write the processors of one machine as `vcpus` in `[machines.host]` of the cluster file";
+            Invalid::missing("machines.host.vcpus", why).with_hint(hint)
         };
         let host = pool.host.as_ref().ok_or_else(unknown)?;
         let processors = host.processors.ok_or_else(unknown)?;
