@@ -63,8 +63,8 @@ const TABLES: Term = Term::new("tables", 0.65, 44.0);
 /// Recurrent layers: lengths of samples are means of their data.
 const RECURRENT: Term = Term::new("recurrent layers", 0.33, 21.0);
 
-/// Weights that are frozen or quantised, and adapters beside them, and pairs: a stated default. Of 18 published steps of LoRA
-/// (QwenLM/Qwen, README.md) the interval holds 17.
+/// Weights that are frozen or quantised, and adapters beside them, and pairs: a stated default. Of 18 published steps
+/// of LoRA (QwenLM/Qwen, README.md) the interval holds 17.
 const FINE_TUNED: Term = Term::new("frozen weights and adapters", 0.3, 4.0);
 
 /// The name of the term of a stack's own constants, whose half-width stands in its catalog entry.

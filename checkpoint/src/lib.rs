@@ -8,7 +8,7 @@
 //! | file | content |
 //! |---|---|
 //! | `model.safetensors` | weights in single precision, by their Hugging Face names |
-//! | `adapter_model.safetensors`, `adapter_config.json` | in place of these, where adapters are trained beside weights that stay as they are |
+//! | `adapter_model.safetensors`, `adapter_config.json` | in their place where adapters alone are trained |
 //! | `first_moments.safetensors`, … | one file for each thing that the optimizer remembers of a parameter |
 //! | `config.json` | what transformers builds the model by, where it has the family |
 //! | `plan.json` | the plan that ran |

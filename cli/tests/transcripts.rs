@@ -41,11 +41,14 @@ fn the_readme_shows_what_commands_print() {
     run(root(), &["README.md", "docs/export.md", "docs/whole-training.md"].map(Path::new));
 }
 
-/// Each page runs in a folder of its own, with `examples/` and the files that the page shows under their names.
+/// Each page, and the one about what-if, which writes a file too, runs in a folder of its own, with `examples/` and the
+/// files that the page shows under their names.
 #[test]
 fn the_guide_shows_what_commands_print() {
     let mut tested = 0;
-    for page in inside(&root().join("docs/guide")) {
+    let mut pages = inside(&root().join("docs/guide"));
+    pages.push(root().join("docs/what-if.md"));
+    for page in pages {
         let text = fs::read_to_string(&page).expect("a page");
         if !text.contains("```console") {
             continue;

@@ -181,8 +181,8 @@ pub(crate) struct JobArguments {
     /// Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) seq_len: Option<u64>,
-    /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last
-    /// blocks (frozen); compares full, lora and qlora
+    /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or
+    /// the last blocks (frozen); compares full, lora and qlora
     #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = method())]
     pub(crate) fine_tune: Option<Method>,
     /// Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference

@@ -117,7 +117,8 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
 }
 
-/// Refuses a name of the Hugging Face Hub, `deepseek-ai/DeepSeek-V2`, whose shape the catalog does not have: nothing is fetched.
+/// Refuses a name of the Hugging Face Hub, `deepseek-ai/DeepSeek-V2`, whose shape the catalog does not have: nothing is
+/// fetched.
 fn refuse_hub_name(name: &str) -> Result<(), Failure> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|end| ["json", "toml", "onnx"].iter().any(|known| end == *known));

@@ -5,11 +5,13 @@
 //! seed alone, so that a global batch is the same however it is sliced over replicas and micro-batches, and so that a
 //! run goes on from a position exactly.
 //!
-//! | what the model wants | what it may be stored as |
-//! |---|---|
-//! | tokens, each predicting the next, or masked ones | a text file or a folder of them, read as bytes or through a `tokenizer.json`; a `.npy` or safetensors array of token ids |
-//! | images with a class | a folder for each class with JPEG and PNG files; MNIST (IDX) files; CIFAR-10 and CIFAR-100 binary files; arrays |
-//! | vectors with a class | MNIST and CIFAR files, pixel by pixel; arrays |
+//! What the model wants, and what it may be stored as:
+//!
+//! - tokens, each predicting the next, or masked ones: a text file or a folder of them, read as bytes or through a
+//!   `tokenizer.json`; a `.npy` or safetensors array of token ids;
+//! - images with a class: a folder for each class with JPEG and PNG files; MNIST (IDX) files; CIFAR-10 and CIFAR-100
+//!   binary files; arrays;
+//! - vectors with a class: MNIST and CIFAR files, pixel by pixel; arrays.
 //!
 //! Pixels are divided by 255, then the mean is taken off and the deviation divided by: with three channels those of
 //! ImageNet, as torchvision's models expect; else both are a half, so that values lie between −1 and 1. Images from

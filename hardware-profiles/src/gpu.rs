@@ -115,8 +115,8 @@ impl Gpu {
         }
     }
 
-    /// Returns the overhead of a tile's prologue and epilogue, in units of the depth k. They take as long in eight bits as in
-    /// sixteen, in which more is computed.
+    /// Returns the overhead of a tile's prologue and epilogue, in units of the depth k. They take as long in eight bits
+    /// as in sixteen, in which more is computed.
     pub fn gemm_depth(&self, rate: Rate) -> f64 {
         let reached = |rate: Rate| self.peak(rate).0 * self.gemm_fraction(rate);
         let faster = if rate == Rate::Fp8 { reached(rate) / reached(Rate::Fp16) } else { 1.0 };

@@ -234,7 +234,8 @@ pub struct Stack {
     /// The same of models whose weights are loaded in half precision and stay as they are; `token_activations` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_activations: Option<Sourced<f64>>,
-    /// `true` if the scripts that train adapters, or on preferences, take the loss in tiles of logits, which are never whole.
+    /// `true` if the scripts that train adapters, or on preferences, take the loss in tiles of logits, which are never
+    /// whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiled_loss: Option<Sourced<bool>>,
     /// `true` if gradients in half precision stay in memory beside their sums in single precision.

@@ -47,8 +47,8 @@ impl LayerMemory {
         Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream + whole }
     }
 
-    /// Computes the memory of a layer whose loss is taken tile by tile: it keeps the input of the product with the vocabulary,
-    /// computes logits again backward, and adds gradients up in single precision.
+    /// Computes the memory of a layer whose loss is taken tile by tile: it keeps the input of the product with the
+    /// vocabulary, computes logits again backward, and adds gradients up in single precision.
     pub(crate) fn in_tiles(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {
         if layer.frozen {
             return Self::default();

@@ -235,8 +235,8 @@ fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, retentio
     bytes
 }
 
-/// Computes the bytes of activations on the device, and of what lives inside one layer's computation, at the fullest moment of
-/// backward.
+/// Computes the bytes of activations on the device, and of what lives inside one layer's computation, at the fullest
+/// moment of backward.
 fn in_backward(plan: &Plan, stage: StageId, chunks: &[Range<usize>], retention: Retention) -> (Bytes, Bytes) {
     let kept = peak_of(plan, stage, chunks, |layers| kept_activations_with(plan, layers, retention));
     if plan.offload().activations.is_some() {

@@ -160,8 +160,9 @@ impl Stages {
         Some(Self { ends: ends(layers, &cuts), count: stages, folded: false })
     }
 
-    /// Returns the partition into `stages` chunks with as many repeated layers each, where these divide so; other layers are with
-    /// the repeated ones before them, and the first ones with those behind them. `repeated` tells of each layer whether it is one.
+    /// Returns the partition into `stages` chunks with as many repeated layers each, where these divide so; other
+    /// layers are with the repeated ones before them, and the first ones with those behind them. `repeated` tells of
+    /// each layer whether it is one.
     pub fn even(repeated: &[bool], stages: u32) -> Option<Self> {
         let all = repeated.iter().filter(|own| **own).count();
         let count = stages as usize;

@@ -23,8 +23,8 @@ use trainyard_units::{Invalid, Seconds};
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
-/// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan says how samples are loaded, `data` is the
-/// data set that they come from.
+/// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan
+/// says how samples are loaded, `data` is the data set that they come from.
 ///
 /// # Errors
 ///

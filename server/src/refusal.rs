@@ -14,8 +14,8 @@ use trainyard_units::Invalid;
 pub struct Refusal {
     /// The HTTP status code.
     pub status: u16,
-    /// What kind of refusal it is, one of a closed list: `bad-request`, `bad-json`, `bad-input`, `no-plan`, `too-large`, `busy`,
-    /// `timeout`, `unauthorized`, `forbidden`, `not-found`, `method`, `media-type`, `failed`.
+    /// What kind of refusal it is, one of a closed list: `bad-request`, `bad-json`, `bad-input`, `no-plan`,
+    /// `too-large`, `busy`, `timeout`, `unauthorized`, `forbidden`, `not-found`, `method`, `media-type`, `failed`.
     #[serde(rename = "type")]
     pub kind: String,
     /// What is wrong: field, value, and what is allowed.

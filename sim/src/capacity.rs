@@ -185,7 +185,8 @@ pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
     order.iter().enumerate().map(held).collect()
 }
 
-/// What the framework keeps: gradients in the precision of compute, in single precision, or in both; and whole logits or not.
+/// What the framework keeps: gradients in the precision of compute, in single precision, or in both; and whole logits
+/// or not.
 fn retention(plan: &Plan, machine: &Machine) -> Retention {
     let (stack, computed) = (&machine.stack, plan.precision().element_bytes());
     let summed = if stack.compute_precision_gradients.value { computed } else { Precision::Fp32.element_bytes() };

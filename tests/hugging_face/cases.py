@@ -24,10 +24,6 @@ def image(side, **config):
     return {"source": SMALL, "config": config, "inputs": {"pixel_values": [3, side, side]}}
 
 
-def classes(count):
-    return {str(index): f"class {index}" for index in range(count)}
-
-
 def hub(name):
     return f"https://huggingface.co/{name}/blob/main/config.json"
 
@@ -198,22 +194,22 @@ CASES = {
         "small": small(64, architectures=["Mamba2ForCausalLM"], hidden_size=48, expand=2, head_dim=16, num_heads=6, n_groups=6, state_size=20, num_hidden_layers=3, vocab_size=130, chunk_size=64, pad_token_id=0),
     },
     "deit": {
-        "deit-base-distilled": published(hub("facebook/deit-base-distilled-patch16-224"), architectures=["DeiTForImageClassificationWithTeacher"], attention_probs_dropout_prob=0.0, hidden_act="gelu", hidden_dropout_prob=0.0, hidden_size=768, id2label=classes(1000), image_size=224, intermediate_size=3072, layer_norm_eps=1e-12, num_attention_heads=12, num_channels=3, num_hidden_layers=12, patch_size=16),
+        "deit-base-distilled": published(hub("facebook/deit-base-distilled-patch16-224"), architectures=["DeiTForImageClassificationWithTeacher"], attention_probs_dropout_prob=0.0, hidden_act="gelu", hidden_dropout_prob=0.0, hidden_size=768, num_labels=1000, image_size=224, intermediate_size=3072, layer_norm_eps=1e-12, num_attention_heads=12, num_channels=3, num_hidden_layers=12, patch_size=16),
         "small": image(32, architectures=["DeiTForImageClassification"], hidden_size=48, intermediate_size=80, num_attention_heads=6, num_hidden_layers=3, image_size=32, patch_size=8, id2label=LABELS),
     },
     "beit": {
-        "beit-base": published(hub("microsoft/beit-base-patch16-224"), architectures=["BeitForImageClassification"], attention_probs_dropout_prob=0.0, drop_path_rate=0.1, hidden_act="gelu", hidden_dropout_prob=0.0, hidden_size=768, id2label=classes(1000), image_size=224, intermediate_size=3072, layer_norm_eps=1e-12, layer_scale_init_value=0.1, num_attention_heads=12, num_channels=3, num_hidden_layers=12, patch_size=16, use_absolute_position_embeddings=False, use_mask_token=False, use_mean_pooling=True, use_relative_position_bias=True, use_shared_relative_position_bias=False, vocab_size=8192),
+        "beit-base": published(hub("microsoft/beit-base-patch16-224"), architectures=["BeitForImageClassification"], attention_probs_dropout_prob=0.0, drop_path_rate=0.1, hidden_act="gelu", hidden_dropout_prob=0.0, hidden_size=768, num_labels=1000, image_size=224, intermediate_size=3072, layer_norm_eps=1e-12, layer_scale_init_value=0.1, num_attention_heads=12, num_channels=3, num_hidden_layers=12, patch_size=16, use_absolute_position_embeddings=False, use_mask_token=False, use_mean_pooling=True, use_relative_position_bias=True, use_shared_relative_position_bias=False, vocab_size=8192),
         "small": image(32, architectures=["BeitForImageClassification"], hidden_size=48, intermediate_size=80, num_attention_heads=6, num_hidden_layers=3, image_size=32, patch_size=8, use_absolute_position_embeddings=True, use_mean_pooling=False, layer_scale_init_value=0.0, id2label=LABELS),
         "small-with-relative-bias": image(32, architectures=["BeitForImageClassification"], hidden_size=48, intermediate_size=80, num_attention_heads=6, num_hidden_layers=3, image_size=32, patch_size=8, use_relative_position_bias=True, id2label=LABELS),
     },
     "swin": {
-        "swin-tiny": published(hub("microsoft/swin-tiny-patch4-window7-224"), architectures=["SwinForImageClassification"], attention_probs_dropout_prob=0.0, depths=[2, 2, 6, 2], drop_path_rate=0.1, embed_dim=96, hidden_act="gelu", hidden_dropout_prob=0.0, id2label=classes(1000), image_size=224, layer_norm_eps=1e-05, mlp_ratio=4.0, num_channels=3, num_heads=[3, 6, 12, 24], num_layers=4, patch_size=4, qkv_bias=True, use_absolute_embeddings=False, window_size=7),
-        "swin-large-384": published(hub("microsoft/swin-large-patch4-window12-384"), architectures=["SwinForImageClassification"], attention_probs_dropout_prob=0.0, depths=[2, 2, 18, 2], drop_path_rate=0.1, embed_dim=192, hidden_act="gelu", hidden_dropout_prob=0.0, id2label=classes(1000), image_size=384, layer_norm_eps=1e-05, mlp_ratio=4.0, num_channels=3, num_heads=[6, 12, 24, 48], num_layers=4, patch_size=4, qkv_bias=True, use_absolute_embeddings=False, window_size=12),
+        "swin-tiny": published(hub("microsoft/swin-tiny-patch4-window7-224"), architectures=["SwinForImageClassification"], attention_probs_dropout_prob=0.0, depths=[2, 2, 6, 2], drop_path_rate=0.1, embed_dim=96, hidden_act="gelu", hidden_dropout_prob=0.0, num_labels=1000, image_size=224, layer_norm_eps=1e-05, mlp_ratio=4.0, num_channels=3, num_heads=[3, 6, 12, 24], num_layers=4, patch_size=4, qkv_bias=True, use_absolute_embeddings=False, window_size=7),
+        "swin-large-384": published(hub("microsoft/swin-large-patch4-window12-384"), architectures=["SwinForImageClassification"], attention_probs_dropout_prob=0.0, depths=[2, 2, 18, 2], drop_path_rate=0.1, embed_dim=192, hidden_act="gelu", hidden_dropout_prob=0.0, num_labels=1000, image_size=384, layer_norm_eps=1e-05, mlp_ratio=4.0, num_channels=3, num_heads=[6, 12, 24, 48], num_layers=4, patch_size=4, qkv_bias=True, use_absolute_embeddings=False, window_size=12),
         "small": image(64, architectures=["SwinForImageClassification"], embed_dim=24, depths=[2, 2, 1], num_heads=[2, 3, 6], image_size=64, patch_size=4, window_size=4, mlp_ratio=3.0, id2label=LABELS),
         "small-with-uneven-windows": image(72, architectures=["SwinForImageClassification"], embed_dim=24, depths=[2, 2], num_heads=[2, 3], image_size=72, patch_size=4, window_size=4, id2label=LABELS),
     },
     "convnext": {
-        "convnext-tiny": published(hub("facebook/convnext-tiny-224"), architectures=["ConvNextForImageClassification"], depths=[3, 3, 9, 3], drop_path_rate=0.0, hidden_act="gelu", hidden_sizes=[96, 192, 384, 768], id2label=classes(1000), image_size=224, layer_norm_eps=1e-12, layer_scale_init_value=1e-06, num_channels=3, num_stages=4, patch_size=4),
+        "convnext-tiny": published(hub("facebook/convnext-tiny-224"), architectures=["ConvNextForImageClassification"], depths=[3, 3, 9, 3], drop_path_rate=0.0, hidden_act="gelu", hidden_sizes=[96, 192, 384, 768], num_labels=1000, image_size=224, layer_norm_eps=1e-12, layer_scale_init_value=1e-06, num_channels=3, num_stages=4, patch_size=4),
         "small": image(64, architectures=["ConvNextForImageClassification"], depths=[1, 2, 1, 1], hidden_sizes=[24, 32, 48, 56], image_size=64, id2label=LABELS),
     },
     "clip": {

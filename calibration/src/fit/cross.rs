@@ -28,7 +28,8 @@ pub(crate) fn residuals(problem: &Problem<'_>, linear: &Linear, beliefs: &Belief
 }
 
 /// The constants that would be expected of a stack if nothing of it had been measured: the geometric mean over the
-/// other stacks of the catalog, among which releases of the same software count more. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
+/// other stacks of the catalog, among which releases of the same software count more. Those of GPUs stay what they are:
+/// datasheets and benchmarks say most of them.
 pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
     unknowns
         .iter()

@@ -101,8 +101,8 @@ fn intervals_hold_about_nine_in_ten() {
         assert!(low < predicted && predicted < high, "{}: {low} {predicted} {high}", row.id);
         wide += usize::from(high > 10.0 * low);
     }
-    // Those whose layout over several machines is not told, and recommendation models of MLPerf, of which one is fifty times as
-    // slow as its neighbours.
+    // Those whose layout over several machines is not told, and recommendation models of MLPerf, of which one is fifty
+    // times as slow as its neighbours.
     assert!(wide <= 10, "{wide}");
 }
 

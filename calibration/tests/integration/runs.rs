@@ -1,8 +1,9 @@
 //! Predictions of runs on one machine, from its profile: both were kept, so that a change of what is predicted shows.
 //!
-//! `profile.toml` is what `trainyard calibrate` measured, `runs.json` what benchmarks/predictions/run.sh ran after it on the
-//! same machine: the plans, and their measured step times, phases and memory. `runs` has three plans of each of six models,
-//! from idle processors; `sweep` has every way to divide the work, from processors of a machine that others used too.
+//! `profile.toml` is what `trainyard calibrate` measured, `runs.json` what was run after it on the same machine: the plans,
+//! and their measured step times, phases and memory. `runs` has three plans of each of six models, from idle processors;
+//! `sweep` has every way to divide the work, as benchmarks/predictions/run.sh runs them, from a machine that others used
+//! too.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

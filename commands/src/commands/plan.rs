@@ -105,8 +105,8 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
     steps
 }
 
-/// Lists numbers of machines near those of a plan, its own among them, among which its replicas can be divided: those on which
-/// each has as many ranks, and an equal part of the global batch.
+/// Lists numbers of machines near those of a plan, its own among them, among which its replicas can be divided: those
+/// on which each has as many ranks, and an equal part of the global batch.
 fn numbers_of_machines(plan: &PlanSpec) -> Vec<u32> {
     let (parallel, batch, own) = (plan.parallel, plan.batch, plan.cluster.instances);
     let replica = parallel.tensor * parallel.pipeline * parallel.context;

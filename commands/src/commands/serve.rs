@@ -46,7 +46,7 @@ pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Outp
     let address = SocketAddr::new(arguments.listen, arguments.port);
     let listener = TcpListener::bind(address).map_err(|error| refused(address, &error))?;
     let address = listener.local_addr().map_err(|error| refused(address, &error))?;
-    let stop = stop_on_interrupt();
+    let stop = close_on_interrupt();
     let url = format!("http://{address}/");
     output.result(&json!({ "url": url }), || format!("{url}\n"));
     output.note("the what-if page is there; Ctrl-C ends it");
@@ -88,7 +88,7 @@ fn refused(address: SocketAddr, error: &Error) -> Failure {
     }
 }
 
-fn stop_on_interrupt() -> Stop {
+fn close_on_interrupt() -> Stop {
     let stop = Stop::default();
     let own = stop.clone();
     on_interrupt(move || own.stop());

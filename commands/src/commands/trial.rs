@@ -19,8 +19,8 @@ use trainyard_units::{Seconds, human_duration};
 /// Steps of a trial. The first allocates and is not timed.
 const STEPS: u32 = 4;
 
-/// The ratio of predicted steps up to which a way to divide the work is tried: single plans were predicted 20 % off at worst,
-/// 6 to 8 in the median (docs/accuracy.md), and what two have in common cancels.
+/// The ratio of predicted steps up to which a way to divide the work is tried: single plans were predicted 18 % off at
+/// worst, 3.5 % in the median (docs/accuracy.md), and what two have in common cancels.
 const NEAR: f64 = 1.15;
 
 /// The ratio of measured steps from which another plan is taken; a stated default, about what steps of one plan vary by.
@@ -49,8 +49,8 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Returns the plan that is fastest in a trial: `best`, or another one that is predicted to be nearly as fast and was faster.
-    /// `best` where the training is too short for a trial, or none is near it.
+    /// Returns the plan that is fastest in a trial: `best`, or another one that is predicted to be nearly as fast and
+    /// was faster. `best` where the training is too short for a trial, or none is near it.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Trainings of a part of a model: adapters beside those of PEFT (`tests/golden/lora.py`), the last blocks beside trainings of
-//! all weights, and both however a plan cuts them.
+//! Trainings of a part of a model: adapters beside those of PEFT (`tests/golden/lora.py`), the last blocks beside
+//! trainings of all weights, and both however a plan cuts them.
 
 use super::*;
 use crate::network::module_of;

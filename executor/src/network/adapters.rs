@@ -1,5 +1,5 @@
-//! Adapters beside products whose weights stay as they are: a product with a narrow result and one back, of whose weights the
-//! second starts at zero.
+//! Adapters beside products whose weights stay as they are: a product with a narrow result and one back, of whose
+//! weights the second starts at zero.
 //!
 //! Source: Hu et al., arXiv:2106.09685, section 4.1. First values, names and layouts are those of PEFT's `LoraConfig`.
 

@@ -1,5 +1,5 @@
-//! Decoders as GPT-NeoX and Pythia: layer normalisation, rotary positions for a part of each head, attention and feed-forward
-//! part side by side or one after the other.
+//! Decoders as GPT-NeoX and Pythia: layer normalisation, rotary positions for a part of each head, attention and
+//! feed-forward part side by side or one after the other.
 //!
 //! Source: Black et al., arXiv:2204.06745, section 2; Biderman et al., arXiv:2304.01373, section 2. Names and layouts are
 //! those of transformers' `GPTNeoXForCausalLM`.

@@ -41,8 +41,8 @@ fn whole(number: f64) -> Value {
     if number.fract() == 0.0 { json!(number as i64) } else { json!(number) }
 }
 
-/// Returns the ends of names by which PEFT finds the modules with adapters: the last part of each, or the last two where other
-/// modules end alike.
+/// Returns the ends of names by which PEFT finds the modules with adapters: the last part of each, or the last two
+/// where other modules end alike.
 fn modules(network: &Network) -> BTreeSet<String> {
     let parameters = || network.keys().map(|key| network.parameter(key));
     let adapted: BTreeSet<&str> = parameters().filter_map(module_of).collect();

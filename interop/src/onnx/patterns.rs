@@ -1,4 +1,5 @@
-//! Operators that exporters write as several nodes: attention, normalisations and functions of each element. Each is found from the node that nothing else has: its Softmax, its Erf, its first mean.
+//! Operators that exporters write as several nodes: attention, normalisations and functions of each element. Each is
+//! found from the node that nothing else has: its Softmax, its Erf, its first mean.
 
 use super::graph::{Graph, Kind, shown, unfit};
 use super::proto::Node;

@@ -205,8 +205,8 @@ pub(crate) fn kernel(at: Field, written: Option<AttentionKernel>) -> Result<Atte
     choice(at, written, AttentionKernel::Unfused)
 }
 
-/// Reads the entries of a table of learned positions: one for each token of the longest of some sequences unless stated, and no
-/// fewer.
+/// Reads the entries of a table of learned positions: one for each token of the longest of some sequences unless
+/// stated, and no fewer.
 pub(crate) fn positions(at: Field, written: Option<u64>, sequences: &[(&'static str, u64)]) -> Result<u64, Invalid> {
     let longest = sequences.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1);
     let positions = or(at, written, longest, SEQUENCE_MAX)?;

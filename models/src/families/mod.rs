@@ -104,7 +104,8 @@ families! {
     bert::Bert = "bert",
     /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
     llama::Llama = "llama",
-    /// A decoder-only transformer with parts side by side and rotary positions for a part of each head, as GPT-NeoX and Pythia.
+    /// A decoder-only transformer with parts side by side and rotary positions for a part of each head, as GPT-NeoX and
+    /// Pythia.
     gpt_neox::GptNeox = "gpt-neox",
     /// A decoder-only transformer with normalisations around its parts and bounded scores and logits, as Gemma 2.
     gemma2::Gemma2 = "gemma2",

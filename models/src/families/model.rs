@@ -95,7 +95,8 @@ impl Model {
         self.architecture().graph().dropping_out(self.dropout().is_on())
     }
 
-    /// Returns the model as it is written, with every default filled in but a capacity factor, without which no token is dropped.
+    /// Returns the model as it is written, with every default filled in but a capacity factor, without which no token
+    /// is dropped.
     pub fn spec(&self) -> ModelSpec {
         let mut spec = ModelSpec::new(self.name(), self.family());
         self.architecture().write(&mut spec);

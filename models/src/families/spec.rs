@@ -121,8 +121,8 @@ specification! {
     vocab: u64,
     /// Kinds of segments (bert, electra, blocks); 2 if left out, none for blocks.
     type_vocab: u64,
-    /// Entries of the position table (bert, electra, bart, and blocks with learned positions), or of that of the decoder (whisper); as
-    /// many as there are tokens if left out.
+    /// Entries of the position table (bert, electra, bart, and blocks with learned positions), or of that of the
+    /// decoder (whisper); as many as there are tokens if left out.
     positions: u64,
     /// Rows of a table of distances, shared by all blocks, against which queries and keys are scored besides (blocks); none
     /// if left out (He et al., arXiv:2006.03654, section 3).
@@ -139,8 +139,8 @@ specification! {
     window: u64,
     /// Blocks, counted from 0, in which the window holds (gemma2, blocks); all if left out.
     window_blocks: Vec<u32>,
-    /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out. It does not change
-    /// what a model costs, only what it computes.
+    /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
+    /// It does not change what a model costs, only what it computes.
     rotary_base: f64,
     /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
     /// 0.000001 if left out. It does not change what a model costs, only what it computes.
@@ -154,8 +154,8 @@ specification! {
     /// What is on top (bert, vit, blocks); `pretraining` for bert, `classifier` for vit, `language-model` for blocks if left
     /// out.
     head: HeadKind,
-    /// Whether what is before the vocabulary or the classes of an encoder ends in a normalisation (blocks); as `head` says if
-    /// left out: `true` for masked tokens.
+    /// Whether what is before the vocabulary or the classes of an encoder ends in a normalisation (blocks); as `head`
+    /// says if left out: `true` for masked tokens.
     head_norm: bool,
     /// Whether the head has a bias (blocks); `false` for a language model, else `true` if left out.
     head_bias: bool,
@@ -169,8 +169,8 @@ specification! {
     norm: Norm,
     /// Normalisations of each of a block's two parts (blocks): 1, or 2, in front and behind; 1 if left out.
     part_norms: u64,
-    /// Normalisations in front of attention and feed-forward part, if these work side by side on the same input (blocks: 1 or
-    /// 2, gpt-neox: 2); one part follows the other if left out.
+    /// Normalisations in front of attention and feed-forward part, if these work side by side on the same input
+    /// (blocks: 1 or 2, gpt-neox: 2); one part follows the other if left out.
     parallel_norms: u64,
     /// Whether attention of the first block has a normalisation in front (blocks); `true` if left out.
     first_norm: bool,
@@ -200,7 +200,8 @@ specification! {
     attention_dropout: DropoutSpec,
     /// The same of what the first block is given (not blocks); `dropout` if left out.
     embedding_dropout: DropoutSpec,
-    /// What scores of attention are bounded by (gemma2, blocks); nothing if left out. The value does not change what a model costs.
+    /// What scores of attention are bounded by (gemma2, blocks); nothing if left out. The value does not change what a
+    /// model costs.
     score_cap: f64,
     /// What logits are bounded by (gemma2, blocks); nothing if left out. The value does not change what a model costs.
     logit_cap: f64,
@@ -262,8 +263,8 @@ specification! {
     width_factor: u64,
     /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
     kernel_factor: u64,
-    /// Groups of a bottleneck's 3 × 3 convolution (resnet), or of heads that share inputs and outputs of states (mamba2); 1 if
-    /// left out.
+    /// Groups of a bottleneck's 3 × 3 convolution (resnet), or of heads that share inputs and outputs of states
+    /// (mamba2); 1 if left out.
     groups: u64,
     /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
     squeeze_excite: u64,

@@ -41,7 +41,8 @@ impl Config<'_> {
         })
     }
 
-    /// DeepSeek-V2 and -V3. Layers that predict further tokens (`num_nextn_predict_layers`) are not built, as in transformers.
+    /// DeepSeek-V2 and -V3. Layers that predict further tokens (`num_nextn_predict_layers`) are not built, as in
+    /// transformers.
     pub(super) fn deepseek(&self) -> Result<ModelSpec, Invalid> {
         let [rotated, unrotated] = ["qk_rope_head_dim", "qk_nope_head_dim"].map(|name| self.needed(&[name]));
         let (rotated, unrotated) = (rotated?.unwrap_or(0), unrotated?.unwrap_or(0));

@@ -721,8 +721,8 @@ impl OperatorKind {
         }
     }
 
-    /// Returns the number of kernels that a framework launches for a pass when it fuses nothing beyond bias, dropout and softmax. A
-    /// block has 24 forward and 40 backward.
+    /// Returns the number of kernels that a framework launches for a pass when it fuses nothing beyond bias, dropout
+    /// and softmax. A block has 24 forward and 40 backward.
     pub fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self {
             Self::Linear { .. } | Self::ExpertLinear { .. } | Self::LayerNorm { .. } => (1, 3),

@@ -15,8 +15,8 @@ fn gpt2_parameter_counts_equal_the_published_checkpoints() {
     assert_eq!(parameters("gpt2-xl"), 1_557_611_200);
 }
 
-/// Counted by transformers 5.24 on the meta device from each model's `config.json`; the model cards on the Hugging Face Hub show the
-/// same, but count a head that is the token table once more where it is stored.
+/// Counted by transformers 5.24 on the meta device from each model's `config.json`; the model cards on the Hugging Face
+/// Hub show the same, but count a head that is the token table once more where it is stored.
 #[test]
 fn parameter_counts_of_open_models_are_those_of_transformers() {
     for (name, count) in [

@@ -255,7 +255,7 @@ impl Reasons<'_> {
             };
         }
         let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
-        let split = split_name(mesh.tensor(), mesh.pipeline());
+        let split = split_in_words(mesh.tensor(), mesh.pipeline());
         match self.best(&data) {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
             (None, Some(large)) => format!("{split}: data parallel alone {}", does_not_fit(large)),
@@ -458,7 +458,7 @@ fn unsplit(plan: &Plan, fits_whole: bool) -> String {
     format!("{name}: the model fits on each device{with}")
 }
 
-fn split_name(tensor: u32, pipeline: u32) -> String {
+fn split_in_words(tensor: u32, pipeline: u32) -> String {
     match (tensor, pipeline) {
         (tensor, 1) => format!("{tensor}-way tensor parallel"),
         (1, pipeline) => format!("{pipeline} pipeline stages"),

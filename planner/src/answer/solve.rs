@@ -29,8 +29,8 @@ pub(crate) fn aim(problem: &Problem, limits: &Limits) -> Aim {
     }
 }
 
-/// Computes the plan that minimizes the job's objective to the last digit. [`crate::recommend`] may prefer another plan whose
-/// predicted difference from it is too small to be certain.
+/// Computes the plan that minimizes the job's objective to the last digit. [`crate::recommend`] may prefer another plan
+/// whose predicted difference from it is too small to be certain.
 ///
 /// # Errors
 ///
@@ -88,7 +88,8 @@ pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     Solved { prepared, found, aim, other }
 }
 
-/// Chooses among the plans near the best. Where none meets the goal the best is the nearest miss, and no other comes as near.
+/// Chooses among the plans near the best. Where none meets the goal the best is the nearest miss, and no other comes as
+/// near.
 pub(super) fn chosen(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, found: Found) -> Found {
     let has_goal = problem.deadline.is_some() || problem.budget.is_some();
     if has_goal && aim.within != Within::Goal { found } else { choose(prepared, problem, aim, found) }

@@ -1,5 +1,5 @@
-//! What would let a plan fit that does not: other software, more machines, GPUs with more memory. Each is tried by the search of
-//! a draft before it is told.
+//! What would let a plan fit that does not: other software, more machines, GPUs with more memory. Each is tried by the
+//! search of a draft before it is told.
 
 use super::goal::with_at_most;
 use super::left_out::priced;

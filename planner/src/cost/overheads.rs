@@ -112,8 +112,9 @@ impl Overheads {
         Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(price)))
     }
 
-    /// Computes the times of a training of `steps` steps that take `time` together, with forward passes besides them, after a
-    /// download. No part gets shorter as one of these gets longer, so that lower bounds of them give one of the whole.
+    /// Computes the times of a training of `steps` steps that take `time` together, with forward passes besides them,
+    /// after a download. No part gets shorter as one of these gets longer, so that lower bounds of them give one of the
+    /// whole.
     pub(crate) fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
         let Work { steps: time, forward, download } = work;
         let step = Seconds(time.0 / steps as f64);

@@ -228,8 +228,8 @@ impl Bounds {
         PriceKey { choice, instances, parallel, precision, micro }
     }
 
-    /// Returns the key of the kernels of one rank by itself: on GPUs they are the same on all machines with such devices, on a
-    /// measured machine ranks slow each other down.
+    /// Returns the key of the kernels of one rank by itself: on GPUs they are the same on all machines with such
+    /// devices, on a measured machine ranks slow each other down.
     fn ranks_alone(&self, alike: &[usize], key: &PriceKey) -> PriceKey {
         if is_measured(&self.clusters[key.choice]) {
             return *key;
@@ -247,16 +247,17 @@ impl Bounds {
         Some(&self.prices[&self.key(candidate)].as_ref()?.weights[place(candidate.recompute)])
     }
 
-    /// Returns a lower bound of a forward pass over so many samples: the stages together compute all layers forward for every
-    /// micro-batch, and the slowest of them takes no less than the mean.
+    /// Returns a lower bound of a forward pass over so many samples: the stages together compute all layers forward for
+    /// every micro-batch, and the slowest of them takes no less than the mean.
     pub(crate) fn forward_pass(&self, candidate: &Candidate, samples: u64) -> Seconds {
         let Some(priced) = &self.prices[&self.key(candidate)] else { return Seconds::ZERO };
         let micro_batches = micro_batches(samples, candidate.batch.micro, candidate.parallel.data);
         Seconds(priced.forward / f64::from(candidate.parallel.pipeline) * micro_batches as f64)
     }
 
-    /// Cuts the layers of a candidate's model into this many runs: of as many repeated layers each where the software does so and they
-    /// divide, else of about the same time. `None` if the machine was not measured for them, or if there are fewer layers.
+    /// Cuts the layers of a candidate's model into this many runs: of as many repeated layers each where the software
+    /// does so and they divide, else of about the same time. `None` if the machine was not measured for them, or if
+    /// there are fewer layers.
     pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
         self.known.cuts.get_or((self.key(candidate), candidate.recompute, runs), || {
             let even = self.even[candidate.choice].then(|| Stages::even(&self.repeated, runs)).flatten();

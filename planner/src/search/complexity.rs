@@ -12,8 +12,8 @@ pub(crate) struct Ordinary {
     pub(crate) own_scripts: bool,
     /// Number of repeated layers, which stages usually share evenly.
     pub(crate) blocks: u32,
-    /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software that is
-    /// there to do that.
+    /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software
+    /// that is there to do that.
     pub(crate) shards_adapters: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The input of each candidate, and how long its steps wait for samples. It does not interact with the layout but through the step, so one
-//! way is chosen for each candidate, at the time that no step of it beats; a longer step then never makes a shorter
-//! training, and bounds stay bounds.
+//! The input of each candidate, and how long its steps wait for samples. It does not interact with the layout but
+//! through the step, so one way is chosen for each candidate, at the time that no step of it beats; a longer step then
+//! never makes a shorter training, and bounds stay bounds.
 
 use super::bounds::Bounds;
 use super::space::{Candidate, Space};

@@ -1,6 +1,6 @@
-//! What searches find out that does not depend on what they look for: prices of layers, the memory that they hold, their cuts
-//! into stages, and communication. Searches for a model on the same machines share it, whatever the batch, the goal, the
-//! amount of data or the fields that are held.
+//! What searches find out that does not depend on what they look for: prices of layers, the memory that they hold,
+//! their cuts into stages, and communication. Searches for a model on the same machines share it, whatever the batch,
+//! the goal, the amount of data or the fields that are held.
 
 use super::bounds::{CommunicationKey, CutKey, PriceKey, Priced};
 use super::memory_bound::{HeldBefore, HeldKey};

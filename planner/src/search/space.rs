@@ -275,14 +275,14 @@ impl<'a> Space<'a> {
         self.choices().map(first).collect()
     }
 
-    /// Returns `true` if the software of a choice has models of its own, whose stages have as many blocks each unless it is given a
-    /// list of them.
+    /// Returns `true` if the software of a choice has models of its own, whose stages have as many blocks each unless
+    /// it is given a list of them.
     pub(super) fn cuts_evenly(&self, choice: usize) -> bool {
         self.alone[choice].stack.runs.own_models
     }
 
-    /// Returns `true` if weights can be brought into such stages: a converter of checkpoints makes those of as many blocks each, with
-    /// one run of layers.
+    /// Returns `true` if weights can be brought into such stages: a converter of checkpoints makes those of as many
+    /// blocks each, with one run of layers.
     fn loads_into(&self, choice: usize, pipeline: u32, virtual_stages: u32) -> bool {
         let converted = self.problem.loads_weights && self.cuts_evenly(choice) && pipeline > 1;
         !converted || (virtual_stages == 1 && self.blocks().is_multiple_of(pipeline))

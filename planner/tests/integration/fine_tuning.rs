@@ -299,8 +299,8 @@ fn peaks_of_memory_are_at_most_as_published() {
             errors.push(predicted / peak - 1.0);
         }
     }
-    // Samples of any length up to the longest: what is counted is there, and up to as much again lies in blocks of the allocator
-    // that none of the next samples fits.
+    // Samples of any length up to the longest: what is counted is there, and up to as much again lies in blocks of the
+    // allocator that none of the next samples fits.
     errors.sort_by(f64::total_cmp);
     assert!(errors.iter().all(|error| (-0.6..0.07).contains(error)), "{errors:?}");
     assert!((-0.15..0.0).contains(&errors[errors.len() / 2]), "{errors:?}");

@@ -36,8 +36,8 @@ pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
     (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
 }
 
-/// Returns `true` if TRL's scripts train the plan: adapters of a model that predicts the next token, or all of its weights on
-/// preferences.
+/// Returns `true` if TRL's scripts train the plan: adapters of a model that predicts the next token, or all of its
+/// weights on preferences.
 pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
     draft.job.plan().graph().distinct().iter().any(|layer| layer.loss_in_tiles)
 }

@@ -59,8 +59,9 @@ const INT8_SPEED: [(f64, f64); 8] = [
     (12288.0, 1.81),
 ];
 
-/// Returns how many times as long as in half precision a product with weights in int8 takes, forward; 1 for any other. Between
-/// the widths that were measured the speed is linear in the logarithm of the width, beyond them it is that of the last.
+/// Returns how many times as long as in half precision a product with weights in int8 takes, forward; 1 for any other.
+/// Between the widths that were measured the speed is linear in the logarithm of the width, beyond them it is that of
+/// the last.
 fn int8_slowdown(operator: OperatorKind, pass: Pass) -> f64 {
     let OperatorKind::Tuned(Tuned::Frozen { inputs, outputs, quantised: Some(Quantization::Int8), .. }) = operator
     else {
@@ -86,9 +87,10 @@ fn int8_slowdown(operator: OperatorKind, pass: Pass) -> f64 {
 /// weights (bitsandbytes, `functional.py`, `dequantize_4bit` of a nested quantisation state).
 const DEQUANTISATION_KERNELS: u32 = 3;
 
-/// Part of the memory's rate at which they do that: values are looked up by comparisons. Fitted on what QLoRA takes more than
-/// LoRA for a sample of models of 7, 14 and 72 billion parameters on an A100 of 80 GB with full recomputation, three uses of
-/// each weight: 9.4, 8.8 and 8.9 ps a weight (modelscope/ms-swift, docs/source_en/LLM/Benchmark.md, bitsandbytes 0.41.3).
+/// Part of the memory's rate at which they do that: values are looked up by comparisons. Fitted on what QLoRA takes
+/// more than LoRA for a sample of models of 7, 14 and 72 billion parameters on an A100 of 80 GB with full
+/// recomputation, three uses of each weight: 9.4, 8.8 and 8.9 ps a weight (modelscope/ms-swift,
+/// docs/source_en/LLM/Benchmark.md, bitsandbytes 0.41.3).
 const DEQUANTISATION_RATE: f64 = 0.176;
 
 impl DeviceCosts for Gpu {
@@ -308,9 +310,10 @@ impl<'a> GpuPricing<'a> {
         (self.rate(), self.precision.element_bytes())
     }
 
-    /// Bytes of bringing what a product reads to eight bits: its input forward, the gradient of its output backward, each read,
-    /// and written as it lies and transposed (NVIDIA Transformer Engine, `common/transpose/cast_transpose.cu`; it does some of
-    /// this in kernels of normalisation and activation). Weights are brought once a step, which is left out.
+    /// Bytes of bringing what a product reads to eight bits: its input forward, the gradient of its output backward,
+    /// each read, and written as it lies and transposed (NVIDIA Transformer Engine,
+    /// `common/transpose/cast_transpose.cu`; it does some of this in kernels of normalisation and activation). Weights
+    /// are brought once a step, which is left out.
     fn cast(&self, operator: OperatorKind, pass: Pass) -> f64 {
         if !self.in_eight_bits || !operator.may_be_in_eight_bits() {
             return 0.0;
@@ -622,7 +625,8 @@ mod tests {
             int8_slowdown(OperatorKind::Tuned(kind), pass)
         };
         let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
-        // GPT-3 6.7B and 175B, the first product of the feed-forward part; and narrower and wider than all that was measured.
+        // GPT-3 6.7B and 175B, the first product of the feed-forward part; and narrower and wider than all that was
+        // measured.
         near(slower(4096, 4 * 4096, Pass::Forward), 1.0 / 0.86);
         near(slower(12288, 4 * 12288, Pass::Forward), 1.0 / 1.81);
         near(slower(64, 64, Pass::Forward), 1.0 / 0.14);

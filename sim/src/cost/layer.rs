@@ -104,8 +104,8 @@ pub struct Computed<'a> {
     pub machine: &'a Machine,
 }
 
-/// The kernels of a model's distinct layers on one rank, without communication. They are the same on all machines with such a
-/// GPU, the same software and as fast a processor.
+/// The kernels of a model's distinct layers on one rank, without communication. They are the same on all machines with
+/// such a GPU, the same software and as fast a processor.
 #[derive(Clone, Debug)]
 pub struct LayerKernels(Vec<LayerWork>);
 
@@ -136,9 +136,9 @@ impl Computed<'_> {
         Ok(LayerKernels(graph.distinct().iter().map(work).collect::<Result<_, _>>()?))
     }
 
-    /// Returns the costs of layers with these kernels for each number of `devices` among which the ranks might be, the slowest
-    /// of which they wait for. A layer's price is convex in [`expected_max_sigma`] of the devices: kernels take longer in
-    /// proportion, host and links do not, and each kernel takes the longer of the two.
+    /// Returns the costs of layers with these kernels for each number of `devices` among which the ranks might be, the
+    /// slowest of which they wait for. A layer's price is convex in [`expected_max_sigma`] of the devices: kernels take
+    /// longer in proportion, host and links do not, and each kernel takes the longer of the two.
     ///
     /// # Errors
     ///

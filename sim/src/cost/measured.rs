@@ -105,9 +105,9 @@ impl DeviceCosts for MeasuredMachine {
     }
 }
 
-/// Returns the part of a stage's activations that the executor keeps once and counts have twice: inputs of adapters that stand
-/// beside one product, but for the first, and those behind attention, which keeps its output; unless what is dropped out of
-/// them makes them others.
+/// Returns the part of a stage's activations that the executor keeps once and counts have twice: inputs of adapters
+/// that stand beside one product, but for the first, and those behind attention, which keeps its output; unless what is
+/// dropped out of them makes them others.
 fn share_of_copies(plan: &Plan, stage: StageId) -> f64 {
     if plan.method() == Method::Full || plan.recompute() == Recompute::Full {
         return 0.0;

@@ -177,8 +177,8 @@ fn parts_without_dropout(operator: OperatorKind) -> Option<Vec<(u64, OperatorKin
     }
 }
 
-/// Returns what fine-tuning computes: products, and for an adapter the sum with what it stands beside, and the dropout of its
-/// inputs. Nothing for weights in NF4, which the executor does not have.
+/// Returns what fine-tuning computes: products, and for an adapter the sum with what it stands beside, and the dropout
+/// of its inputs. Nothing for weights in NF4, which the executor does not have.
 fn parts_of_tuned(tuned: Tuned) -> Option<Vec<(u64, OperatorKind)>> {
     let product = |rows, inputs, outputs| OperatorKind::Linear { rows, inputs, outputs, bias: false };
     match tuned {

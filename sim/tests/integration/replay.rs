@@ -1,5 +1,5 @@
-//! Execution graphs, put in time on machines of the catalog; `interop/tests/integration/round_trip.rs` does so with those of a
-//! simulated step.
+//! Execution graphs, put in time on machines of the catalog; `interop/tests/integration/round_trip.rs` does so with
+//! those of a simulated step.
 
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::catalog;

@@ -77,8 +77,8 @@ impl Blocks {
         [Operator { shares_weights: true, ..operator(scores, Split::Width) }; 2]
     }
 
-    /// Products that narrow queries and, together with the one rotated key of all heads, keys and values, and those that widen
-    /// them again. What is narrow is the same on every rank of a tensor group.
+    /// Products that narrow queries and, together with the one rotated key of all heads, keys and values, and those
+    /// that widen them again. What is narrow is the same on every rank of a tensor group.
     ///
     /// # Source
     ///

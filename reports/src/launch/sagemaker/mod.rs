@@ -239,8 +239,8 @@ fn input(draft: &mut Draft<'_>) -> Input {
     Input::Objects { uri, mode }
 }
 
-/// Returns the volume size of a machine in GB: downloaded data and weights, two checkpoints, the image and the script. Machines
-/// with disks of their own are asked for no more than they have.
+/// Returns the volume size of a machine in GB: downloaded data and weights, two checkpoints, the image and the script.
+/// Machines with disks of their own are asked for no more than they have.
 fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
     let job = draft.job;
     let gigabytes = |bytes: u64| bytes.div_ceil(1_000_000_000);
