@@ -551,7 +551,7 @@ pub(crate) struct RunArguments {
     pub(crate) heartbeat_timeout: Option<u32>,
     /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
     /// [default: random ones by the seed]
-    #[arg(long, conflicts_with = "resume", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
     /// What computes [default: what the profile of the plan was measured on, else cpu]
     #[arg(long, value_enum)]

@@ -3,6 +3,7 @@
 use crate::failure::{Exit, Failure, Fault};
 use serde::de::DeserializeOwned;
 use std::path::Path;
+use trainyard_models::ModelSpec;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
 use trainyard_units::similar;
 
@@ -53,12 +54,25 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
     let unknown = message.strip_prefix("unknown key `").and_then(|rest| rest.split('`').next());
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
         .because(format!("line {line}{place}: {message}"))
-        .maybe_hint(did_you_mean(&message).or_else(|| advice(what, &message)))
+        .maybe_hint(
+            in_a_model_file(key.as_deref(), &message)
+                .or_else(|| did_you_mean(&message))
+                .or_else(|| advice(what, &message)),
+        )
         .at(Fault {
             field: key.or_else(|| unknown.map(Into::into)),
             value: message.split('`').nth(1).filter(|_| unknown.is_none()).map(Into::into),
             allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()),
         })
+}
+
+/// Says where a dimension belongs that a job's `[model]` does not take.
+fn in_a_model_file(key: Option<&str>, message: &str) -> Option<String> {
+    let name = key?.strip_prefix("model.").filter(|_| message.starts_with("unknown key"))?;
+    let alone = serde_json::from_value::<ModelSpec>(serde_json::json!({ name: null }));
+    let is_known = alone.map_or_else(|error| !error.to_string().starts_with("unknown field"), |_| true);
+    is_known
+        .then(|| format!("`{name}` stands in a file of the model, which `file = \"MODEL.toml\"` under [model] names"))
 }
 
 /// Advice about a file that is no plan.
@@ -153,6 +167,14 @@ mod tests {
         let failure = toml_failure("[model]\nname = \"gpt2\"\n\n[training]\nglobal_bach = 8\n");
         assert!(failure.causes()[0].starts_with("line 5, `training.global_bach`: unknown key"), "{failure:?}");
         assert_eq!(failure.hint_text(), Some("did you mean `global_batch`?"));
+    }
+
+    #[test]
+    fn a_dimension_that_a_job_does_not_take_belongs_into_a_file_of_the_model() {
+        let hint =
+            |key: &str| toml_failure(&format!("[model]\nname = \"own\"\n{key} = 2\n")).hint_text().map(str::to_owned);
+        assert!(hint("kv_heads").is_some_and(|hint| hint.starts_with("`kv_heads` stands in a file of the model")));
+        assert_eq!(hint("hiden").as_deref(), Some("did you mean `hidden`?"));
     }
 
     #[test]

@@ -251,7 +251,7 @@ pub struct RunReport {
     /// system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Breakdown of the step's time, mean over ranks and steps after warm-up.
+    /// Breakdown of the step's time, mean over ranks and over the steps after warm-up between the quartiles of their times.
     pub phases: StepPhases,
     /// The same by rank.
     pub ranks: Vec<RankReport>,

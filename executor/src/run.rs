@@ -700,12 +700,14 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
     let seconds: Vec<f64> = steps[warm_up..].iter().map(|step| step.seconds).collect();
     let step_time_s = median(&seconds);
+    let usual = middle_half(&seconds);
     let ranks: Vec<RankReport> = outcomes
         .iter()
         .enumerate()
         .map(|(rank, outcome)| {
             let at = mesh.coordinates(Rank(rank as u32));
-            let phases = StepPhases::mean(&outcome.phases[warm_up..]);
+            let phases: Vec<StepPhases> = usual.iter().map(|step| outcome.phases[warm_up + step]).collect();
+            let phases = StepPhases::mean(&phases);
             RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
         })
         .collect();
@@ -735,6 +737,15 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         timeline: timeline(outcomes, step_time_s),
         steps,
     }
+}
+
+/// Returns the steps that take neither much less nor much more than the median: those between the quartiles. Their phases add
+/// up to about the median, whatever disturbed the others.
+fn middle_half(seconds: &[f64]) -> Vec<usize> {
+    let [low, high] = [0.25, 0.75].map(|share| quantile(seconds, share));
+    let is_usual = |(_, seconds): &(usize, &f64)| (low..=high).contains(*seconds);
+    let usual: Vec<usize> = seconds.iter().enumerate().filter(is_usual).map(|(step, _)| step).collect();
+    if usual.is_empty() { (0..seconds.len()).collect() } else { usual }
 }
 
 /// Counts the samples that could not be decoded, each once however many ranks met it.

@@ -30,8 +30,10 @@ type Figure = fn(&Figures) -> Option<f64>;
 type Print = fn(f64) -> String;
 
 fn rows(document: &ComparisonDocument) -> Vec<[String; 4]> {
-    let measures: [(&str, Figure, Print); 3] = [
+    let all = format!("{} steps", document.steps);
+    let measures: [(&str, Figure, Print); 4] = [
         ("step time", |figures| Some(figures.step_time_s), seconds),
+        (&all, |figures| figures.all_steps_s, seconds),
         ("samples/s", |figures| Some(figures.samples_per_s), rate),
         ("memory", |figures| figures.memory_bytes.map(|bytes| bytes as f64), |value| bytes(value as u64)),
     ];
@@ -81,6 +83,13 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         let inside = (low..=high).contains(&document.measured.step_time_s);
         let verdict = if inside { "holds" } else { "does not hold" };
         rows.push(("90 % interval", format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high))));
+    }
+    if document.measured.is_disturbed() {
+        let [low, high] = document.measured.interval_s.map(seconds);
+        rows.push((
+            "disturbed",
+            format!("90 % of steps took {low} to {high}: something else was at work on this machine"),
+        ));
     }
     let files = &document.files;
     let named = [

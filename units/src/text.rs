@@ -36,6 +36,14 @@ pub enum ParseQuantityError {
         /// The accepted units.
         units: String,
     },
+    /// A unit follows a smaller one, or the same again.
+    #[error("in `{text}`, `{unit}` follows a smaller unit or the same; write the larger first, each once: 10 h 50 min")]
+    LargerUnit {
+        /// What was read from there on.
+        text: String,
+        /// The unit found.
+        unit: String,
+    },
     /// The number is negative, infinite, not a number, or too large for the quantity.
     #[error("`{text}` is out of range for {quantity}: it must be at least 0 and finite")]
     OutOfRange {
@@ -85,15 +93,18 @@ impl UnitTable {
         if unit.is_empty() {
             return Err(ParseQuantityError::NoUnit { text: text.into(), units: self.names() });
         }
-        let factor =
-            self.factor(unit).filter(|factor| *factor < limit).ok_or_else(|| ParseQuantityError::UnknownUnit {
-                text: text.into(),
-                unit: unit.into(),
-                quantity: self.quantity,
-                units: self.names(),
-            })?;
-        let value = number * factor + rest.map_or(Ok(0.0), |rest| self.parse_below(rest, factor))?;
-        if value.is_finite() && value >= 0.0 {
+        let factor = self.factor(unit).ok_or_else(|| ParseQuantityError::UnknownUnit {
+            text: text.into(),
+            unit: unit.into(),
+            quantity: self.quantity,
+            units: self.names(),
+        })?;
+        if factor >= limit {
+            return Err(ParseQuantityError::LargerUnit { text: text.into(), unit: unit.into() });
+        }
+        let own = number * factor;
+        let value = own + rest.map_or(Ok(0.0), |rest| self.parse_below(rest, factor))?;
+        if value.is_finite() && own >= 0.0 {
             Ok(value)
         } else {
             Err(ParseQuantityError::OutOfRange { text: text.into(), quantity: self.quantity })
@@ -400,7 +411,9 @@ mod tests {
         assert!(bare.contains("has no unit") && bare.contains("GiB"), "{bare}");
         let foreign = "80 GB/s".parse::<Bytes>().expect_err("a rate").to_string();
         assert!(foreign.contains("`GB/s`") && foreign.contains("GiB"), "{foreign}");
-        assert!("-3 s".parse::<Seconds>().is_err());
+        assert!("-3 s".parse::<Seconds>().is_err() && "-1 s 5000 ms".parse::<Seconds>().is_err());
+        let turned = "50 min 10 h".parse::<Seconds>().expect_err("turned round").to_string();
+        assert!(turned.contains("`h` follows a smaller unit"), "{turned}");
         assert!("NaN s".parse::<Seconds>().is_err());
         assert!("1e400 s".parse::<Seconds>().is_err());
         assert!("9e18 B".parse::<Bytes>().is_err());

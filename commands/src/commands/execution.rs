@@ -112,8 +112,10 @@ impl Execution<'_> {
 
 /// The name of a run's log of steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
-/// Number of lines that a run prints where no progress bar can be drawn.
+/// Number of lines that a short run prints where no progress bar can be drawn.
 const LINES: u64 = 10;
+/// Seconds of steps after which another line is printed.
+const QUIET_S: f64 = 30.0;
 
 /// `true` once the user wants a run to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -133,7 +135,11 @@ pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
 
 /// Returns a flag that becomes `true` on Ctrl-C; a second Ctrl-C ends the program at once.
 pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
-    on_interrupt(|| STOP.store(true, Ordering::Relaxed));
+    on_interrupt(|| {
+        STOP.store(true, Ordering::Relaxed);
+        // What is under way may take long.
+        eprintln!("\nstopping as soon as what is under way is done and kept; again to stop at once");
+    });
     &STOP
 }
 
@@ -331,6 +337,30 @@ struct Watch<'a> {
     output: &'a Output,
     batch: f64,
     steps: u64,
+    lines: Mutex<Lines>,
+}
+
+/// The lines that a run prints: when the last one was.
+#[derive(Default)]
+struct Lines {
+    steps: u64,
+    spent_s: f64,
+    last_s: f64,
+}
+
+impl Lines {
+    /// Counts a step. Returns the seconds that are left if it is told of: the first and the last one, some between, and one
+    /// after each half minute.
+    fn after(&mut self, step: &StepReport, steps: u64) -> Option<f64> {
+        self.steps += 1;
+        self.spent_s += step.seconds;
+        let ends = [1, steps].contains(&step.step) || step.step.is_multiple_of(steps.div_ceil(LINES));
+        if !ends && self.spent_s - self.last_s < QUIET_S {
+            return None;
+        }
+        self.last_s = self.spent_s;
+        Some(steps.saturating_sub(step.step) as f64 * self.spent_s / self.steps as f64)
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -341,6 +371,7 @@ impl<'a> Watch<'a> {
             output,
             batch: execution.document.plan.batch.global as f64,
             steps: execution.steps,
+            lines: Mutex::default(),
         })
     }
 
@@ -361,10 +392,11 @@ impl<'a> Watch<'a> {
                 .note(format!("  step {:>5} skipped: a gradient is no number, the loss is {}", step.step, step.loss));
         }
         let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
-        let every = self.steps.div_ceil(LINES);
-        let told = [1, self.steps].contains(&step.step) || step.step.is_multiple_of(every);
-        if !self.output.live() && told {
-            self.output.note(format!("  step {:>5} of {}  {said}", step.step, self.steps));
+        if let Some(left) = self.lines.lock().ok().and_then(|mut lines| lines.after(&step, self.steps)) {
+            let left = if left > QUIET_S { format!("  {} left", human_duration(Seconds(left))) } else { String::new() };
+            if !self.output.live() {
+                self.output.note(format!("  step {:>5} of {}  {said}{left}", step.step, self.steps));
+            }
         }
         self.bar.set_position(step.step);
         self.bar.set_message(said);
@@ -422,7 +454,11 @@ pub(crate) fn comparison(
     prediction: Option<&Prediction>,
     report: &RunReport,
 ) -> ComparisonDocument {
-    let predicted = prediction.map(|prediction| predicted(document, prediction));
+    let steps = report.steps.len() as f64;
+    let predicted = prediction.map(|prediction| Figures {
+        all_steps_s: Some(prediction.step_time_s * steps),
+        ..predicted(document, prediction)
+    });
     let measured = measured(report);
     let deviation = |predicted: f64, measured: f64| predicted / measured - 1.0;
     let error = predicted.as_ref().map(|predicted| Errors {
@@ -466,6 +502,7 @@ fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
     Figures {
         step_time_s: prediction.step_time_s,
         interval_s: prediction.interval_s,
+        all_steps_s: None,
         samples_per_s: prediction.samples_per_s,
         memory_bytes: Some(prediction.memory_bytes.of_one_pipeline().saturating_mul(ranks_of_a_stage)),
         phases: prediction.phases,
@@ -480,6 +517,7 @@ pub(super) fn measured(report: &RunReport) -> Figures {
     Figures {
         step_time_s: report.step_time_s,
         interval_s: report.interval_s,
+        all_steps_s: Some(report.steps.iter().map(|step| step.seconds).sum()),
         samples_per_s: report.samples_per_s,
         memory_bytes: report.memory_bytes,
         phases: Phases {
@@ -526,4 +564,23 @@ fn interval(span: &Span) -> Interval {
     };
     let at = |seconds: f64| Instant::START.after(Seconds(seconds.max(0.0)));
     Interval { activity, stream, start: at(span.start_s), end: at(span.end_s.max(span.start_s)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_steps_are_told_of_each_half_minute() {
+        let told = |seconds: f64, steps: u64| {
+            let mut lines = Lines::default();
+            let step = |step| StepReport { step, seconds, ..StepReport::default() };
+            (1..=steps).filter(|number| lines.after(&step(*number), steps).is_some()).collect::<Vec<u64>>()
+        };
+        assert_eq!(told(0.1, 40), [1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]);
+        assert_eq!(told(16.0, 100)[..6], [1, 3, 5, 7, 9, 10]);
+        let mut lines = Lines::default();
+        let first = StepReport { step: 1, seconds: 2.0, ..StepReport::default() };
+        assert_eq!(lines.after(&first, 11), Some(20.0));
+    }
 }

@@ -10,7 +10,7 @@ use crate::output::Output;
 use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, Timeline};
+use trainyard_plan::{Method, Plan, Timeline};
 use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
 
@@ -68,10 +68,21 @@ fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failur
     // Warnings about one host say nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
     let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
+    if let Some(profile) = &profile {
+        device::warn_of_another(profile, heard);
+    }
     let measured_on = profile.map(|profile| profile.device);
     let kind = arguments.device.map(DeviceKind::from).or(measured_on).unwrap_or_default();
     device::find(kind)?;
     let plan = runnable(&document, &arguments.plan, kind, arguments.threads.map(usize::from), heard)?;
+    if arguments.resume && arguments.weights.is_some() && !matches!(plan.method(), Method::Lora | Method::Qlora) {
+        return Err(Failure::input(format!(
+            "`--weights` says where training begins, but `--resume` goes on from a checkpoint, which has all weights of a \
+             training by {}",
+            plan.method()
+        ))
+        .hint("leave one of them out; only adapters are resumed beside weights"));
+    }
     Ok(Prepared { document, plan, kind, measured_on })
 }
 

@@ -13,7 +13,7 @@ use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_reports as reports;
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The name of the measurement file in the folder of a run.
 const MEASUREMENT: &str = "measurement.json";
@@ -68,7 +68,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let profile = files::read_profile(&path)?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let stack = catalog.stack(EXECUTOR_STACK).map_err(|error| Failure::input(error.to_string()))?;
-    let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
+    let runs = measurements(from)?.iter().map(|file| read_run(file, output)).collect::<Result<Vec<_>, _>>()?;
     let date = machine::today();
     let shown = from.display().to_string();
     let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error| {
@@ -97,19 +97,29 @@ fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
     })
 }
 
-fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
+/// Reads the measurements of a run. Warns of one whose times are not the machine's own.
+fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
     let report = read_report(path)?;
     let cannot = || Failure::input(format!("cannot read measurement `{}`", path.display()));
     let document: PlanDocument = serde_json::from_value(report.plan.clone())
         .map_err(|error| cannot().because(format!("in `plan`: {error}")).hint(WRITTEN))?;
     let plan = Plan::try_from(document.plan)
         .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+    let measured = super::execution::measured(&report);
+    if measured.is_disturbed() {
+        let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
+        output.warn(format!(
+            "90 % of the steps of `{}` took {low} to {high}: something else was at work, which the profile learns too; \
+             leave such a run out",
+            path.display()
+        ));
+    }
     Ok(RunMeasurement {
         file: path.display().to_string(),
         processor: report.device.processor.clone(),
         threads: report.device.cores,
         plan,
         step_time_s: report.step_time_s,
-        phases: super::execution::measured(&report).phases,
+        phases: measured.phases,
     })
 }

@@ -238,6 +238,7 @@ pub(crate) fn profile(
     }
     let profile = files::read_profile(&path)?;
     device::check_profile(device, &profile, &path)?;
+    device::warn_of_another(&profile, output);
     if is_local(job) {
         return Needs::of(job, limits, profile.device)?.met(&path, Some(profile), stop_on_interrupt(), output);
     }

@@ -575,7 +575,10 @@ pub struct Figures {
     pub step_time_s: f64,
     /// The interval that should hold, or held, 90 % of steps.
     pub interval_s: [f64; 2],
-    /// Samples per second.
+    /// Seconds of all steps that were run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_steps_s: Option<f64>,
+    /// Samples per second at that step time.
     pub samples_per_s: f64,
     /// Bytes that training takes, all ranks together; absent where the system does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -583,6 +586,18 @@ pub struct Figures {
     /// Where the step goes.
     pub phases: Phases,
 }
+
+impl Figures {
+    /// Returns `true` if many steps took much longer than the median: something else was at work on the machine.
+    pub fn is_disturbed(&self) -> bool {
+        let [_, high] = self.interval_s;
+        high > DISTURBED * self.step_time_s
+    }
+}
+
+/// How many times as long as the median a twentieth of the steps take at least on a machine that does something else besides.
+/// A stated default: on an idle one they take up to 1.3 times as long.
+const DISTURBED: f64 = 1.6;
 
 /// Predicted over measured, minus one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -71,7 +71,8 @@ impl NoPlan {
             Self::EmptySpace { .. } => Some(
                 "parallel.tensor divides the model's heads, parallel.context the tokens of a sample, parallel.expert the \
                  experts and parallel.data, which divides the global batch; all degrees but parallel.expert together are \
-                 the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
+                 the devices of the machines (of at most cluster.max_instances, where they are rented); hold fewer \
+                 fields, or change one of these"
                     .into(),
             ),
             Self::OutOfMemory { needed, available, tokens, method, ways_out, .. } => {
@@ -117,7 +118,9 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let in_question =
         |software: &Executable| trains(&software.clone().for_tuning(problem.kind()), &problem.model, problem.kind());
     let names = names_of_those_that(stacks, in_question);
-    let others = names_of_those_that(problem.place.catalog().stacks(), able);
+    // A measured machine has no other software than the executor.
+    let stacks_of_all = if problem.place.is_measured() { &[] } else { problem.place.catalog().stacks() };
+    let others = names_of_those_that(stacks_of_all, able);
     let stacks = match names.as_slice() {
         [one] => format!("{one} does not run: it runs {allowed}"),
         several => format!("none of the stacks of this job runs: {}", several.join(", ")),
@@ -199,6 +202,9 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         let (name, machines) = (&machine.cluster.instance, machine.cluster.machines());
         return format!("`instances` is {held}, but {name} has {machines} machines");
     }
+    if let Some(why) = more_than_there_is(problem, fixed) {
+        return why;
+    }
     let space = Space::new(problem, fixed);
     let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();
     if let (true, Some(refusal)) = (refusals.len() == chosen.len(), refusals.first()) {
@@ -227,6 +233,24 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         "with global batch {}{held}, data × tensor × pipeline × context cannot use every device evenly{near}",
         batches.join(", ")
     )
+}
+
+/// Says that held degrees need more devices than machines of one's own have.
+fn more_than_there_is(problem: &Problem, fixed: &Fixed) -> Option<String> {
+    let Place::Owned { machine, .. } = &problem.place else { return None };
+    let degrees = [
+        ("parallel.data", fixed.data),
+        ("parallel.tensor", fixed.tensor),
+        ("parallel.pipeline", fixed.pipeline),
+        ("parallel.context", fixed.context),
+    ];
+    let held: Vec<(&str, u32)> = degrees.into_iter().filter_map(|(name, degree)| Some((name, degree?))).collect();
+    let needed = held.iter().fold(1_u64, |all, (_, degree)| all.saturating_mul(u64::from(*degree)));
+    let (name, devices) = (&machine.cluster.instance, machine.cluster.devices());
+    (needed > devices.into()).then(|| {
+        let held: Vec<String> = held.iter().map(|(name, degree)| format!("{name} {degree}")).collect();
+        format!("{} needs {needed} devices, but {name} has {devices}", held.join(" × "))
+    })
 }
 
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.

@@ -77,13 +77,13 @@ pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
     let runners: Vec<[String; 6]> = document.alternatives.iter().map(alternative).collect();
     let front: Vec<[String; 6]> = document.pareto.iter().enumerate().map(|(index, point)| row(index, point)).collect();
     let (header, methods) = methods_table(document);
-    if parts.is_empty() && runners.is_empty() && front.is_empty() && methods.is_empty() {
+    if parts.is_empty() && runners.is_empty() && front.len() < 2 && methods.is_empty() {
         return None;
     }
     let caption = "Plans on the lines are beaten by no other on the same terms in both time and cost.";
     let columns = ["machines", "strategy", "micro-batch, formats", ">time", ">cost", ">memory"];
     Some(html! {
-        @if !front.is_empty() { (figure(caption, |breadth| front_plot(document, breadth))) }
+        @if front.len() > 1 { (figure(caption, |breadth| front_plot(document, breadth))) }
         (table("Cost of the training", &["for", ">USD"], &parts))
         (table("Methods of fine-tuning on the same data", &header, &methods))
         (table("Runners-up", &columns, &runners))
