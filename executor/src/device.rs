@@ -16,7 +16,7 @@ mod toolkit;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
-pub(crate) use joined::JoinedGpus;
+pub(crate) use joined::{JoinedGpus, SumUnderWay};
 
 use crate::precision::compute_format;
 use burn::tensor::{Device, FloatDType};

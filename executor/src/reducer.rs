@@ -3,10 +3,9 @@
 //!
 //! Source: Li et al., "PyTorch Distributed", arXiv:2006.15704, section 3.2.3, with one bucket for each layer.
 
-use crate::device::JoinedGpus;
+use crate::device::{JoinedGpus, SumUnderWay};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Wire};
 use crate::unit::Unit;
-use burn::tensor::distributed::CollectiveTensor;
 use burn::tensor::{FloatDType, Tensor};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -186,7 +185,7 @@ pub(crate) struct GpuReducer {
 struct OnGpus {
     layer: usize,
     lengths: Vec<usize>,
-    sum: CollectiveTensor<1>,
+    sum: SumUnderWay,
 }
 
 impl GpuReducer {

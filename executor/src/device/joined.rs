@@ -33,22 +33,35 @@ impl JoinedGpus {
         Some(Self { group: group.clone(), devices })
     }
 
-    /// All-reduces the tensors of all ranks by NCCL, in their format. The GPU goes on meanwhile.
+    /// Begins to all-reduce the tensors of all ranks by NCCL, in their format. The GPU goes on meanwhile.
     ///
     /// # Errors
     ///
     /// When a rank has failed: one that is gone would be waited for without end.
-    pub(crate) fn all_reduce(
-        &self,
-        tensor: Tensor<1>,
-        reduction: Reduction,
-    ) -> Result<CollectiveTensor<1>, GroupError> {
+    pub(crate) fn all_reduce(&self, tensor: Tensor<1>, reduction: Reduction) -> Result<SumUnderWay, GroupError> {
         self.group.barrier()?;
         let operation = match reduction {
             Reduction::Sum => ReduceOperation::Sum,
             Reduction::Mean => ReduceOperation::Mean,
         };
-        Ok(all_reduce(tensor, operation, self.devices.clone()))
+        let sum = all_reduce(tensor.clone(), operation, self.devices.clone());
+        Ok(SumUnderWay { own: tensor, sum })
+    }
+}
+
+/// A sum that NCCL takes on a stream of its own.
+pub(crate) struct SumUnderWay {
+    /// What this rank brings. Once it is let go its memory goes to kernels that do not wait for NCCL.
+    own: Tensor<1>,
+    sum: CollectiveTensor<1>,
+}
+
+impl SumUnderWay {
+    /// Returns the sum. Kernels that use it wait for it.
+    pub(crate) fn resolve(self) -> Tensor<1> {
+        let sum = self.sum.resolve();
+        drop(self.own);
+        sum
     }
 }
 
