@@ -145,10 +145,15 @@ pub struct NotExecutable {
 /// the plan.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     let (method, family) = (plan.method(), plan.model().family());
-    EXECUTABLE.for_tuning(plan.tuning_kind()).refusal(plan).or_else(|| {
+    let refused = EXECUTABLE.for_tuning(plan.tuning_kind()).refusal(plan).or_else(|| {
         let allowed = format!("{method} of {}", either(&ADAPTED));
         let refused = NotExecutable { field: "fine_tuning.method", value: method.to_string(), allowed };
         (!executor_trains(plan.tuning_kind(), family)).then_some(refused)
+    });
+    refused.or_else(|| {
+        let scaling = plan.model().spec().rotary_scaling?;
+        let allowed = "rotary positions that are not scaled".into();
+        Some(NotExecutable { field: "model.rotary_scaling", value: scaling.to_string(), allowed })
     })
 }
 

@@ -424,12 +424,13 @@ MEGATRON_OWN = {
     "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
     "ckpt-format": str, "vocab-file": str, "save-retain-interval": int, "pretrained-checkpoint": str, "spec": str,
+    "tokenizer-model": str, "rope-scaling-factor": float, "rotary-seq-len-interpolation-factor": int,
 }  # fmt: skip
 MEGATRON_OWN_FLAGS = {
     "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion", "use-tp-pp-dp-mapping",
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
     "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
-    "accumulate-allreduce-grads-in-fp32",
+    "accumulate-allreduce-grads-in-fp32", "use-rope-scaling",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}

@@ -157,6 +157,10 @@ pub(crate) fn problem_on(
         let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
         return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
     }
+    if let Some(scaling) = model.spec().rotary_scaling.filter(|_| place.is_measured()) {
+        let rule = format!("the executor, which measured machines have, does not scale rotary positions ({scaling})");
+        return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule).into());
+    }
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);

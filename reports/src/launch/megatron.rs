@@ -370,24 +370,14 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
     let data = places.data.map(ToOwned::to_owned);
     let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
     words.line().set("data-path", data);
-    if let Model::Bert(_) = job.plan().model() {
-        // Sentences are paired and words masked during training, which takes a tokenizer and a vocabulary.
-        words.set("tokenizer-type", "BertWordPieceLowerCase").set("vocab-file", "VOCAB-FILE");
-        draft.remark(
-            "write the file of the WordPiece vocabulary that made the data for VOCAB-FILE; BertWordPieceCase, if it tells capitals apart",
-        );
-    } else {
-        words.set("tokenizer-type", "NullTokenizer");
-        draft.remark(
-            "the data holds numbers of tokens (NullTokenizer); name the tokenizer that made them if you evaluate text",
-        );
-    }
+    let weights = draft.weights();
+    megatron_model::tokenizer(draft, weights.as_deref(), words);
     if let Some(input) = job.plan().input() {
         words.set("num-workers", input.workers);
         draft.tells(&[Field::Workers]);
     }
     let results = places.results(draft);
-    checkpoints(draft, words, &results)?;
+    checkpoints(draft, words, &results, weights)?;
     match job.evaluations() {
         Some(own) => {
             let batches = own.samples.div_ceil(job.plan().batch().global);
@@ -402,14 +392,19 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
 }
 
 /// Adds checkpoints: the script resumes from the newest by itself, or else starts from given weights.
-fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) -> Result<(), LaunchError> {
+fn checkpoints(
+    draft: &mut Draft<'_>,
+    words: &mut Words,
+    results: &str,
+    weights: Option<String>,
+) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
     // The interval of kept checkpoints must be a multiple of the checkpoint interval.
     let between = (steps / (KEPT * every)).max(1) * every;
     words.set("save-retain-interval", between);
-    if let Some(weights) = draft.weights() {
+    if let Some(weights) = weights {
         let converted = format!("{results}/pretrained");
         megatron_model::conversion(draft, &weights, &converted)?;
         words.set("pretrained-checkpoint", converted).flag("auto-detect-ckpt-format");

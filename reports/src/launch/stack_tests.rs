@@ -338,6 +338,56 @@ fn weights_are_cut_as_the_converter_can() {
     }
 }
 
+/// Returns the changes that make the plan one of a small Llama with this scaling of its positions.
+fn llama(scaling: &Value) -> Vec<(&'static str, Value)> {
+    let mut spec = json!(trainyard_models::find("llama-3-8b").expect("in the catalog").model.spec());
+    spec["rotary_scaling"] = scaling.clone();
+    vec![("plan.model", spec), ("plan.stages", json!([{ "first": 0, "layers": 34 }]))]
+}
+
+/// Megatron-LM takes the factor of Llama 3.1's scaling alone.
+#[test]
+fn rotary_positions_are_scaled_as_those_of_the_model() {
+    let of = |scaling: Value| export(&llama(&scaling), &megatron(), Target::Megatron).expect("Megatron-LM has Llama");
+    let llama3 = |original: u64| json!({ "kind": "llama3", "factor": 8.0, "original_tokens": original });
+    let known = of(llama3(8192));
+    assert!(known.files[0].text.contains(" --use-rope-scaling --rope-scaling-factor 8 "), "{}", known.files[0].text);
+    let halves = of(json!({ "kind": "linear", "factor": 2.0 }));
+    assert!(halves.files[0].text.contains(" --rotary-seq-len-interpolation-factor 2 "), "{}", halves.files[0].text);
+    for (scaling, what) in [
+        (llama3(4096), "llama3, factor 8"),
+        (json!({ "kind": "yarn", "factor": 4.0 }), "yarn, factor 4"),
+        (json!({ "kind": "linear", "factor": 1.5 }), "linear, factor 1.5"),
+    ] {
+        let unknown = of(scaling);
+        let head = format!("# - position-embedding-type rope: rotary positions, which the model scales ({what})");
+        assert!(unknown.files[0].text.contains(&head), "{}", unknown.files[0].text);
+        assert!(!unknown.files[0].text.contains("-scaling-factor"), "{}", unknown.files[0].text);
+    }
+    let plain = of(Value::Null);
+    assert!(!plain.files[0].text.contains("scal"), "{}", plain.files[0].text);
+    let weights = LaunchOptions { weights: Some("org/model".into()), ..LaunchOptions::default() };
+    let tuned = given(&llama(&Value::Null), &megatron(), Target::Megatron, &weights).expect("weights");
+    assert!(tuned.notes.iter().any(|note| note.starts_with("rotary positions are not scaled")), "{:?}", tuned.notes);
+}
+
+/// The converter fills up the tokens of the weights' tokenizer; `NullTokenizer` counts one beside those it is given.
+#[test]
+fn the_vocabulary_is_filled_up_to_as_many_rows_as_that_of_the_weights() {
+    let random = export(&llama(&Value::Null), &megatron(), Target::Megatron).expect("from scratch");
+    let text = &random.files[0].text;
+    assert!(text.contains(" --vocab-size 128255 --tokenizer-type NullTokenizer "), "{text}");
+    let weights = LaunchOptions { weights: Some("/w/llama".into()), ..LaunchOptions::default() };
+    let converted = given(&llama(&Value::Null), &megatron(), Target::Megatron, &weights).expect("weights");
+    let text = &converted.files[0].text;
+    assert!(text.contains(" --tokenizer-type HuggingFaceTokenizer --tokenizer-model /w/llama "), "{text}");
+    assert!(!text.contains("--vocab-size"), "{text}");
+    // Nobody knows what converted these.
+    let other = given(&[], &megatron(), Target::Megatron, &weights).expect("weights");
+    let text = &other.files[0].text;
+    assert!(text.contains(" --vocab-size 50256 --tokenizer-type NullTokenizer "), "{text}");
+}
+
 #[test]
 fn machines_of_several_kinds_are_started_by_no_target() {
     let document: PlanDocument = serde_json::from_value(document()).expect("a plan document");

@@ -366,9 +366,9 @@ fn bert_is_trained_with_its_vocabulary() {
     ]);
     let script = file(&bert, Target::Megatron, "megatron.sh");
     assert!(script.contains("--tokenizer-type BertWordPieceLowerCase --vocab-file VOCAB-FILE "), "{script}");
-    assert!(script.contains("# - write the file of the WordPiece vocabulary"), "{script}");
+    assert!(script.contains("# - VOCAB-FILE: file of the WordPiece vocabulary"), "{script}");
     let gpt = file(&document(), Target::Megatron, "megatron.sh");
-    assert!(gpt.contains("--tokenizer-type NullTokenizer ") && !gpt.contains("VOCAB-FILE"), "{gpt}");
+    assert!(gpt.contains("--vocab-size 50256 --tokenizer-type NullTokenizer ") && !gpt.contains("VOCAB-FILE"), "{gpt}");
 }
 
 /// DeepSpeed's launcher reads `.deepspeed_env` only where there are several machines.
@@ -509,7 +509,7 @@ fn options_that_change_nothing_are_refused() {
 #[test]
 fn what_is_given_fills_its_blank() {
     let bare = plain(&document(), Target::Sagemaker).expect("data parallel");
-    let blanks: Vec<&str> = bare.blanks.iter().map(|blank| blank.flag.as_str()).collect();
+    let blanks: Vec<&str> = bare.blanks.iter().filter_map(|blank| blank.flag.as_deref()).collect();
     assert_eq!(blanks, ["--role", "--data", "--results"]);
     let options = LaunchOptions {
         role: Some("arn:aws:iam::111122223333:role/r".into()),
