@@ -63,7 +63,6 @@ macro_rules! families {
 
         /// A model whose dimensions fit together.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "there is one model at a time, not a list of them")]
         pub enum Model {
             $($(#[$doc])* $family($family),)*
         }
