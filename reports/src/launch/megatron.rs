@@ -57,7 +57,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     stages(draft, &mut words)?;
     sharding(draft, &mut words)?;
     batch_and_memory(draft, &mut words);
-    optimizer(draft, &mut words);
+    optimizer(draft, &mut words)?;
     schedule(draft, &mut words);
     data(draft, &mut words, places)?;
     let script = draft.asks_or(Flag::Script, usual);
@@ -306,7 +306,7 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
     draft.tells(&[Field::Recompute]);
 }
 
-fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
+fn optimizer(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     words.line();
     match kind {
@@ -324,8 +324,12 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
             words.set("optimizer", "sgd").set("sgd-momentum", rule.momentum);
             draft.writes(Field::Momentum, format!("sgd-momentum {}", rule.momentum));
         }
-        Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
-            draft.note(Field::Optimizer, "Megatron-LM has adam with decoupled weight decay, and sgd");
+        Optimizer::Adam => {
+            words.set("optimizer", "adam");
+            draft.note(Field::Optimizer, "Megatron-LM's adam keeps weight decay out of the gradient, as adamw does");
+        }
+        Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
+            return Err(draft.cannot(Field::Optimizer, "Megatron-LM trains with adamw, adam, sgd and sgd-momentum"));
         }
     }
     draft.tells(&[Field::Optimizer]);
@@ -341,6 +345,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
     let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("clip-grad {norm}"));
     words.set("clip-grad", norm);
+    Ok(())
 }
 
 fn schedule(draft: &mut Draft<'_>, words: &mut Words) {

@@ -294,9 +294,9 @@ fn pods_of_a_plan_over_sockets_use_the_network_of_their_machines() {
 /// transformers refuses a configuration of DeepSpeed that contradicts its own arguments.
 #[test]
 fn the_trainer_hears_the_same_as_deepspeed() {
-    let shared = ("plan.state_sharding", json!("optimizer"));
+    let deepspeed = ("plan.stack", json!("deepspeed"));
     for (optimizer, beta, epsilon) in [("adamw", 0.95, 1e-8), ("lamb", 0.999, 1e-6)] {
-        let document = with(&[shared.clone(), ("plan.optimizer", json!(optimizer))]);
+        let document = with(&[deepspeed.clone(), ("plan.optimizer", json!(optimizer))]);
         let script = file(&document, Target::Torchrun, "torchrun.sh");
         let config: Value =
             serde_json::from_str(&file(&document, Target::Torchrun, "deepspeed.json")).expect("a configuration");
@@ -473,6 +473,26 @@ fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
         let error = plain(&among(ranks), target).expect_err("no words for these groups");
         assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
     }
+}
+
+/// Partitions of ZeRO are flat, and Megatron-LM has no such optimizer at all.
+#[test]
+fn an_optimizer_with_rates_of_tensors_needs_whole_states() {
+    for optimizer in ["lamb", "lars"] {
+        let of =
+            |sharding: &str| with(&[("plan.optimizer", json!(optimizer)), ("plan.state_sharding", json!(sharding))]);
+        for sharding in ["optimizer", "gradients", "parameters"] {
+            let error = plain(&of(sharding), Target::Deepspeed).expect_err("flat partitions").to_string();
+            assert!(error.starts_with(&format!("`plan.state_sharding` is {sharding}, but ZeRO")), "{error}");
+            assert!(error.contains(optimizer), "{error}");
+        }
+        plain(&of("none"), Target::Deepspeed).expect("whole states");
+        let error = plain(&of("none"), Target::Megatron).expect_err("not Megatron-LM's");
+        assert!(error.to_string().starts_with(&format!("`plan.optimizer` is {optimizer}, but Megatron-LM")), "{error}");
+    }
+    let alone = with(&[("plan.optimizer", json!("lamb"))]);
+    let config = file(&alone, Target::Deepspeed, "deepspeed.json");
+    assert!(!config.contains("untested"), "{config}");
 }
 
 #[test]
