@@ -151,6 +151,23 @@ impl<'a> Job<'a> {
         matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
     }
 
+    /// Returns the number of network cards of a machine if collectives go through InfiniBand, or RDMA over Ethernet.
+    pub(super) fn rdma_cards(&self) -> Option<u32> {
+        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
+        let rdma = matches!(network.transport, Transport::Infiniband | Transport::Roce);
+        (rdma && self.machines > 1 && !self.forces_sockets()).then_some(network.interfaces)
+    }
+
+    /// Returns the number of TCP connections to a peer with which several machines of one's own were priced, where the
+    /// network limits each; NCCL opens as many by itself on rented ones.
+    pub(super) fn priced_connections(&self) -> Option<u32> {
+        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
+        network.flow_limit.as_ref()?;
+        let connections = network.messaging.connections.as_ref()?.value;
+        let own = self.instance().is_none() && network.transport == Transport::Tcp;
+        (own && self.machines > 1 && connections > 1).then_some(connections)
+    }
+
     /// Returns `true` if several machines send over sockets of their own network devices.
     pub(super) fn uses_host_sockets(&self) -> bool {
         let sockets = matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::Tcp);

@@ -372,8 +372,14 @@ fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
 
 fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), LaunchError> {
     let job = draft.job;
-    let data = places.data.map(ToOwned::to_owned);
-    let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
+    let what = "data set, as Megatron-LM's tools write one: the path of its two files without .bin and .idx";
+    let data = match places.data {
+        Some(folder) => {
+            draft.leaves("DATA-PREFIX", format!("{what}, in what is mounted at {folder}"));
+            format!("{folder}/DATA-PREFIX")
+        }
+        None => draft.asks(Flag::Data, "DATA", what),
+    };
     words.line().set("data-path", data);
     let weights = draft.weights();
     megatron_model::tokenizer(draft, weights.as_deref(), words);

@@ -130,6 +130,14 @@ pub(super) fn among_neighbours(draft: &Draft<'_>) -> Result<bool, LaunchError> {
     }
 }
 
+/// Returns NCCL's threads for sockets and the sockets of each, of which there are `connections` in all: few threads with at
+/// most eight sockets each, as NCCL has them on EC2. It takes at most 16 threads.
+fn threads_and_sockets(connections: u32) -> (u32, u32) {
+    let parts = |threads: &u32| connections.is_multiple_of(*threads) && connections / threads <= 8;
+    let threads = (1..=16).find(parts).unwrap_or(1);
+    (threads, connections / threads)
+}
+
 /// Returns the environment variables that the fabric and the number formats need.
 pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     let mut variables = Vec::new();
@@ -142,6 +150,11 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     }
     if draft.job.forces_sockets() {
         set("NCCL_NET", "Socket");
+    }
+    if let Some(connections) = draft.job.priced_connections() {
+        let (threads, sockets) = threads_and_sockets(connections);
+        set("NCCL_SOCKET_NTHREADS", &threads.to_string());
+        set("NCCL_NSOCKS_PERTHREAD", &sockets.to_string());
     }
     draft.tells(&[Field::Transport]);
     let algorithm = match draft.job.plan().collectives() {

@@ -3,9 +3,10 @@
 use super::kubernetes::NOT_OF_PODS;
 use super::{LaunchError, LaunchOptions, Target, launch};
 use serde_json::{Value, json};
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{Fabric, Network, Sourced, Transport, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, LaunchFile};
+use trainyard_units::BytesPerSecond;
 
 /// Returns the document of GPT-2 on two p4d.24xlarge, data parallel.
 pub(super) fn document() -> Value {
@@ -493,6 +494,67 @@ fn an_optimizer_with_rates_of_tensors_needs_whole_states() {
     let alone = with(&[("plan.optimizer", json!("lamb"))]);
     let config = file(&alone, Target::Deepspeed, "deepspeed.json");
     assert!(!config.contains("untested"), "{config}");
+}
+
+/// Returns the files of a plan on machines of one's own, whose network is changed.
+fn on_own_machines(target: Target, change: impl FnOnce(&mut Network)) -> LaunchDocument {
+    let mut document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
+    document.plan.cluster.file = Some("own.toml".into());
+    let mut cluster = catalog().cluster("p4d.24xlarge", 2).expect("in the catalog");
+    let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { panic!("machines with a network") };
+    change(network);
+    launch(&document, &cluster, None, target, &LaunchOptions::default()).expect("replicas")
+}
+
+/// A pod that asks for no card of RDMA has none.
+#[test]
+fn pods_ask_for_the_cards_that_were_priced() {
+    for transport in [Transport::Infiniband, Transport::Roce] {
+        let launch = on_own_machines(Target::Kubernetes, |network| network.transport = transport);
+        let text = &launch.files[0].text;
+        assert_eq!(text.matches("rdma/RDMA-RESOURCE: 4\n").count(), 4, "{text}");
+        assert!(text.contains("IPC_LOCK") && !text.contains("efa"), "{text}");
+        assert!(text.contains("# - rdma/RDMA-RESOURCE: resource by which"), "{text}");
+        assert!(launch.blanks.iter().any(|blank| blank.flag.is_none() && blank.placeholder.starts_with("rdma/")));
+    }
+    let sockets = on_own_machines(Target::Kubernetes, |network| network.transport = Transport::Tcp);
+    assert!(!sockets.files[0].text.contains("rdma"), "{}", sockets.files[0].text);
+}
+
+/// NCCL opens one connection to a peer where it does not know the network.
+#[test]
+fn connections_that_were_priced_are_opened() {
+    let of = |connections: u32, limited: bool| {
+        let launch = on_own_machines(Target::Torchrun, |network| {
+            network.transport = Transport::Tcp;
+            network.flow_limit = limited.then(|| Sourced::new(BytesPerSecond(6e8), "stated"));
+            network.messaging.connections = Some(Sourced::new(connections, "stated"));
+        });
+        let value = |name: &str| {
+            let line = launch.files[0].text.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+            line.and_then(|value| value.parse().ok())
+        };
+        (value("NCCL_SOCKET_NTHREADS"), value("NCCL_NSOCKS_PERTHREAD"))
+    };
+    for (connections, threads, sockets) in [(16, 2, 8), (4, 1, 4), (12, 2, 6), (13, 13, 1), (17, 1, 17), (64, 8, 8)] {
+        assert_eq!(of(connections, true), (Some(threads), Some(sockets)), "{connections}");
+    }
+    assert_eq!((of(1, true), of(16, false)), ((None, None), (None, None)));
+    let rented = file(&with(&[("plan.cluster.transport", json!("tcp"))]), Target::Torchrun, "torchrun.sh");
+    assert!(!rented.contains("NTHREADS"), "{rented}");
+}
+
+/// Megatron-LM opens two files, whose path it is given without their endings.
+#[test]
+fn data_that_is_mounted_is_named_by_the_prefix_of_its_files() {
+    let stack = [("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 }))];
+    let batch = [("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 }))];
+    let tensor = with(&[stack, batch].concat());
+    for (target, name) in [(Target::Kubernetes, "kubernetes.yaml"), (Target::Skypilot, "skypilot.yaml")] {
+        let text = file(&tensor, target, name);
+        assert!(text.contains("--data-path /data/DATA-PREFIX "), "{text}");
+        assert!(text.contains("# - DATA-PREFIX: data set, as Megatron-LM's tools write one"), "{text}");
+    }
 }
 
 #[test]
