@@ -83,7 +83,7 @@ fn the_stack_decides_what_is_started() {
     let plain = export(&[], &deepspeed, Target::Torchrun).expect("replicas").files;
     assert!(plain[1].text.contains("\"zero_optimization\": {\n    \"stage\": 0\n  }"), "{}", plain[1].text);
     assert!(first(&[sharded()], &deepspeed, Target::Accelerate).contains("accelerate launch"));
-    assert!(first(&[sharded()], &fsdp, Target::Torchrun).contains("--fsdp 'full_shard auto_wrap'"));
+    assert!(first(&[sharded()], &fsdp, Target::Torchrun).contains("  --fsdp \\\n  --fsdp_config "));
     assert!(first(&[sharded()], &megatron(), Target::Kubernetes).contains("optim_grads_params"));
     let plain = first(&[], &ddp, Target::Torchrun);
     assert!(!plain.contains("fsdp") && !plain.contains("deepspeed"), "{plain}");
@@ -298,7 +298,9 @@ fn one_of_trainer_and_accelerate_recomputes() {
         assert!(files[0].text.contains("--gradient_checkpointing false "), "{}", files[0].text);
         assert_eq!(files[0].text.matches("--gradient_checkpointing ").count(), 1);
         assert!(files[1].text.contains("fsdp_activation_checkpointing: true"), "{}", files[1].text);
-        assert!(first(changes, &fsdp, Target::Torchrun).contains("--gradient_checkpointing true "));
+        let script = first(changes, &fsdp, Target::Torchrun);
+        assert!(script.contains("--gradient_checkpointing false "), "{script}");
+        assert!(script.contains(r#","activation_checkpointing":true}' "#), "{script}");
     }
     let whole = export(&[full], &pytorch("pytorch-ddp", false), Target::Accelerate).expect("replicas").files;
     assert!(whole[0].text.contains("--gradient_checkpointing true "), "{}", whole[0].text);

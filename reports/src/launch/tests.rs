@@ -461,19 +461,40 @@ fn data_may_be_a_name_on_the_hub_where_the_script_takes_one() {
     assert!(error.to_string().contains("or a name on the Hugging Face Hub"), "{error}");
 }
 
+/// FSDP 2 shards among the ranks of one dimension of a mesh, which Accelerate reads from the environment.
 #[test]
-fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
+fn states_are_shared_among_some_replicas_or_all() {
     let among =
         |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
-    let files = plain(&among(8), Target::Torchrun).expect("machines have eight").files;
-    assert!(files[0].text.contains("--fsdp 'hybrid_shard auto_wrap'"), "{}", files[0].text);
-    // FSDP2, which is the default without a version, has no groups.
-    let config = r#"--fsdp_config '{"state_dict_type":"SHARDED_STATE_DICT","version":1}'"#;
-    assert!(files[0].text.contains(config), "{}", files[0].text);
-    for (ranks, target) in [(4, Target::Torchrun), (4, Target::Accelerate), (8, Target::Deepspeed)] {
-        let error = plain(&among(ranks), target).expect_err("no words for these groups");
-        assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
+    for (ranks, groups) in [(8, 2), (4, 4)] {
+        for (target, config) in [
+            (
+                Target::Torchrun,
+                r#"--fsdp_config '{"reshard_after_forward":true,"state_dict_type":"SHARDED_STATE_DICT"}'"#,
+            ),
+            (Target::Accelerate, "fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"),
+        ] {
+            let files = plain(&among(ranks), target).expect("groups of neighbours").files;
+            let all: String = files.iter().map(|file| file.text.as_str()).collect();
+            let mesh = format!(
+                "export ACCELERATE_USE_PARALLELISM_CONFIG=true\nexport PARALLELISM_CONFIG_DP_REPLICATE_SIZE={groups}\nexport PARALLELISM_CONFIG_DP_SHARD_SIZE={ranks}\n"
+            );
+            assert!(all.contains(&mesh) && all.contains(config), "{all}");
+        }
     }
+    let whole = file(&with(&[("plan.state_sharding", json!("gradients"))]), Target::Torchrun, "torchrun.sh");
+    assert!(whole.contains(r#""reshard_after_forward":false"#) && !whole.contains("PARALLELISM_CONFIG"), "{whole}");
+    let error = plain(&among(8), Target::Deepspeed).expect_err("no words for these groups");
+    assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
+}
+
+/// SageMaker hands over a value with every name.
+#[test]
+fn a_flag_of_the_script_is_a_hyperparameter_without_a_value() {
+    let sharded = with(&[("plan.state_sharding", json!("parameters"))]);
+    let request = file(&sharded, Target::Sagemaker, "create-training-job.json");
+    assert!(request.contains(r#""fsdp": "\"\"""#), "{request}");
+    assert!(file(&sharded, Target::Sagemaker, "resume.py").contains("if word]"));
 }
 
 /// Partitions of ZeRO are flat, and Megatron-LM has no such optimizer at all.
@@ -488,6 +509,8 @@ fn an_optimizer_with_rates_of_tensors_needs_whole_states() {
             assert!(error.contains(optimizer), "{error}");
         }
         plain(&of("none"), Target::Deepspeed).expect("whole states");
+        let fsdp = plain(&of("parameters"), Target::Torchrun).expect("a script of one's own");
+        assert!(fsdp.notes.iter().any(|note| note.contains("DTensors")), "{:?}", fsdp.notes);
         let error = plain(&of("none"), Target::Megatron).expect_err("not Megatron-LM's");
         assert!(error.to_string().starts_with(&format!("`plan.optimizer` is {optimizer}, but Megatron-LM")), "{error}");
     }
