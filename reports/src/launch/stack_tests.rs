@@ -259,9 +259,36 @@ fn a_schedule_is_the_jobs_or_a_usual_one() {
     ] {
         assert_eq!(schedule(&changes), [warm_up, "cosine", "1"], "{changes:?}");
     }
+    // As networks for images are trained: 5 of 90 epochs, and nothing is clipped.
+    for optimizer in ["sgd", "sgd-momentum", "lars"] {
+        assert_eq!(schedule(&[("plan.optimizer", json!(optimizer))]), ["424", "cosine", "0"], "{optimizer}");
+    }
     let said = json!({ "warm_up_steps": 5, "decay": "constant", "clip_norm": 0.5 });
     assert_eq!(schedule(&[("job.training", said)]), ["5", "constant_with_warmup", "0.5"]);
     assert_eq!(schedule(&[("job.training.decay", json!("linear"))]), ["77", "linear", "1"]);
+}
+
+/// As transformers' Trainer does it where nothing is said.
+#[test]
+fn weights_that_are_trained_further_are_not_decayed_by_default() {
+    let ddp = pytorch("pytorch-ddp", false);
+    let of = |training: Value| first(&[("job.training", training)], &ddp, Target::Torchrun);
+    let tuned = of(json!({ "method": "full" }));
+    assert!(tuned.contains("--weight_decay 0 ") && tuned.contains("--adam_beta2 0.999 "), "{tuned}");
+    assert!(tuned.contains("# - weight_decay 0: weight decay, assumed here"), "{tuned}");
+    let said = of(json!({ "method": "full", "weight_decay": 0.01, "betas": [0.9, 0.98] }));
+    assert!(said.contains("--weight_decay 0.01 ") && said.contains("--adam_beta2 0.98 "), "{said}");
+}
+
+/// The Trainer's loader has nothing to do where DALI decodes.
+#[test]
+fn workers_are_those_of_the_loader_that_decodes() {
+    let input = |decode: &str| json!({ "storage": "s3-fastfile", "decode": decode, "workers": 4, "prefetch": 2, "cache": "none" });
+    let of = |decode| first(&[("plan.input", input(decode))], &pytorch("pytorch-ddp", false), Target::Torchrun);
+    assert!(of("cpu").contains("--dataloader_num_workers 4 "));
+    let dali = of("gpu");
+    assert!(!dali.contains("--dataloader"), "{dali}");
+    assert!(dali.contains("# - plan.input.workers is 4: threads of DALI's pipeline"), "{dali}");
 }
 
 #[test]

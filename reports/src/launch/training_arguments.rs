@@ -14,7 +14,7 @@ use super::program::Places;
 use super::software::Engine;
 use serde_json::json;
 use trainyard_models::Divisible;
-use trainyard_plan::{Decay, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
+use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::counted;
 
 /// Number of checkpoints that are kept, the newest ones.
@@ -281,7 +281,12 @@ fn schedule(draft: &mut Draft<'_>, list: &mut List) {
 }
 
 fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
-    if let Some(input) = draft.job.plan().input() {
+    if draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu) {
+        // The Trainer's own loader would start processes that have nothing to do.
+        draft.note(Field::Decode, "the script decodes with NVIDIA DALI");
+        draft.note(Field::Workers, "threads of DALI's pipeline on each rank (num_threads)");
+        draft.note(Field::Prefetch, "what DALI's pipeline reads ahead (prefetch_queue_depth)");
+    } else if let Some(input) = draft.job.plan().input() {
         list.add("dataloader_num_workers", input.workers);
         if input.prefetch > 0 {
             list.add("dataloader_prefetch_factor", input.prefetch);
