@@ -47,6 +47,9 @@ pub struct Abilities {
     /// States that replicas may shard, as `plan.state_sharding` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_sharding: Option<Vec<String>>,
+    /// `true` if replicas shard flat runs of values, so that optimizers with a rate for each tensor (LAMB, LARS) need whole
+    /// states.
+    pub flat_shards: bool,
     /// `true` if states can be sharded inside each machine and replicated across machines (HSDP, MiCS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hybrid_sharding: Option<bool>,

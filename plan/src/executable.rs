@@ -48,6 +48,9 @@ pub struct Executable {
     pub recompute: Cow<'static, [Recompute]>,
     /// The states that replicas may shard.
     pub state_sharding: Cow<'static, [StateSharding]>,
+    /// `true` if replicas shard flat runs of values, whose norms are none of tensors: optimizers with a rate for each tensor
+    /// need whole states there.
+    pub flat_shards: bool,
     /// `true` if states may be sharded inside machines and replicated across them (hybrid sharding).
     pub hybrid_sharding: bool,
     /// `true` if states may be sharded over any part of the replicas.
@@ -98,6 +101,7 @@ pub const EXECUTABLE: Executable = Executable {
     ]),
     recompute: Cow::Borrowed(Recompute::ALL),
     state_sharding: Cow::Borrowed(StateSharding::ALL),
+    flat_shards: false,
     hybrid_sharding: true,
     any_sharding_groups: true,
     gradient_reduction: Cow::Borrowed(GradientReduction::ALL),
@@ -145,10 +149,15 @@ pub struct NotExecutable {
 /// the plan.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     let (method, family) = (plan.method(), plan.model().family());
-    EXECUTABLE.for_tuning(plan.tuning_kind()).refusal(plan).or_else(|| {
+    let refused = EXECUTABLE.for_tuning(plan.tuning_kind()).refusal(plan).or_else(|| {
         let allowed = format!("{method} of {}", either(&ADAPTED));
         let refused = NotExecutable { field: "fine_tuning.method", value: method.to_string(), allowed };
         (!executor_trains(plan.tuning_kind(), family)).then_some(refused)
+    });
+    refused.or_else(|| {
+        let scaling = plan.model().spec().rotary_scaling?;
+        let allowed = "rotary positions that are not scaled".into();
+        Some(NotExecutable { field: "model.rotary_scaling", value: scaling.to_string(), allowed })
     })
 }
 
@@ -231,6 +240,22 @@ impl Executable {
         }
     }
 
+    /// Returns what of it there is with an optimizer: where replicas shard flat runs of values, one with a rate for each
+    /// tensor needs whole states.
+    #[must_use]
+    pub fn for_optimizer(self, optimizer: Optimizer) -> Self {
+        if !self.flat_shards || !optimizer.has_rates_of_tensors() {
+            return self;
+        }
+        let whole = |sharding: &StateSharding| *sharding == StateSharding::None;
+        Self { state_sharding: self.state_sharding.iter().copied().filter(whole).collect(), ..self }
+    }
+
+    /// Returns `true` if the software updates weights with an optimizer, and keeps its states as that needs them.
+    pub fn updates_with(&self, optimizer: Optimizer) -> bool {
+        self.optimizers.contains(&optimizer) && !self.clone().for_optimizer(optimizer).state_sharding.is_empty()
+    }
+
     /// Returns `true` if the software can distribute a model's experts or embedding tables over ranks.
     pub fn distributes(&self, divisible: Option<Divisible>) -> bool {
         if matches!(divisible, Some(Divisible::TableColumns(_))) { self.tables } else { self.expert }
@@ -244,8 +269,15 @@ impl Executable {
 
     fn refused_sharding(&self, plan: &Plan) -> Option<NotExecutable> {
         let (field, value, expert) = ("state_sharding", plan.state_sharding(), plan.mesh().parallel().expert);
-        let allowed = format!("{} beside parallel.expert {expert}", StateSharding::None);
-        (!self.shards(value, expert)).then(|| NotExecutable { field, value: value.to_string(), allowed })
+        let refused = |allowed: String| Some(NotExecutable { field, value: value.to_string(), allowed });
+        let (none, optimizer) = (StateSharding::None, plan.optimizer());
+        if !self.shards(value, expert) {
+            return refused(format!("{none} beside parallel.expert {expert}"));
+        }
+        if self.flat_shards && value != none && optimizer.has_rates_of_tensors() {
+            return refused(format!("{none} with {optimizer}, which needs whole tensors"));
+        }
+        None
     }
 
     fn refused_head(&self, plan: &Plan) -> Option<NotExecutable> {

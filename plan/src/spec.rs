@@ -329,6 +329,12 @@ impl Optimizer {
         }
     }
 
+    /// Returns `true` if the rate of each tensor follows from its norms, so that an update needs whole tensors, or norms
+    /// that are summed over their parts.
+    pub fn has_rates_of_tensors(self) -> bool {
+        matches!(self, Self::Lars | Self::Lamb)
+    }
+
     /// Returns the bytes per parameter that norms make the optimizer read and write, besides reading and writing
     /// everything once: LARS reads weight and gradient for their norms; LAMB reads the gradient for the norm of all,
     /// and writes the update of a tensor before it knows the norm by which that and the weight are read again.

@@ -669,6 +669,28 @@ class Queue(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RotaryScaling:
+    """How the frequencies of rotary positions are changed. It does not change what a model costs, only what it
+    computes.
+    """
+
+    kind: str
+    """The method, by the name that `config.json` has for it as `rope_type`: `llama3`, `linear`, `dynamic`, `yarn`,
+    `longrope`.
+    """
+    factor: float | None = None
+    """How many times as long samples may be."""
+    low_frequency_factor: float | None = None
+    """Tokens of the samples of the first training over the longest wavelength that stays as it is divided (llama3); 1
+    if left out.
+    """
+    high_frequency_factor: float | None = None
+    """The same of the shortest wavelength that is changed (llama3); 4 if left out."""
+    original_tokens: int | None = None
+    """Tokens of the samples of the first training; 8192 for llama3 if left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InputSpec:
     """What one sample is: an image (`channels`, `height`, `width`), a volume (`depth` besides), tokens to be looked up
     (`tokens`), a sequence of vectors (`tokens` and `features`), or one vector (`features`).
@@ -1247,6 +1269,10 @@ class ModelSpec:
     rotary_base: float | None = None
     """Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
     It does not change what a model costs, only what it computes.
+    """
+    rotary_scaling: RotaryScaling | None = None
+    """How those frequencies are changed for longer samples than those of the first training (llama); not at all if
+    left out. It does not change what a model costs, only what it computes.
     """
     norm_epsilon: float | None = None
     """What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
@@ -2423,8 +2449,8 @@ class Blank:
     """What stands for it in the files."""
     what: str
     """What it is."""
-    flag: str
-    """The flag of `trainyard export` that sets it."""
+    flag: str | None = None
+    """The flag of `trainyard export` that sets it; none for what is written into the files by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2452,7 +2478,7 @@ class Launch(Document):
     """The files, the one that starts the training first."""
     blanks: Sequence[Blank]
     """What has to be filled in, because a plan does not know it: the word that stands for it in the files, what it is,
-    and the flag that sets it.
+    and the flag that sets it, if there is one.
     """
     assumed: Sequence[Assumption]
     """What the job leaves open and the files say nonetheless: what stands there, what it is, and the field of the job

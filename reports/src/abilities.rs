@@ -78,6 +78,7 @@ pub(crate) fn in_full(stack: &Stack) -> String {
         ("number formats", list(&runs.precisions)),
         ("recomputation", list(&runs.recompute)),
         ("sharded over replicas", list(&runs.state_sharding)),
+        ("shards are flat runs of values", either(Some(runs.flat_shards))),
         ("sharded inside machines only", either(runs.hybrid_sharding)),
         ("gradients are summed each", list(&runs.gradient_reduction)),
         ("gradient compression", list(&runs.gradient_compression)),

@@ -77,6 +77,7 @@ fn chosen_parts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         ("attends to earlier tokens only", spec.causal.map(|causal| if causal { "yes" } else { "no" }.into())),
         ("positions are", word(serde_json::to_value(spec.position))),
         ("rotated features of a head", number(spec.rotary_width)),
+        ("rotary positions scaled by", spec.rotary_scaling.as_ref().map(ToString::to_string)),
         ("table of distances", number(spec.distances)),
         ("normalisation", word(serde_json::to_value(spec.norm))),
         ("normalisations of a part", number(spec.part_norms)),

@@ -164,7 +164,8 @@ def check_sagemaker_program(files):
     request = json.loads(files["create-training-job.json"])
     given = {name: json.loads(value) for name, value in request["HyperParameters"].items()}
     given = {name: value for name, value in given.items() if not name.startswith(("sagemaker_", "mp_parameters"))}
-    check_training_arguments([word for name, value in given.items() for word in (f"--{name}", str(value))])
+    # resume.py leaves out empty words.
+    check_training_arguments([word for name, value in given.items() for word in (f"--{name}", str(value)) if word])
     if given.get("deepspeed"):
         resources = request["ResourceConfig"]
         assert given["deepspeed"] == "deepspeed.json" and resources["InstanceCount"] > 0
@@ -179,7 +180,7 @@ def check_sagemaker_resume(files):
         pathlib.Path(script).write_text("import sys\nprint(*sys.argv)\n")
         pathlib.Path("resume.py").write_text(files["resume.py"].replace("/opt/ml/checkpoints", str(folder)))
         words = lambda: subprocess.run(  # noqa: E731
-            [sys.executable, "resume.py", "--max_steps", "9"], capture_output=True, text=True, check=True
+            [sys.executable, "resume.py", "--max_steps", "9", ""], capture_output=True, text=True, check=True
         ).stdout.split()
         assert words() == [script, "--max_steps", "9"]
         checkpoints(folder)
@@ -250,8 +251,9 @@ def check_trl(arguments):
     if values.use_peft:
         check_adapters(model_config)
     own = {field.name for field in dataclasses.fields(TrainingArguments)}
-    words = iter(zip(arguments[::2], arguments[1::2], strict=True))
-    return [word for name, value in words if name[2:] in own for word in (name, value)]
+    starts = [place for place, word in enumerate(arguments) if word[2:] in own and word.startswith("--")]
+    ends = [place for place, word in enumerate(arguments) if word.startswith("--")] + [len(arguments)]
+    return [word for start in starts for word in arguments[start : min(end for end in ends if end > start)]]
 
 
 def check_adapters(model_config):
@@ -298,6 +300,7 @@ def check_fsdp(values):
         fsdp=values.fsdp, fsdp_config=config, activation_checkpointing=False,
         _apply_legacy_fsdp_to_config=TrainingArguments._apply_legacy_fsdp_to_config,
     )  # fmt: skip
+    assert values.fsdp is True, "another value is a form that transformers gives up"
     with on_a_gpu():
         FullyShardedDataParallelPlugin(**TrainingArguments._process_fsdp_args(half_made))
 
@@ -424,12 +427,13 @@ MEGATRON_OWN = {
     "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
     "ckpt-format": str, "vocab-file": str, "save-retain-interval": int, "pretrained-checkpoint": str, "spec": str,
+    "tokenizer-model": str, "rope-scaling-factor": float, "rotary-seq-len-interpolation-factor": int,
 }  # fmt: skip
 MEGATRON_OWN_FLAGS = {
     "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion", "use-tp-pp-dp-mapping",
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
     "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
-    "accumulate-allreduce-grads-in-fp32",
+    "accumulate-allreduce-grads-in-fp32", "use-rope-scaling",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}

@@ -11,6 +11,13 @@ STAGES = {
 
 VOLTA = {"instance": "p3.16xlarge", "instances": 2}
 
+# As many layers as GPT-2.
+LLAMA = {
+    "name": "small-llama", "family": "llama", "layers": 12, "hidden": 768, "heads": 12, "kv_heads": 4, "ffn": 2048,
+    "vocab": 32000, "seq_len": 1024, "rotary_base": 500000.0,
+    "rotary_scaling": {"kind": "llama3", "factor": 8.0, "original_tokens": 8192},
+}  # fmt: skip
+
 VARIED = {
     "fp32": ("replicated", {"plan.precision": "fp32"}),
     "tf32": ("fully-sharded", {"plan.precision": "tf32"}),
@@ -108,6 +115,9 @@ VARIED = {
     "megatron-zero-1": ("fully-sharded", {"plan.stack": "megatron-core", "plan.state_sharding": "optimizer"}),
     "megatron-volta": (
         "replicated", {"plan.stack": "megatron-core", "plan.cluster": VOLTA, "plan.precision": "fp16-mixed"},
+    ),
+    "megatron-scaled": (
+        "replicated", {"plan.stack": "megatron-core", "plan.model": LLAMA, "plan.schedule": "none"},
     ),
     "executor": ("replicated", {"plan.stack": "trainyard-executor"}),
 }  # fmt: skip

@@ -131,6 +131,7 @@ fn the_executor_runs_what_is_built() {
     same(runs.offload.as_deref(), &offloads);
     assert_eq!(runs.offloads_checkpoints, EXECUTABLE.offloads_checkpoints);
     assert_eq!(runs.hybrid_sharding, Some(sharded));
+    assert_eq!(runs.flat_shards, EXECUTABLE.flat_shards);
     assert_eq!(runs.experts_need_whole_states, EXECUTABLE.experts_need_whole_states);
     same(Some(&[&["full".to_owned()], runs.fine_tuning.as_slice()].concat()), &EXECUTABLE.methods);
     same(Some(&runs.dpo), &EXECUTABLE.dpo);

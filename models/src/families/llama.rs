@@ -6,7 +6,8 @@ use crate::families::fields::{
     kernel, needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Dropout, QueryKeyNorm};
+use crate::families::rotary::scaling;
+use crate::families::{Dropout, QueryKeyNorm, RotaryScaling};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask};
 use trainyard_units::Invalid;
@@ -42,6 +43,7 @@ dimensions! {
         attention: AttentionKernel = kernel(),
         window: Option<u64> = optional(SEQUENCE_MAX),
         rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
+        rotary_scaling: Option<RotaryScaling> = scaling(),
         norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
         qkv_bias: bool = choice(false) unless false,
         query_key_norm: Option<QueryKeyNorm> = by_head(),

@@ -24,6 +24,7 @@ mod model;
 mod parts;
 mod resnet;
 mod rnn_t;
+mod rotary;
 mod spec;
 mod t5;
 mod traced;
@@ -36,6 +37,7 @@ pub use dropout::{Dropout, DropoutSpec, check_dropout};
 pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};
 pub use parts::{Experts, FeedForward, Norm};
+pub use rotary::RotaryScaling;
 pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec, PositionKind, QueryKeyNorm};
 
 use model::Architecture;
@@ -61,7 +63,6 @@ macro_rules! families {
 
         /// A model whose dimensions fit together.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "there is one model at a time, not a list of them")]
         pub enum Model {
             $($(#[$doc])* $family($family),)*
         }

@@ -1,6 +1,6 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
-use crate::families::{DropoutSpec, Family, FeedForward, Norm};
+use crate::families::{DropoutSpec, Family, FeedForward, Norm, RotaryScaling};
 use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
 use crate::traced::TracedLayer;
@@ -142,6 +142,9 @@ specification! {
     /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
     /// It does not change what a model costs, only what it computes.
     rotary_base: f64,
+    /// How those frequencies are changed for longer samples than those of the first training (llama); not at all if left
+    /// out. It does not change what a model costs, only what it computes.
+    rotary_scaling: RotaryScaling,
     /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
     /// 0.000001 if left out. It does not change what a model costs, only what it computes.
     norm_epsilon: f64,

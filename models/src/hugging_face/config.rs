@@ -1,6 +1,6 @@
 //! The fields of a configuration, and what configurations of all types have in common.
 
-use crate::families::{DropoutSpec, Family, ModelSpec, check_dropout};
+use crate::families::{DropoutSpec, Family, ModelSpec, RotaryScaling, check_dropout};
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use trainyard_units::Invalid;
@@ -92,6 +92,30 @@ impl Config<'_> {
     /// Returns the base of rotary positions.
     pub(super) fn rotary_base(&self) -> Result<f64, Invalid> {
         Ok(self.rotation("rope_theta")?.or(self.number("rotary_emb_base")?).unwrap_or(10_000.0))
+    }
+
+    /// Returns how the frequencies of rotary positions are changed: a field of its own until version 4 of transformers, among
+    /// the parameters of the rotation since.
+    pub(super) fn rotary_scaling(&self) -> Result<Option<RotaryScaling>, Invalid> {
+        let Some((field, sets)) = self.get(&["rope_scaling", "rope_parameters"]) else { return Ok(None) };
+        let set = sets.get("full_attention").unwrap_or(sets);
+        let stated = |name: &str| set.get(name).filter(|value| !value.is_null());
+        let Some(kind) = stated("rope_type").or(stated("type")) else { return Ok(None) };
+        let kind = kind.as_str().ok_or_else(|| wrong(field, kind, "a method by its name"))?;
+        let number = |name: &'static str| {
+            let read = |value: &Value| value.as_f64().ok_or_else(|| wrong(name, value, "a number"));
+            stated(name).map(read).transpose()
+        };
+        let original = "original_max_position_embeddings";
+        let tokens = |value: &Value| value.as_u64().ok_or_else(|| wrong(original, value, "a whole number"));
+        let scaling = RotaryScaling {
+            kind: kind.into(),
+            factor: number("factor")?,
+            low_frequency_factor: number("low_freq_factor")?,
+            high_frequency_factor: number("high_freq_factor")?,
+            original_tokens: stated(original).map(tokens).transpose()?,
+        };
+        Ok((kind != "default").then_some(scaling))
     }
 
     /// Returns the features of a head that are rotated, of which files state the part.

@@ -67,6 +67,7 @@ impl Config<'_> {
             dropout: None,
             output_bias: None,
             norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
+            rotary_scaling: self.rotary_scaling()?,
             ..self.of_own_family(blocks, Family::Llama)?
         })
     }

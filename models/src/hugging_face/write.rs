@@ -69,7 +69,7 @@ fn llama_or_alike(llama: &Llama) -> Option<Value> {
         "rms_norm_eps": llama.norm_epsilon,
         // Written for both forms in which transformers has read it.
         "rope_theta": llama.rotary_base,
-        "rope_parameters": { "rope_type": "default", "rope_theta": llama.rotary_base },
+        "rope_parameters": rotation(llama),
         "num_hidden_layers": llama.layers,
         "hidden_size": llama.hidden,
         "num_attention_heads": llama.heads,
@@ -87,6 +87,27 @@ fn llama_or_alike(llama: &Llama) -> Option<Value> {
     };
     fields.extend(common);
     Some(Value::Object(fields))
+}
+
+/// Returns the parameters of the rotation of queries and keys.
+fn rotation(llama: &Llama) -> Value {
+    let Some(scaling) = &llama.rotary_scaling else {
+        return json!({ "rope_type": "default", "rope_theta": llama.rotary_base });
+    };
+    let mut fields = json!({ "rope_type": scaling.kind, "rope_theta": llama.rotary_base });
+    for (name, number) in [
+        ("factor", scaling.factor),
+        ("low_freq_factor", scaling.low_frequency_factor),
+        ("high_freq_factor", scaling.high_frequency_factor),
+    ] {
+        if let Some(number) = number {
+            fields[name] = json!(number);
+        }
+    }
+    if let Some(tokens) = scaling.original_tokens {
+        fields["original_max_position_embeddings"] = json!(tokens);
+    }
+    fields
 }
 
 /// A model whose embeddings drop out another share than its residual stream is none of transformers'.
@@ -232,7 +253,7 @@ fn labels(count: u64) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DropoutSpec, Family, ModelSpec, QueryKeyNorm, from_hugging_face};
+    use crate::{DropoutSpec, Family, ModelSpec, QueryKeyNorm, RotaryScaling, from_hugging_face};
 
     fn spec(family: Family) -> ModelSpec {
         let transformer = ModelSpec {
@@ -253,6 +274,13 @@ mod tests {
                 head_width: Some(12),
                 window: Some(5),
                 rotary_base: Some(3000.5),
+                rotary_scaling: Some(RotaryScaling {
+                    kind: RotaryScaling::LLAMA3.into(),
+                    factor: Some(8.0),
+                    low_frequency_factor: Some(1.0),
+                    high_frequency_factor: Some(4.0),
+                    original_tokens: Some(8192),
+                }),
                 norm_epsilon: Some(1e-6),
                 tied_head: Some(true),
                 ..text

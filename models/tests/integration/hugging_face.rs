@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trainyard_models::{Family, Model, ModelSpec, from_hugging_face, hugging_face_name};
+use trainyard_models::{Family, Model, ModelSpec, RotaryScaling, from_hugging_face, hugging_face_name};
 use trainyard_units::Invalid;
 
 fn read(config: &Value) -> ModelSpec {
@@ -142,6 +142,25 @@ fn what_the_fields_say_is_kept() {
     assert_eq!((gated.gated, gated.tied_head), (Some(true), Some(false)));
     let roberta = read(&with(bert(), &json!({ "model_type": "roberta", "max_position_embeddings": 514 })));
     assert_eq!((roberta.seq_len, roberta.positions), (Some(512), Some(514)));
+}
+
+#[test]
+fn how_rotary_positions_are_scaled_is_kept_in_both_forms_of_the_file() {
+    let llama3 = json!({
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192
+    });
+    let old = read(&with(llama(), &json!({ "rope_scaling": llama3 }))).rotary_scaling;
+    assert_eq!(old.as_ref().and_then(RotaryScaling::as_llama3), Some(8.0));
+    let mut parameters = llama3;
+    parameters["rope_theta"] = json!(500_000.0);
+    assert_eq!(read(&with(llama(), &json!({ "rope_parameters": parameters }))).rotary_scaling, old);
+    let yarn = read(&with(llama(), &json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } }))).rotary_scaling;
+    assert_eq!(yarn.map(|scaling| scaling.to_string()).as_deref(), Some("yarn, factor 4"));
+    let plain = json!({ "rope_parameters": { "rope_type": "default", "rope_theta": 1e4 } });
+    assert_eq!(read(&with(llama(), &plain)).rotary_scaling, None);
+    let wrong = with(llama(), &json!({ "rope_scaling": { "rope_type": 3 } }));
+    assert!(from_hugging_face(&wrong.to_string(), "test").is_err());
 }
 
 fn gpt_neox() -> Value {

@@ -17,7 +17,7 @@ pub struct LaunchDocument {
     /// The files, the one that starts the training first.
     pub files: Vec<LaunchFile>,
     /// What has to be filled in, because a plan does not know it: the word that stands for it in the files, what it
-    /// is, and the flag that sets it.
+    /// is, and the flag that sets it, if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blanks: Vec<Blank>,
     /// What the job leaves open and the files say nonetheless: what stands there, what it is, and the field of the job
@@ -47,8 +47,9 @@ pub struct Blank {
     pub placeholder: String,
     /// What it is.
     pub what: String,
-    /// The flag of `trainyard export` that sets it.
-    pub flag: String,
+    /// The flag of `trainyard export` that sets it; none for what is written into the files by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flag: Option<String>,
 }
 
 /// Something that a job leaves open and launch files need.

@@ -3,7 +3,7 @@
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::ways_out::WaysOut;
-use crate::problem::{Place, Problem, names_of_those_that, refused, software_of, trains};
+use crate::problem::{Place, Problem, names_of_those_that, of_these, refused, software_of, trains};
 use crate::search::{Found, Space};
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
 use trainyard_sim::Machine;
@@ -107,16 +107,15 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     {
         return Some(NoPlan::NoUnits { precision: held, instances: with_units(problem, held) });
     }
-    let softwares = machines.map(|machine| software_of(problem.kind(), &machine));
-    let softwares = softwares.filter(|software| trains(software, &problem.model, problem.kind()));
+    let softwares = machines.map(|machine| software_of(problem.trained(), &machine));
+    let softwares = softwares.filter(|software| trains(software, problem.trained()));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
     let able = |software: &Executable| {
-        refused(fixed, &software.clone().for_tuning(problem.kind()), divisible).is_none()
-            && trains(software, &problem.model, problem.kind())
+        refused(fixed, &of_these(software.clone(), problem.trained()), divisible).is_none()
+            && trains(software, problem.trained())
     };
-    let in_question =
-        |software: &Executable| trains(&software.clone().for_tuning(problem.kind()), &problem.model, problem.kind());
+    let in_question = |software: &Executable| trains(software, problem.trained());
     let names = names_of_those_that(stacks, in_question);
     // A measured machine has no other software than the executor.
     let stacks_of_all = if problem.place.is_measured() { &[] } else { problem.place.catalog().stacks() };

@@ -51,8 +51,7 @@ fn on(problem: &Problem, rental: Rental) -> Problem {
 }
 
 fn stack(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<String> {
-    let able =
-        |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, &problem.model, problem.kind()));
+    let able = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, problem.trained()));
     let mut others = of_today(&rental.catalog).into_iter().filter(able);
     let named = rental.stacks.len() == 1 && fixed.stack.is_none();
     let fits_with = |stack: &Arc<Stack>| {

@@ -5,10 +5,11 @@ use super::error::{JobError, inside};
 use super::evaluations::ForwardPasses;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
-use super::machines::{Trained, place};
+use super::machines::place;
 use super::model::{countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::resources::Resources;
+use super::software::Trained;
 use super::stored::field_of_input;
 use super::training::{Training, training};
 use crate::cache::SearchCache;
@@ -106,6 +107,11 @@ impl Problem {
         self.fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind)
     }
 
+    /// Returns what is trained and with which optimizer, as software must be able to.
+    pub(crate) fn trained(&self) -> Trained<'_> {
+        Trained { model: &self.model, kind: self.kind(), optimizer: self.optimizer }
+    }
+
     /// Returns the forward passes of a training with this global batch besides its steps.
     pub(crate) fn forward_passes(&self, global_batch: u64) -> ForwardPasses {
         self.settings.forward.passes(self.training.steps(global_batch), global_batch)
@@ -152,14 +158,18 @@ pub(crate) fn problem_on(
     let fine_tuning = fine_tuning(&job.training, &model)?;
     pairs(job)?;
     let kind = fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind);
-    let place = other(place(&job.cluster, resources, Trained { model: &model, kind })?);
+    let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
+    let place = other(place(&job.cluster, resources, Trained { model: &model, kind, optimizer })?);
     if place.is_measured() && !executor_trains(kind, model.family()) {
         let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
         return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
     }
+    if let Some(scaling) = model.spec().rotary_scaling.filter(|_| place.is_measured()) {
+        let rule = format!("the executor, which measured machines have, does not scale rotary positions ({scaling})");
+        return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule).into());
+    }
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
-    let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
     let training = training(&job.training, optimizer, &job.data, &model)?;
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;

@@ -5,7 +5,7 @@ use super::place::{Description, Place, Rental, catalog_with, executor_stack};
 use super::price_not_found::price_not_found;
 use super::quota::Quotas;
 use super::resources::Resources;
-use super::software::{AUTO_STACK, executable, names_of_those_that, of_today, trains};
+use super::software::{AUTO_STACK, Trained, executable, names_of_those_that, of_today, trains};
 use super::terms::{price_of, purchase};
 use super::transport::{has_instead, on_no_instance, transport_named};
 use std::borrow::Cow;
@@ -14,7 +14,6 @@ use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
     Service, Sourced, Stack, Transport,
 };
-use trainyard_models::Model;
 use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
 use trainyard_sim::Machine;
 use trainyard_units::Invalid;
@@ -27,13 +26,6 @@ const DEFAULT_MAX_INSTANCES: u32 = 16;
 pub const DEFAULT_REGION: &str = "us-east-1";
 
 pub const MAX_INSTANCES: u32 = 16_384;
-
-/// The weights that are trained.
-#[derive(Clone, Copy)]
-pub(crate) struct Trained<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) kind: TuningKind,
-}
 
 pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Trained<'_>) -> Result<Place, JobError> {
     let unread = |field: &str, what: &str| Invalid::missing(field, format!("the {what} was not read"));
@@ -145,7 +137,7 @@ fn described(
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
 fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Arc<Stack>>, Invalid> {
-    let Trained { model, kind } = trained;
+    let Trained { model, kind, optimizer } = trained;
     let of_today = of_today(catalog);
     let named =
         |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
@@ -156,20 +148,22 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Re
     };
     let mut able = Vec::new();
     for stack in all.iter().cloned() {
-        if trains(&executable(&stack)?, model, TuningKind::FULL) {
+        if trains(&executable(&stack)?, Trained { kind: TuningKind::FULL, ..trained }) {
             able.push(stack);
         }
     }
     // Other methods are compared with it, by stacks that may not run it.
-    let runs = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, model, kind));
+    let runs = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, trained));
     if !able.iter().any(runs) {
-        let others = names_of_those_that(&of_today, |runs| trains(runs, model, kind));
+        let others = names_of_those_that(&of_today, |runs| trains(runs, trained));
         let hint = match others.as_slice() {
             [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
             others => format!("use one of {}, or `auto`", others.join(", ")),
         };
         let way = if kind == TuningKind::FULL { String::new() } else { format!(" by {kind}") };
-        let rule = format!("it does not train {}{way}", model.name());
+        let updates = all.iter().any(|stack| executable(stack).is_ok_and(|runs| runs.updates_with(optimizer)));
+        let by = if updates { String::new() } else { format!(" with {optimizer}") };
+        let rule = format!("it does not train {}{way}{by}", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }
     let margin = memory_margin(choice)?;

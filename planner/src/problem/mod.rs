@@ -40,7 +40,7 @@ pub(crate) use quota::class;
 pub use resources::Resources;
 pub use software::{AUTO_STACK, executable};
 pub(crate) use software::{
-    executable_on, names_of_those_that, of_today, refused, software_of, trains, with_chosen_attention,
+    executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, with_chosen_attention,
 };
 pub(crate) use stored::{Stored, TEXT, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};

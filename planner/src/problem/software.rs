@@ -90,6 +90,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         schedules,
         recompute: words.among("recompute", runs.recompute.as_deref(), Recompute::ALL)?,
         state_sharding: words.among("state_sharding", runs.state_sharding.as_deref(), StateSharding::ALL)?,
+        flat_shards: runs.flat_shards,
         hybrid_sharding: runs.hybrid_sharding.unwrap_or(true),
         any_sharding_groups: runs.hybrid_sharding.is_none(),
         gradient_reduction: words.among(
@@ -127,9 +128,22 @@ pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
     Ok(software)
 }
 
-/// Returns the plans that the stack of a machine can run, of those that train these weights towards this.
-pub(crate) fn software_of(kind: TuningKind, machine: &Machine) -> Executable {
-    executable_on(machine).expect("stacks are checked where a job is read").for_tuning(kind)
+/// What is trained: a model, which of its weights and towards what, and with which optimizer.
+#[derive(Clone, Copy)]
+pub(crate) struct Trained<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) kind: TuningKind,
+    pub(crate) optimizer: Optimizer,
+}
+
+/// Returns the plans that the stack of a machine can run, of those that train this.
+pub(crate) fn software_of(trained: Trained<'_>, machine: &Machine) -> Executable {
+    of_these(executable_on(machine).expect("stacks are checked where a job is read"), trained)
+}
+
+/// Returns the plans of a software that train this.
+pub(crate) fn of_these(software: Executable, trained: Trained<'_>) -> Executable {
+    software.for_tuning(trained.kind).for_optimizer(trained.optimizer)
 }
 
 /// The lists of a stack, parsed into the types of plans.
@@ -198,11 +212,12 @@ pub(crate) fn of_today(catalog: &Catalog) -> Vec<Arc<Stack>> {
     catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
 }
 
-/// Returns `true` if a stack can train these weights of a model towards this, on one device.
-pub(crate) fn trains(software: &Executable, model: &Model, kind: TuningKind) -> bool {
+/// Returns `true` if a stack can train this, on one device.
+pub(crate) fn trains(software: &Executable, trained: Trained<'_>) -> bool {
+    let Trained { model, kind, optimizer } = trained;
     let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
     let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
-    family && head && software.trains(kind)
+    family && head && software.trains(kind) && software.updates_with(optimizer)
 }
 
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run
@@ -219,6 +234,13 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
     };
     let offloads: Vec<Offload> = software.offloads.iter().map(|(offload, _)| *offload).collect();
     let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
+    // Software that shards flat runs of values shards something, unless the optimizer needs whole tensors.
+    let whole_tensors = software.flat_shards && *software.state_sharding == [StateSharding::None];
+    let state_sharding = || {
+        let refused = among("state_sharding", fixed.state_sharding, &software.state_sharding)?;
+        let why = if whole_tensors { ", because lamb and lars need whole tensors" } else { "" };
+        Some(NotExecutable { allowed: refused.allowed + why, ..refused })
+    };
     let placed = fixed.placement.filter(|placement| *placement != Placement::Cluster && !software.placements);
     degree("parallel.tensor", fixed.tensor, software.tensor)
         .or_else(|| degree("parallel.pipeline", fixed.pipeline, pipelined))
@@ -227,7 +249,7 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
         .or_else(|| among("schedule", fixed.schedule, &software.schedules))
         .or_else(|| among("precision", fixed.precision, &software.precisions))
         .or_else(|| among("recompute", fixed.recompute, &software.recompute))
-        .or_else(|| among("state_sharding", fixed.state_sharding, &software.state_sharding))
+        .or_else(state_sharding)
         .or_else(|| among("gradient_reduction", fixed.gradient_reduction, &software.gradient_reduction))
         .or_else(|| among("gradient_compression", fixed.gradient_compression, &software.gradient_compression))
         .or_else(|| among("offload", fixed.offload, &offloads))
@@ -278,6 +300,28 @@ mod tests {
         let error = executable(&wrong).expect_err("no schedule");
         assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
         assert!(error.to_string().contains("`2f2b`"), "{error}");
+    }
+
+    /// ZeRO's partitions are flat; Megatron-LM and the Trainer's FSDP have no LAMB at all.
+    #[test]
+    fn an_optimizer_with_rates_of_tensors_keeps_whole_states() {
+        let model = trainyard_models::find("bert-large").expect("in the catalog").model.clone();
+        let of = |optimizer| Trained { model: &model, kind: TuningKind::FULL, optimizer };
+        let runs = |name: &str| executable(&stack(name)).expect("well described");
+        for optimizer in [Optimizer::Lamb, Optimizer::Lars] {
+            for none in ["megatron-core", "pytorch-fsdp", "pytorch-fsdp-compiled", "deepspeed-zero3"] {
+                assert!(!trains(&runs(none), of(optimizer)), "{none} with {optimizer}");
+            }
+            assert!(trains(&runs("pytorch-ddp"), of(optimizer)));
+        }
+        let whole = of_these(runs("deepspeed"), of(Optimizer::Lamb));
+        assert_eq!(*whole.state_sharding, [StateSharding::None]);
+        let held = Fixed { state_sharding: Some(StateSharding::Optimizer), ..Fixed::default() };
+        let refusal = refused(&held, &whole, None).expect("flat partitions");
+        let allowed = "only none, because lamb and lars need whole tensors";
+        assert_eq!((refusal.field, refusal.allowed.as_str()), ("state_sharding", allowed));
+        assert_eq!(refused(&held, &of_these(runs("deepspeed"), of(Optimizer::AdamW)), None), None);
+        assert_eq!(refused(&held, &of_these(runs("trainyard-executor"), of(Optimizer::Lamb)), None), None);
     }
 
     #[test]

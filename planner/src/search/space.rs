@@ -109,7 +109,7 @@ impl<'a> Space<'a> {
         let alone: Vec<Machine> = choices.map(machine).collect();
         let architectures = architectures(problem, &alone);
         let largest_micro_batch = largest_micro_batch(&architectures[0]);
-        let software = alone.iter().map(|machine| software_of(problem.kind(), machine));
+        let software = alone.iter().map(|machine| software_of(problem.trained(), machine));
         Self {
             problem,
             fixed: fixed.clone(),

@@ -49,7 +49,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let (script_name, what) = fine_tuning::script(&mut draft);
     let program = Program {
         script: script_name,
-        arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
+        arguments: training_arguments::words(arguments),
         resume: Some(Resume::new(Places::default().results(&mut draft))),
         files: others,
         what,
@@ -71,15 +71,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 
 /// Returns the script's arguments, besides the configuration.
 fn arguments(draft: &mut Draft<'_>) -> Result<Vec<(String, String)>, LaunchError> {
-    // Accelerate does the recomputation inside FSDP's units. The Trainer refuses to do it a second time, and TRL's scripts
-    // would by default, so that both are told not to.
-    let by_launcher = draft.job.plan().recompute() == Recompute::Full
-        && draft.engine != Engine::Deepspeed
-        && draft.job.plan().state_sharding() >= StateSharding::Gradients;
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, Places::default())?;
-    for (_, value) in arguments.iter_mut().filter(|(name, _)| by_launcher && name == "gradient_checkpointing") {
-        *value = "false".into();
-    }
     if draft.engine != Engine::Deepspeed {
         arguments.extend(training_arguments::reduction_arguments(draft));
     }
@@ -125,19 +117,16 @@ fn plain_type(draft: &Draft<'_>) -> &'static str {
 
 fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let plan = draft.job.plan();
-    let strategy = training_arguments::fsdp_strategy(draft)?.unwrap_or("no_shard").to_uppercase();
+    let reshards = training_arguments::reshards_after_forward(draft)?;
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     training_arguments::sharded_checkpoints(draft);
     Ok(json!({
-        "fsdp_version": 1,
-        "fsdp_sharding_strategy": strategy,
+        "fsdp_version": 2,
+        "fsdp_reshard_after_forward": reshards.unwrap_or(true),
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_backward_prefetch": "BACKWARD_PRE",
         "fsdp_activation_checkpointing": plan.recompute() == Recompute::Full,
         "fsdp_offload_params": false,
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
-        "fsdp_use_orig_params": true,
-        "fsdp_sync_module_states": true,
         "fsdp_cpu_ram_efficient_loading": true,
     }))
 }

@@ -158,6 +158,12 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
         StateSharding::Gradients => 2,
         StateSharding::Parameters => 3,
     };
+    if stage > 0 && plan.optimizer().has_rates_of_tensors() {
+        let field = if plan.state_sharding() == StateSharding::None { Field::Offload } else { Field::StateSharding };
+        let optimizer = plan.optimizer();
+        let why = format!("ZeRO shards flat runs of many tensors, of which {optimizer} needs the norm of each");
+        return Err(draft.cannot(field, format!("{why}: `none` is right with it")));
+    }
     let mut zero = Map::from_iter([("stage".to_owned(), json!(stage))]);
     if stage > 0 {
         zero.insert("overlap_comm".into(), json!(true));
@@ -279,8 +285,10 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
         draft.writes(Field::Epsilon, format!("eps {}", rule.epsilon));
     }
     config.insert("optimizer".into(), json!({ "type": name, "params": parameters }));
+    // Those that treat each value by itself are the same on flat partitions, although DeepSpeed has not tested them.
     let tested = matches!(kind, Optimizer::AdamW | Optimizer::Adam);
-    if !tested && config.contains_key("zero_optimization") {
+    let partitioned = config.get("zero_optimization").is_some_and(|zero| zero["stage"] != 0);
+    if !tested && partitioned {
         config.insert("zero_allow_untested_optimizer".into(), json!(true));
     }
 }

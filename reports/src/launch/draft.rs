@@ -101,6 +101,8 @@ pub(super) struct Draft<'a> {
     told: BTreeSet<Field>,
     notes: Vec<String>,
     blanks: BTreeMap<Flag, Blank>,
+    /// What no flag sets.
+    by_hand: Vec<Blank>,
     assumed: BTreeMap<Field, Assumption>,
     asked: BTreeSet<Flag>,
 }
@@ -121,8 +123,8 @@ impl<'a> Draft<'a> {
         }
         let (told, asked) = (BTreeSet::from(FOLLOWING), BTreeSet::new());
         let (engine, notes) = (Engine::of(job, target), Vec::new());
-        let (blanks, assumed) = (BTreeMap::new(), BTreeMap::new());
-        let mut draft = Self { target, engine, job, options, told, notes, blanks, assumed, asked };
+        let (blanks, by_hand, assumed) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        let mut draft = Self { target, engine, job, options, told, notes, blanks, by_hand, assumed, asked };
         draft.tells_the_stack();
         Ok(draft)
     }
@@ -187,9 +189,14 @@ impl<'a> Draft<'a> {
         if let Some(value) = flag.given(self.options) {
             return value.to_owned();
         }
-        let blank = Blank { placeholder: placeholder.into(), what: what.into(), flag: flag.name().into() };
+        let blank = Blank { placeholder: placeholder.into(), what: what.into(), flag: Some(flag.name().into()) };
         self.blanks.insert(flag, blank);
         placeholder.to_owned()
+    }
+
+    /// Records something in the files that is to be filled in and that no flag sets.
+    pub(super) fn leaves(&mut self, placeholder: &str, what: impl Into<String>) {
+        self.by_hand.push(Blank { placeholder: placeholder.into(), what: what.into(), flag: None });
     }
 
     /// Returns the user's value of a flag, or the usual one.
@@ -211,6 +218,11 @@ impl<'a> Draft<'a> {
             self.remark("trains from scratch: weights are initialised randomly; --weights names some to start from");
         }
         given
+    }
+
+    /// Returns `true` if the training starts from weights that there are already.
+    pub(super) fn starts_from_weights(&self) -> bool {
+        self.job.is_fine_tuning() || self.given(Flag::Weights)
     }
 
     /// Returns the peak learning rate: the user's, else the job's.
@@ -260,7 +272,7 @@ impl<'a> Draft<'a> {
 
     fn head(&self, what: &str) -> Head {
         let mut lines = vec![what.to_owned()];
-        let blanks = to_fill_in(self.blanks.values(), self.assumed.values());
+        let blanks = to_fill_in(self.blanks.values().chain(&self.by_hand), self.assumed.values());
         if !blanks.is_empty() {
             lines.extend([String::new(), "To fill in:".into()]);
             lines.extend(blanks.iter().map(|blank| format!("- {blank}")));
@@ -274,7 +286,8 @@ impl<'a> Draft<'a> {
 
     /// Returns the files with the notes about them.
     pub(super) fn finished(self, files: Vec<LaunchFile>) -> Finished {
-        let (blanks, assumed) = (self.blanks.into_values().collect(), self.assumed.into_values().collect());
+        let blanks = self.blanks.into_values().chain(self.by_hand).collect();
+        let assumed = self.assumed.into_values().collect();
         Finished { files, blanks, assumed, notes: self.notes }
     }
 }
@@ -284,7 +297,10 @@ pub(super) fn to_fill_in<'a>(
     blanks: impl IntoIterator<Item = &'a Blank>,
     assumed: impl IntoIterator<Item = &'a Assumption>,
 ) -> Vec<String> {
-    let blanks = blanks.into_iter().map(|Blank { placeholder, what, flag }| format!("{placeholder}: {what} ({flag})"));
+    let blanks = blanks.into_iter().map(|Blank { placeholder, what, flag }| {
+        let flag = flag.as_ref().map(|flag| format!(" ({flag})")).unwrap_or_default();
+        format!("{placeholder}: {what}{flag}")
+    });
     let assumed = assumed
         .into_iter()
         .map(|Assumption { written, what, field }| format!("{written}: {what}, assumed here ({field})"));

@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transp
 use trainyard_models::{Operator, OperatorKind};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
+    CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
 use trainyard_planner::{Evaluations, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds};
@@ -18,7 +18,8 @@ const REGION: &str = "us-east-1";
 /// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
-/// Greatest gradient norm where the job states none: the default of Megatron-LM and of transformers' Trainer.
+/// Greatest gradient norm where the job states none: the default of Megatron-LM and of transformers' Trainer. Without a
+/// mean of squares nothing is clipped, as networks for images are trained (Goyal et al., arXiv:1706.02677).
 const CLIP_NORM: f64 = 1.0;
 
 /// Decay of the learning rate where the job states none: as language models are trained (Brown et al., arXiv:2005.14165,
@@ -27,6 +28,8 @@ const DECAY: Decay = Decay::Cosine;
 
 /// Percentage of steps over which the learning rate rises where the job states none. A stated default, as the next one.
 const WARM_UP_PERCENT: u64 = 1;
+/// The share of steps for optimizers without a mean of squares: 5 of 90 epochs (Goyal et al., section 2.2).
+const PLAIN_WARM_UP: [u64; 2] = [5, 90];
 /// The same for weights that are trained further, whose trainings are short.
 const FINE_TUNING_WARM_UP_PERCENT: u64 = 3;
 /// The least such steps from random weights, as Trainyard's own runs have, and the most: 2000 (Touvron et al.).
@@ -151,6 +154,23 @@ impl<'a> Job<'a> {
         matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
     }
 
+    /// Returns the number of network cards of a machine if collectives go through InfiniBand, or RDMA over Ethernet.
+    pub(super) fn rdma_cards(&self) -> Option<u32> {
+        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
+        let rdma = matches!(network.transport, Transport::Infiniband | Transport::Roce);
+        (rdma && self.machines > 1 && !self.forces_sockets()).then_some(network.interfaces)
+    }
+
+    /// Returns the number of TCP connections to a peer with which several machines of one's own were priced, where the
+    /// network limits each; NCCL opens as many by itself on rented ones.
+    pub(super) fn priced_connections(&self) -> Option<u32> {
+        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
+        network.flow_limit.as_ref()?;
+        let connections = network.messaging.connections.as_ref()?.value;
+        let own = self.instance().is_none() && network.transport == Transport::Tcp;
+        (own && self.machines > 1 && connections > 1).then_some(connections)
+    }
+
     /// Returns `true` if several machines send over sockets of their own network devices.
     pub(super) fn uses_host_sockets(&self) -> bool {
         let sockets = matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::Tcp);
@@ -202,9 +222,25 @@ impl<'a> Job<'a> {
         self.document.prediction.steps
     }
 
-    /// Returns the optimizer's hyper-parameters: those of the job, else the optimizer's usual ones.
+    /// Returns the optimizer's hyper-parameters: those of the job, else the optimizer's usual ones, which are those of
+    /// trainings from random weights. Weights that are trained further are decayed and averaged as transformers' Trainer
+    /// does it where nothing is said.
     pub(super) fn hyper_parameters(&self) -> HyperParameters {
-        HyperParameters::with(self.plan.optimizer(), self.training())
+        let (optimizer, training) = (self.plan.optimizer(), self.training());
+        let said = HyperParameters::with(optimizer, training);
+        if optimizer != Optimizer::AdamW || !self.is_fine_tuning() {
+            return said;
+        }
+        HyperParameters {
+            weight_decay: training.weight_decay.unwrap_or(0.0),
+            betas: training.betas.unwrap_or([0.9, 0.999]),
+            ..said
+        }
+    }
+
+    /// Returns `true` if the optimizer divides by no mean of squares, as those of networks for images.
+    fn has_plain_rates(&self) -> bool {
+        matches!(self.plan.optimizer(), Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars)
     }
 
     /// Returns the learning-rate schedule of the training: what the job states, else a usual one. Its peak is only known
@@ -223,14 +259,21 @@ impl<'a> Job<'a> {
     fn usual_warm_up(&self) -> u64 {
         let [least, most] = WARM_UP_STEPS;
         let share = |percent: u64| self.steps().saturating_mul(percent).div_ceil(100).min(most);
-        let steps =
-            if self.is_fine_tuning() { share(FINE_TUNING_WARM_UP_PERCENT) } else { share(WARM_UP_PERCENT).max(least) };
+        let steps = if self.is_fine_tuning() {
+            share(FINE_TUNING_WARM_UP_PERCENT)
+        } else if self.has_plain_rates() {
+            let [epochs, of] = PLAIN_WARM_UP;
+            self.steps().saturating_mul(epochs).div_ceil(of)
+        } else {
+            share(WARM_UP_PERCENT).max(least)
+        };
         steps.min(self.steps() / 2)
     }
 
     /// Returns the greatest norm of gradients: that of the job, else the usual one.
     pub(super) fn clip_norm(&self) -> f64 {
-        self.training().clip_norm.unwrap_or(CLIP_NORM)
+        let usual = if self.has_plain_rates() { 0.0 } else { CLIP_NORM };
+        self.training().clip_norm.unwrap_or(usual)
     }
 
     /// Returns the warm-up steps, over which the learning rate rises.

@@ -86,6 +86,10 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
             { "name": "shared-memory", "mountPath": "/dev/shm" },
         ],
     });
+    if draft.job.rdma_cards().is_some() {
+        // Memory that network cards read and write must stay where it is.
+        container["securityContext"] = json!({ "capabilities": { "add": ["IPC_LOCK"] } });
+    }
     if !variables.is_empty() {
         container["env"] = Value::Array(variables);
     }
@@ -113,13 +117,23 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     json!({ "spec": pod })
 }
 
-fn limits(draft: &Draft<'_>) -> Value {
+fn limits(draft: &mut Draft<'_>) -> Value {
     let job = draft.job;
     let mut limits = json!({});
     if job.has_gpus() {
         limits["nvidia.com/gpu"] = json!(job.processes());
     } else {
         limits["cpu"] = json!(job.processes());
+    }
+    if let Some(cards) = job.rdma_cards() {
+        // The plug-in's resources have names that each site chooses.
+        limits["rdma/RDMA-RESOURCE"] = json!(cards);
+        draft.leaves(
+            "rdma/RDMA-RESOURCE",
+            format!(
+                "resource by which your RDMA device plug-in hands out network cards, {cards} where each is one, else 1 (rdma/hca_shared_devices_a): `kubectl describe node` lists it; without it NCCL falls back to sockets"
+            ),
+        );
     }
     if let Some(cards) = job.efa_cards() {
         limits["vpc.amazonaws.com/efa"] = json!(cards);

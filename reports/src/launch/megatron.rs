@@ -57,7 +57,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     stages(draft, &mut words)?;
     sharding(draft, &mut words)?;
     batch_and_memory(draft, &mut words);
-    optimizer(draft, &mut words);
+    optimizer(draft, &mut words)?;
     schedule(draft, &mut words);
     data(draft, &mut words, places)?;
     let script = draft.asks_or(Flag::Script, usual);
@@ -306,7 +306,7 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
     draft.tells(&[Field::Recompute]);
 }
 
-fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
+fn optimizer(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     words.line();
     match kind {
@@ -324,8 +324,12 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
             words.set("optimizer", "sgd").set("sgd-momentum", rule.momentum);
             draft.writes(Field::Momentum, format!("sgd-momentum {}", rule.momentum));
         }
-        Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
-            draft.note(Field::Optimizer, "Megatron-LM has adam with decoupled weight decay, and sgd");
+        Optimizer::Adam => {
+            words.set("optimizer", "adam");
+            draft.note(Field::Optimizer, "Megatron-LM's adam keeps weight decay out of the gradient, as adamw does");
+        }
+        Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
+            return Err(draft.cannot(Field::Optimizer, "Megatron-LM trains with adamw, adam, sgd and sgd-momentum"));
         }
     }
     draft.tells(&[Field::Optimizer]);
@@ -341,6 +345,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
     let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("clip-grad {norm}"));
     words.set("clip-grad", norm);
+    Ok(())
 }
 
 fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
@@ -367,27 +372,23 @@ fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
 
 fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), LaunchError> {
     let job = draft.job;
-    let data = places.data.map(ToOwned::to_owned);
-    let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
+    let what = "data set, as Megatron-LM's tools write one: the path of its two files without .bin and .idx";
+    let data = match places.data {
+        Some(folder) => {
+            draft.leaves("DATA-PREFIX", format!("{what}, in what is mounted at {folder}"));
+            format!("{folder}/DATA-PREFIX")
+        }
+        None => draft.asks(Flag::Data, "DATA", what),
+    };
     words.line().set("data-path", data);
-    if let Model::Bert(_) = job.plan().model() {
-        // Sentences are paired and words masked during training, which takes a tokenizer and a vocabulary.
-        words.set("tokenizer-type", "BertWordPieceLowerCase").set("vocab-file", "VOCAB-FILE");
-        draft.remark(
-            "write the file of the WordPiece vocabulary that made the data for VOCAB-FILE; BertWordPieceCase, if it tells capitals apart",
-        );
-    } else {
-        words.set("tokenizer-type", "NullTokenizer");
-        draft.remark(
-            "the data holds numbers of tokens (NullTokenizer); name the tokenizer that made them if you evaluate text",
-        );
-    }
+    let weights = draft.weights();
+    megatron_model::tokenizer(draft, weights.as_deref(), words);
     if let Some(input) = job.plan().input() {
         words.set("num-workers", input.workers);
         draft.tells(&[Field::Workers]);
     }
     let results = places.results(draft);
-    checkpoints(draft, words, &results)?;
+    checkpoints(draft, words, &results, weights)?;
     match job.evaluations() {
         Some(own) => {
             let batches = own.samples.div_ceil(job.plan().batch().global);
@@ -402,14 +403,19 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
 }
 
 /// Adds checkpoints: the script resumes from the newest by itself, or else starts from given weights.
-fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) -> Result<(), LaunchError> {
+fn checkpoints(
+    draft: &mut Draft<'_>,
+    words: &mut Words,
+    results: &str,
+    weights: Option<String>,
+) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
     // The interval of kept checkpoints must be a multiple of the checkpoint interval.
     let between = (steps / (KEPT * every)).max(1) * every;
     words.set("save-retain-interval", between);
-    if let Some(weights) = draft.weights() {
+    if let Some(weights) = weights {
         let converted = format!("{results}/pretrained");
         megatron_model::conversion(draft, &weights, &converted)?;
         words.set("pretrained-checkpoint", converted).flag("auto-detect-ckpt-format");

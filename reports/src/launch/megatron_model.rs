@@ -35,6 +35,7 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
         }
         Model::Llama(model) => {
             llama(model, words);
+            scaling(draft, model, words);
             if let Some(routed) = model.experts {
                 experts(draft, routed, model.layers, words)?;
             }
@@ -48,7 +49,6 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
         }
         _ => return Err(draft.cannot(Field::Model, SCRIPTS)),
     };
-    draft.remark("Megatron-LM fills the vocabulary up to a multiple of 128 × the tensor-parallel degree");
     Ok(script)
 }
 
@@ -85,13 +85,41 @@ fn sizes(words: &mut Words, layers: u32, hidden: u64, heads: u64, ffn: u64) {
     words.set("ffn-hidden-size", ffn);
 }
 
-fn tokens(words: &mut Words, seq_len: u64, positions: u64, vocab: u64) {
-    words.line().set("seq-length", seq_len).set("max-position-embeddings", positions).set("vocab-size", vocab);
+fn tokens(words: &mut Words, seq_len: u64, positions: u64) {
+    words.line().set("seq-length", seq_len).set("max-position-embeddings", positions);
+}
+
+/// Adds the tokenizer, whose number of tokens Megatron-LM fills up to a multiple of 128 × the tensor-parallel degree. The
+/// converter of `weights` does so with the number of their own tokenizer, which is not always that of their embeddings.
+///
+/// # Source
+///
+/// Megatron-LM, core 0.16: `megatron/core/tokenizers/text/libraries/null_tokenizer.py` and `huggingface_tokenizer.py`,
+/// `tools/checkpoint/loader_llama_mistral.py` and `saver_base.py`.
+pub(super) fn tokenizer(draft: &mut Draft<'_>, weights: Option<&str>, words: &mut Words) {
+    let plan = draft.job.plan();
+    let vocab = plan.model().spec().vocab.unwrap_or(1);
+    if let Model::Bert(_) = plan.model() {
+        // Sentences are paired and words masked during training, which takes a tokenizer and a vocabulary.
+        words.set("tokenizer-type", "BertWordPieceLowerCase").set("vocab-file", "VOCAB-FILE");
+        let cased = "BertWordPieceCase, if it tells capitals apart";
+        draft.leaves("VOCAB-FILE", format!("file of the WordPiece vocabulary that made the data; {cased}"));
+    } else if let Some(weights) = weights.filter(|_| loader(plan.model()).is_some()) {
+        words.set("tokenizer-type", "HuggingFaceTokenizer").set("tokenizer-model", weights);
+        draft.remark("the data holds numbers of tokens that the tokenizer of the weights made");
+    } else {
+        // NullTokenizer counts one token besides, for the end of a document.
+        words.set("vocab-size", vocab.saturating_sub(1).max(1)).set("tokenizer-type", "NullTokenizer");
+        draft.remark(format!(
+            "the data holds numbers of tokens, below {vocab}; NullTokenizer adds one to vocab-size, the end of a document; name the tokenizer that made them if you evaluate text"
+        ));
+    }
+    draft.remark("Megatron-LM fills the vocabulary up to a multiple of 128 × the tensor-parallel degree");
 }
 
 fn gpt(model: &Gpt, words: &mut Words) {
     sizes(words, model.layers, model.hidden, model.heads, model.ffn);
-    tokens(words, model.seq_len, model.seq_len, model.vocab);
+    tokens(words, model.seq_len, model.seq_len);
 }
 
 fn llama(model: &Llama, words: &mut Words) {
@@ -100,7 +128,7 @@ fn llama(model: &Llama, words: &mut Words) {
         words.flag("group-query-attention").set("num-query-groups", model.kv_heads);
     }
     words.set("kv-channels", model.head_width);
-    tokens(words, model.seq_len, model.seq_len, model.vocab);
+    tokens(words, model.seq_len, model.seq_len);
     words.line().flag("swiglu").set("normalization", "RMSNorm").set("norm-epsilon", model.norm_epsilon);
     words.flag("disable-bias-linear");
     if model.qkv_bias {
@@ -119,9 +147,35 @@ fn llama(model: &Llama, words: &mut Words) {
     }
 }
 
+/// Adds how the frequencies of rotary positions are changed: Megatron-LM has the scaling of Llama 3.1 to 3.3, of which it
+/// takes the factor alone, and positions that are divided by a whole number.
+///
+/// # Source
+///
+/// megatron-core 0.16, `megatron/core/models/common/embeddings/rotary_pos_embedding.py`.
+fn scaling(draft: &mut Draft<'_>, model: &Llama, words: &mut Words) {
+    let Some(scaling) = &model.rotary_scaling else {
+        if draft.starts_from_weights() {
+            draft.remark("rotary positions are not scaled: if config.json of the weights has rope_scaling, plan a model with rotary_scaling");
+        }
+        return;
+    };
+    if let Some(factor) = scaling.as_llama3() {
+        words.flag("use-rope-scaling").set("rope-scaling-factor", factor);
+    } else if let Some(factor) = scaling.as_linear().filter(|factor| factor.fract() == 0.0) {
+        words.set("rotary-seq-len-interpolation-factor", factor);
+    } else {
+        let what = "rotary positions, which the model scales";
+        draft.leaves(
+            "position-embedding-type rope",
+            format!("{what} ({scaling}) and no argument of these files does: add what your Megatron-LM has for it"),
+        );
+    }
+}
+
 fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), LaunchError> {
     sizes(words, model.layers, model.hidden, model.heads, model.ffn);
-    tokens(words, model.seq_len, model.positions, model.vocab);
+    tokens(words, model.seq_len, model.positions);
     match model.head {
         HeadKind::Pretraining => Ok(()),
         HeadKind::MaskedLanguageModel => {
@@ -165,6 +219,17 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
     Ok(())
 }
 
+/// Returns the loader of Megatron-LM's converter that reads weights of a model, with its arguments; `None` if none does.
+fn loader(model: &Model) -> Option<&'static str> {
+    match model {
+        Model::Llama(model) if model.experts.is_some() => Some("mixtral_hf"),
+        Model::Llama(model) if model.query_key_norm.is_none() => {
+            Some("llama_mistral --checkpoint-type hf --model-size MODEL-SIZE")
+        }
+        _ => None,
+    }
+}
+
 /// Tells how weights are converted into Megatron-LM's format and cut for the plan.
 ///
 /// # Errors
@@ -172,17 +237,11 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
 /// Fails for cuts that the converter cannot make.
 pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
-    let loader = match plan.model() {
-        Model::Llama(model) if model.experts.is_some() => "mixtral_hf",
-        Model::Llama(model) if model.query_key_norm.is_none() => {
-            "llama_mistral --checkpoint-type hf --model-size MODEL-SIZE"
-        }
-        _ => {
-            draft.remark(format!(
-                "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only"
-            ));
-            return Ok(());
-        }
+    let Some(loader) = loader(plan.model()) else {
+        draft.remark(format!(
+            "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only"
+        ));
+        return Ok(());
     };
     convertible(draft)?;
     let (parallel, load) = (plan.mesh().parallel(), crate::shell::quoted(weights));

@@ -1,5 +1,6 @@
 //! What launchers start on every machine: a script with the arguments that tell it the plan.
 
+use super::Target;
 use super::deepspeed;
 use super::draft::{Draft, Flag};
 use super::error::LaunchError;
@@ -109,25 +110,18 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     Ok(Program {
         script,
         resume: Some(Resume::new(places.results(draft))),
-        arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
+        arguments: training_arguments::words(arguments),
         files,
         what,
     })
 }
 
-/// Returns `true` if replicas shard states among those of their machine only (hybrid sharding), instead of among all.
-///
-/// # Errors
-///
-/// Fails if they are sharded over other groups, which FSDP cannot express.
-pub(super) fn among_neighbours(draft: &Draft<'_>) -> Result<bool, LaunchError> {
-    match draft.job.sharding_ranks() {
-        Some(ranks) if ranks != draft.job.processes() => {
-            let why = "FSDP shares states out among all replicas or those of a machine";
-            Err(draft.cannot(Field::ShardingRanks, why))
-        }
-        ranks => Ok(ranks.is_some()),
-    }
+/// Returns NCCL's threads for sockets and the sockets of each, of which there are `connections` in all: few threads with at
+/// most eight sockets each, as NCCL has them on EC2. It takes at most 16 threads.
+fn threads_and_sockets(connections: u32) -> (u32, u32) {
+    let parts = |threads: &u32| connections.is_multiple_of(*threads) && connections / threads <= 8;
+    let threads = (1..=16).find(parts).unwrap_or(1);
+    (threads, connections / threads)
 }
 
 /// Returns the environment variables that the fabric and the number formats need.
@@ -143,6 +137,11 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if draft.job.forces_sockets() {
         set("NCCL_NET", "Socket");
     }
+    if let Some(connections) = draft.job.priced_connections() {
+        let (threads, sockets) = threads_and_sockets(connections);
+        set("NCCL_SOCKET_NTHREADS", &threads.to_string());
+        set("NCCL_NSOCKS_PERTHREAD", &sockets.to_string());
+    }
     draft.tells(&[Field::Transport]);
     let algorithm = match draft.job.plan().collectives() {
         Collectives::Ring => Some("Ring"),
@@ -152,6 +151,15 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if let Some(algorithm) = algorithm {
         set("NCCL_ALGO", algorithm);
         draft.tells(&[Field::Collectives]);
+    }
+    // Without a named stack SageMaker's own library shards in groups.
+    let by_library = draft.target == Target::Sagemaker && draft.job.stack().is_none();
+    if let Some(shards) = draft.job.sharding_ranks().filter(|_| draft.engine == Engine::Fsdp && !by_library) {
+        // Hybrid sharding: the mesh of devices that Accelerate gives to FSDP 2.
+        let parallel = draft.job.plan().mesh().parallel();
+        set("ACCELERATE_USE_PARALLELISM_CONFIG", "true");
+        set("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", &(parallel.data * parallel.context / shards).to_string());
+        set("PARALLELISM_CONFIG_DP_SHARD_SIZE", &shards.to_string());
     }
     if draft.job.plan().precision() == Precision::Tf32 {
         set("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1");

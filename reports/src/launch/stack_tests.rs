@@ -83,7 +83,7 @@ fn the_stack_decides_what_is_started() {
     let plain = export(&[], &deepspeed, Target::Torchrun).expect("replicas").files;
     assert!(plain[1].text.contains("\"zero_optimization\": {\n    \"stage\": 0\n  }"), "{}", plain[1].text);
     assert!(first(&[sharded()], &deepspeed, Target::Accelerate).contains("accelerate launch"));
-    assert!(first(&[sharded()], &fsdp, Target::Torchrun).contains("--fsdp 'full_shard auto_wrap'"));
+    assert!(first(&[sharded()], &fsdp, Target::Torchrun).contains("  --fsdp \\\n  --fsdp_config "));
     assert!(first(&[sharded()], &megatron(), Target::Kubernetes).contains("optim_grads_params"));
     let plain = first(&[], &ddp, Target::Torchrun);
     assert!(!plain.contains("fsdp") && !plain.contains("deepspeed"), "{plain}");
@@ -259,9 +259,36 @@ fn a_schedule_is_the_jobs_or_a_usual_one() {
     ] {
         assert_eq!(schedule(&changes), [warm_up, "cosine", "1"], "{changes:?}");
     }
+    // As networks for images are trained: 5 of 90 epochs, and nothing is clipped.
+    for optimizer in ["sgd", "sgd-momentum", "lars"] {
+        assert_eq!(schedule(&[("plan.optimizer", json!(optimizer))]), ["424", "cosine", "0"], "{optimizer}");
+    }
     let said = json!({ "warm_up_steps": 5, "decay": "constant", "clip_norm": 0.5 });
     assert_eq!(schedule(&[("job.training", said)]), ["5", "constant_with_warmup", "0.5"]);
     assert_eq!(schedule(&[("job.training.decay", json!("linear"))]), ["77", "linear", "1"]);
+}
+
+/// As transformers' Trainer does it where nothing is said.
+#[test]
+fn weights_that_are_trained_further_are_not_decayed_by_default() {
+    let ddp = pytorch("pytorch-ddp", false);
+    let of = |training: Value| first(&[("job.training", training)], &ddp, Target::Torchrun);
+    let tuned = of(json!({ "method": "full" }));
+    assert!(tuned.contains("--weight_decay 0 ") && tuned.contains("--adam_beta2 0.999 "), "{tuned}");
+    assert!(tuned.contains("# - weight_decay 0: weight decay, assumed here"), "{tuned}");
+    let said = of(json!({ "method": "full", "weight_decay": 0.01, "betas": [0.9, 0.98] }));
+    assert!(said.contains("--weight_decay 0.01 ") && said.contains("--adam_beta2 0.98 "), "{said}");
+}
+
+/// The Trainer's loader has nothing to do where DALI decodes.
+#[test]
+fn workers_are_those_of_the_loader_that_decodes() {
+    let input = |decode: &str| json!({ "storage": "s3-fastfile", "decode": decode, "workers": 4, "prefetch": 2, "cache": "none" });
+    let of = |decode| first(&[("plan.input", input(decode))], &pytorch("pytorch-ddp", false), Target::Torchrun);
+    assert!(of("cpu").contains("--dataloader_num_workers 4 "));
+    let dali = of("gpu");
+    assert!(!dali.contains("--dataloader"), "{dali}");
+    assert!(dali.contains("# - plan.input.workers is 4: threads of DALI's pipeline"), "{dali}");
 }
 
 #[test]
@@ -298,7 +325,9 @@ fn one_of_trainer_and_accelerate_recomputes() {
         assert!(files[0].text.contains("--gradient_checkpointing false "), "{}", files[0].text);
         assert_eq!(files[0].text.matches("--gradient_checkpointing ").count(), 1);
         assert!(files[1].text.contains("fsdp_activation_checkpointing: true"), "{}", files[1].text);
-        assert!(first(changes, &fsdp, Target::Torchrun).contains("--gradient_checkpointing true "));
+        let script = first(changes, &fsdp, Target::Torchrun);
+        assert!(script.contains("--gradient_checkpointing false "), "{script}");
+        assert!(script.contains(r#","activation_checkpointing":true}' "#), "{script}");
     }
     let whole = export(&[full], &pytorch("pytorch-ddp", false), Target::Accelerate).expect("replicas").files;
     assert!(whole[0].text.contains("--gradient_checkpointing true "), "{}", whole[0].text);
@@ -336,6 +365,56 @@ fn weights_are_cut_as_the_converter_can() {
     for layers in [&[18, 16][..], &[9, 8, 8, 9]] {
         export(&pipeline(layers), &megatron(), Target::Megatron).expect("random weights need no conversion");
     }
+}
+
+/// Returns the changes that make the plan one of a small Llama with this scaling of its positions.
+fn llama(scaling: &Value) -> Vec<(&'static str, Value)> {
+    let mut spec = json!(trainyard_models::find("llama-3-8b").expect("in the catalog").model.spec());
+    spec["rotary_scaling"] = scaling.clone();
+    vec![("plan.model", spec), ("plan.stages", json!([{ "first": 0, "layers": 34 }]))]
+}
+
+/// Megatron-LM takes the factor of Llama 3.1's scaling alone.
+#[test]
+fn rotary_positions_are_scaled_as_those_of_the_model() {
+    let of = |scaling: Value| export(&llama(&scaling), &megatron(), Target::Megatron).expect("Megatron-LM has Llama");
+    let llama3 = |original: u64| json!({ "kind": "llama3", "factor": 8.0, "original_tokens": original });
+    let known = of(llama3(8192));
+    assert!(known.files[0].text.contains(" --use-rope-scaling --rope-scaling-factor 8 "), "{}", known.files[0].text);
+    let halves = of(json!({ "kind": "linear", "factor": 2.0 }));
+    assert!(halves.files[0].text.contains(" --rotary-seq-len-interpolation-factor 2 "), "{}", halves.files[0].text);
+    for (scaling, what) in [
+        (llama3(4096), "llama3, factor 8"),
+        (json!({ "kind": "yarn", "factor": 4.0 }), "yarn, factor 4"),
+        (json!({ "kind": "linear", "factor": 1.5 }), "linear, factor 1.5"),
+    ] {
+        let unknown = of(scaling);
+        let head = format!("# - position-embedding-type rope: rotary positions, which the model scales ({what})");
+        assert!(unknown.files[0].text.contains(&head), "{}", unknown.files[0].text);
+        assert!(!unknown.files[0].text.contains("-scaling-factor"), "{}", unknown.files[0].text);
+    }
+    let plain = of(Value::Null);
+    assert!(!plain.files[0].text.contains("scal"), "{}", plain.files[0].text);
+    let weights = LaunchOptions { weights: Some("org/model".into()), ..LaunchOptions::default() };
+    let tuned = given(&llama(&Value::Null), &megatron(), Target::Megatron, &weights).expect("weights");
+    assert!(tuned.notes.iter().any(|note| note.starts_with("rotary positions are not scaled")), "{:?}", tuned.notes);
+}
+
+/// The converter fills up the tokens of the weights' tokenizer; `NullTokenizer` counts one beside those it is given.
+#[test]
+fn the_vocabulary_is_filled_up_to_as_many_rows_as_that_of_the_weights() {
+    let random = export(&llama(&Value::Null), &megatron(), Target::Megatron).expect("from scratch");
+    let text = &random.files[0].text;
+    assert!(text.contains(" --vocab-size 128255 --tokenizer-type NullTokenizer "), "{text}");
+    let weights = LaunchOptions { weights: Some("/w/llama".into()), ..LaunchOptions::default() };
+    let converted = given(&llama(&Value::Null), &megatron(), Target::Megatron, &weights).expect("weights");
+    let text = &converted.files[0].text;
+    assert!(text.contains(" --tokenizer-type HuggingFaceTokenizer --tokenizer-model /w/llama "), "{text}");
+    assert!(!text.contains("--vocab-size"), "{text}");
+    // Nobody knows what converted these.
+    let other = given(&[], &megatron(), Target::Megatron, &weights).expect("weights");
+    let text = &other.files[0].text;
+    assert!(text.contains(" --vocab-size 50256 --tokenizer-type NullTokenizer "), "{text}");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use super::kubernetes::NOT_OF_PODS;
 use super::{LaunchError, LaunchOptions, Target, launch};
 use serde_json::{Value, json};
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{Fabric, Network, Sourced, Transport, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, LaunchFile};
+use trainyard_units::BytesPerSecond;
 
 /// Returns the document of GPT-2 on two p4d.24xlarge, data parallel.
 pub(super) fn document() -> Value {
@@ -294,9 +295,9 @@ fn pods_of_a_plan_over_sockets_use_the_network_of_their_machines() {
 /// transformers refuses a configuration of DeepSpeed that contradicts its own arguments.
 #[test]
 fn the_trainer_hears_the_same_as_deepspeed() {
-    let shared = ("plan.state_sharding", json!("optimizer"));
+    let deepspeed = ("plan.stack", json!("deepspeed"));
     for (optimizer, beta, epsilon) in [("adamw", 0.95, 1e-8), ("lamb", 0.999, 1e-6)] {
-        let document = with(&[shared.clone(), ("plan.optimizer", json!(optimizer))]);
+        let document = with(&[deepspeed.clone(), ("plan.optimizer", json!(optimizer))]);
         let script = file(&document, Target::Torchrun, "torchrun.sh");
         let config: Value =
             serde_json::from_str(&file(&document, Target::Torchrun, "deepspeed.json")).expect("a configuration");
@@ -366,9 +367,9 @@ fn bert_is_trained_with_its_vocabulary() {
     ]);
     let script = file(&bert, Target::Megatron, "megatron.sh");
     assert!(script.contains("--tokenizer-type BertWordPieceLowerCase --vocab-file VOCAB-FILE "), "{script}");
-    assert!(script.contains("# - write the file of the WordPiece vocabulary"), "{script}");
+    assert!(script.contains("# - VOCAB-FILE: file of the WordPiece vocabulary"), "{script}");
     let gpt = file(&document(), Target::Megatron, "megatron.sh");
-    assert!(gpt.contains("--tokenizer-type NullTokenizer ") && !gpt.contains("VOCAB-FILE"), "{gpt}");
+    assert!(gpt.contains("--vocab-size 50256 --tokenizer-type NullTokenizer ") && !gpt.contains("VOCAB-FILE"), "{gpt}");
 }
 
 /// DeepSpeed's launcher reads `.deepspeed_env` only where there are several machines.
@@ -460,18 +461,122 @@ fn data_may_be_a_name_on_the_hub_where_the_script_takes_one() {
     assert!(error.to_string().contains("or a name on the Hugging Face Hub"), "{error}");
 }
 
+/// FSDP 2 shards among the ranks of one dimension of a mesh, which Accelerate reads from the environment.
 #[test]
-fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
+fn states_are_shared_among_some_replicas_or_all() {
     let among =
         |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
-    let files = plain(&among(8), Target::Torchrun).expect("machines have eight").files;
-    assert!(files[0].text.contains("--fsdp 'hybrid_shard auto_wrap'"), "{}", files[0].text);
-    // FSDP2, which is the default without a version, has no groups.
-    let config = r#"--fsdp_config '{"state_dict_type":"SHARDED_STATE_DICT","version":1}'"#;
-    assert!(files[0].text.contains(config), "{}", files[0].text);
-    for (ranks, target) in [(4, Target::Torchrun), (4, Target::Accelerate), (8, Target::Deepspeed)] {
-        let error = plain(&among(ranks), target).expect_err("no words for these groups");
-        assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
+    for (ranks, groups) in [(8, 2), (4, 4)] {
+        for (target, config) in [
+            (
+                Target::Torchrun,
+                r#"--fsdp_config '{"reshard_after_forward":true,"state_dict_type":"SHARDED_STATE_DICT"}'"#,
+            ),
+            (Target::Accelerate, "fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"),
+        ] {
+            let files = plain(&among(ranks), target).expect("groups of neighbours").files;
+            let all: String = files.iter().map(|file| file.text.as_str()).collect();
+            let mesh = format!(
+                "export ACCELERATE_USE_PARALLELISM_CONFIG=true\nexport PARALLELISM_CONFIG_DP_REPLICATE_SIZE={groups}\nexport PARALLELISM_CONFIG_DP_SHARD_SIZE={ranks}\n"
+            );
+            assert!(all.contains(&mesh) && all.contains(config), "{all}");
+        }
+    }
+    let whole = file(&with(&[("plan.state_sharding", json!("gradients"))]), Target::Torchrun, "torchrun.sh");
+    assert!(whole.contains(r#""reshard_after_forward":false"#) && !whole.contains("PARALLELISM_CONFIG"), "{whole}");
+    let error = plain(&among(8), Target::Deepspeed).expect_err("no words for these groups");
+    assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
+}
+
+/// SageMaker hands over a value with every name.
+#[test]
+fn a_flag_of_the_script_is_a_hyperparameter_without_a_value() {
+    let sharded = with(&[("plan.state_sharding", json!("parameters"))]);
+    let request = file(&sharded, Target::Sagemaker, "create-training-job.json");
+    assert!(request.contains(r#""fsdp": "\"\"""#), "{request}");
+    assert!(file(&sharded, Target::Sagemaker, "resume.py").contains("if word]"));
+}
+
+/// Partitions of ZeRO are flat, and Megatron-LM has no such optimizer at all.
+#[test]
+fn an_optimizer_with_rates_of_tensors_needs_whole_states() {
+    for optimizer in ["lamb", "lars"] {
+        let of =
+            |sharding: &str| with(&[("plan.optimizer", json!(optimizer)), ("plan.state_sharding", json!(sharding))]);
+        for sharding in ["optimizer", "gradients", "parameters"] {
+            let error = plain(&of(sharding), Target::Deepspeed).expect_err("flat partitions").to_string();
+            assert!(error.starts_with(&format!("`plan.state_sharding` is {sharding}, but ZeRO")), "{error}");
+            assert!(error.contains(optimizer), "{error}");
+        }
+        plain(&of("none"), Target::Deepspeed).expect("whole states");
+        let fsdp = plain(&of("parameters"), Target::Torchrun).expect("a script of one's own");
+        assert!(fsdp.notes.iter().any(|note| note.contains("DTensors")), "{:?}", fsdp.notes);
+        let error = plain(&of("none"), Target::Megatron).expect_err("not Megatron-LM's");
+        assert!(error.to_string().starts_with(&format!("`plan.optimizer` is {optimizer}, but Megatron-LM")), "{error}");
+    }
+    let alone = with(&[("plan.optimizer", json!("lamb"))]);
+    let config = file(&alone, Target::Deepspeed, "deepspeed.json");
+    assert!(!config.contains("untested"), "{config}");
+}
+
+/// Returns the files of a plan on machines of one's own, whose network is changed.
+fn on_own_machines(target: Target, change: impl FnOnce(&mut Network)) -> LaunchDocument {
+    let mut document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
+    document.plan.cluster.file = Some("own.toml".into());
+    let mut cluster = catalog().cluster("p4d.24xlarge", 2).expect("in the catalog");
+    let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { panic!("machines with a network") };
+    change(network);
+    launch(&document, &cluster, None, target, &LaunchOptions::default()).expect("replicas")
+}
+
+/// A pod that asks for no card of RDMA has none.
+#[test]
+fn pods_ask_for_the_cards_that_were_priced() {
+    for transport in [Transport::Infiniband, Transport::Roce] {
+        let launch = on_own_machines(Target::Kubernetes, |network| network.transport = transport);
+        let text = &launch.files[0].text;
+        assert_eq!(text.matches("rdma/RDMA-RESOURCE: 4\n").count(), 4, "{text}");
+        assert!(text.contains("IPC_LOCK") && !text.contains("efa"), "{text}");
+        assert!(text.contains("# - rdma/RDMA-RESOURCE: resource by which"), "{text}");
+        assert!(launch.blanks.iter().any(|blank| blank.flag.is_none() && blank.placeholder.starts_with("rdma/")));
+    }
+    let sockets = on_own_machines(Target::Kubernetes, |network| network.transport = Transport::Tcp);
+    assert!(!sockets.files[0].text.contains("rdma"), "{}", sockets.files[0].text);
+}
+
+/// NCCL opens one connection to a peer where it does not know the network.
+#[test]
+fn connections_that_were_priced_are_opened() {
+    let of = |connections: u32, limited: bool| {
+        let launch = on_own_machines(Target::Torchrun, |network| {
+            network.transport = Transport::Tcp;
+            network.flow_limit = limited.then(|| Sourced::new(BytesPerSecond(6e8), "stated"));
+            network.messaging.connections = Some(Sourced::new(connections, "stated"));
+        });
+        let value = |name: &str| {
+            let line = launch.files[0].text.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+            line.and_then(|value| value.parse().ok())
+        };
+        (value("NCCL_SOCKET_NTHREADS"), value("NCCL_NSOCKS_PERTHREAD"))
+    };
+    for (connections, threads, sockets) in [(16, 2, 8), (4, 1, 4), (12, 2, 6), (13, 13, 1), (17, 1, 17), (64, 8, 8)] {
+        assert_eq!(of(connections, true), (Some(threads), Some(sockets)), "{connections}");
+    }
+    assert_eq!((of(1, true), of(16, false)), ((None, None), (None, None)));
+    let rented = file(&with(&[("plan.cluster.transport", json!("tcp"))]), Target::Torchrun, "torchrun.sh");
+    assert!(!rented.contains("NTHREADS"), "{rented}");
+}
+
+/// Megatron-LM opens two files, whose path it is given without their endings.
+#[test]
+fn data_that_is_mounted_is_named_by_the_prefix_of_its_files() {
+    let stack = [("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 }))];
+    let batch = [("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 }))];
+    let tensor = with(&[stack, batch].concat());
+    for (target, name) in [(Target::Kubernetes, "kubernetes.yaml"), (Target::Skypilot, "skypilot.yaml")] {
+        let text = file(&tensor, target, name);
+        assert!(text.contains("--data-path /data/DATA-PREFIX "), "{text}");
+        assert!(text.contains("# - DATA-PREFIX: data set, as Megatron-LM's tools write one"), "{text}");
     }
 }
 
@@ -509,7 +614,7 @@ fn options_that_change_nothing_are_refused() {
 #[test]
 fn what_is_given_fills_its_blank() {
     let bare = plain(&document(), Target::Sagemaker).expect("data parallel");
-    let blanks: Vec<&str> = bare.blanks.iter().map(|blank| blank.flag.as_str()).collect();
+    let blanks: Vec<&str> = bare.blanks.iter().filter_map(|blank| blank.flag.as_deref()).collect();
     assert_eq!(blanks, ["--role", "--data", "--results"]);
     let options = LaunchOptions {
         role: Some("arn:aws:iam::111122223333:role/r".into()),

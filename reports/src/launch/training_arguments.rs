@@ -2,18 +2,19 @@
 //!
 //! # Source
 //!
-//! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`.
+//! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`; accelerate 1.15,
+//! `src/accelerate/parallelism_config.py`.
 
 use super::Target;
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DROPOUT, Field};
 use super::fine_tuning;
-use super::program::{Places, among_neighbours};
+use super::program::Places;
 use super::software::Engine;
 use serde_json::json;
 use trainyard_models::Divisible;
-use trainyard_plan::{Decay, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
+use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::counted;
 
 /// Number of checkpoints that are kept, the newest ones.
@@ -45,7 +46,7 @@ pub(super) fn arguments(
     draft.tells(&[Field::Steps, Field::Micro, Field::Accumulation]);
     precision(draft, &mut list);
     kernels(draft, sharding, &mut list);
-    recompute(draft, &mut list);
+    recompute(draft, sharding, &mut list);
     sharded(draft, sharding, &mut list)?;
     optimizer(draft, &mut list);
     schedule(draft, &mut list);
@@ -80,6 +81,30 @@ impl List {
     fn add(&mut self, name: &str, value: impl ToString) {
         self.0.push((name.into(), value.to_string()));
     }
+
+    /// Adds a flag without a value.
+    fn flag(&mut self, name: &str) {
+        self.add(name, "");
+    }
+}
+
+/// Returns arguments as words, each in a group of its own; those without a value are flags.
+pub(super) fn words(arguments: Vec<(String, String)>) -> Vec<Vec<String>> {
+    let words = |(name, value): (String, String)| {
+        let name = std::iter::once(format!("--{name}"));
+        name.chain(Some(value).filter(|value| !value.is_empty())).collect()
+    };
+    arguments.into_iter().map(words).collect()
+}
+
+/// Returns `true` if the units of FSDP compute activations again, which spares their weights a further gathering.
+fn recomputes_in_units(draft: &Draft<'_>, sharding: Sharding) -> bool {
+    let units = sharding == Sharding::Fsdp || (sharding == Sharding::Launcher && draft.target == Target::Accelerate);
+    let plan = draft.job.plan();
+    units
+        && draft.engine == Engine::Fsdp
+        && plan.recompute() == Recompute::Full
+        && plan.state_sharding() >= StateSharding::Gradients
 }
 
 fn precision(draft: &mut Draft<'_>, list: &mut List) {
@@ -93,9 +118,11 @@ fn precision(draft: &mut Draft<'_>, list: &mut List) {
     }
 }
 
-fn recompute(draft: &mut Draft<'_>, list: &mut List) {
+fn recompute(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     match draft.job.plan().recompute() {
         Recompute::None => {}
+        // The Trainer refuses to do it a second time, and TRL's scripts would by default.
+        Recompute::Full if recomputes_in_units(draft, sharding) => list.add("gradient_checkpointing", false),
         Recompute::Full => list.add("gradient_checkpointing", true),
         // PyTorch's fused attention recomputes scores anyway.
         Recompute::Selective if draft.job.attention().is_some_and(|attention| !attention.is_unfused()) => {}
@@ -142,12 +169,12 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
         }
         Sharding::Fsdp => {}
     }
-    if let Some(strategy) = fsdp_strategy(draft)? {
-        list.add("fsdp", format!("{strategy} auto_wrap"));
-        let mut config = json!({ "state_dict_type": "SHARDED_STATE_DICT" });
-        if strategy.starts_with("hybrid") {
-            // By default transformers 5 takes FSDP2, which it lets shard among all replicas only.
-            config["version"] = json!(1);
+    if let Some(reshards) = reshards_after_forward(draft)? {
+        // Version 2, and a unit for each block of the model.
+        list.flag("fsdp");
+        let mut config = json!({ "reshard_after_forward": reshards, "state_dict_type": "SHARDED_STATE_DICT" });
+        if recomputes_in_units(draft, sharding) {
+            config["activation_checkpointing"] = json!(true);
         }
         list.add("fsdp_config", config);
         sharded_checkpoints(draft);
@@ -176,18 +203,17 @@ fn reduction(draft: &mut Draft<'_>, list: &mut List) {
     draft.tells(&[Field::GradientReduction]);
 }
 
-/// Returns FSDP's sharding strategy; `None` where replicas shard nothing.
-pub(super) fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError> {
-    Ok(match (draft.job.plan().state_sharding(), among_neighbours(draft)?) {
-        (StateSharding::None, _) => None,
-        (StateSharding::Gradients, false) => Some("shard_grad_op"),
-        (StateSharding::Gradients, true) => Some("hybrid_shard_zero2"),
-        (StateSharding::Parameters, false) => Some("full_shard"),
-        (StateSharding::Parameters, true) => Some("hybrid_shard"),
-        (StateSharding::Optimizer, _) => {
-            return Err(draft.cannot(Field::StateSharding, "FSDP shards gradients as soon as anything"));
+/// Returns whether FSDP 2 shards parameters again after forward (ZeRO-3) or keeps them whole for backward (ZeRO-2); `None`
+/// where replicas shard nothing.
+pub(super) fn reshards_after_forward(draft: &Draft<'_>) -> Result<Option<bool>, LaunchError> {
+    match draft.job.plan().state_sharding() {
+        StateSharding::None => Ok(None),
+        StateSharding::Gradients => Ok(Some(false)),
+        StateSharding::Parameters => Ok(Some(true)),
+        StateSharding::Optimizer => {
+            Err(draft.cannot(Field::StateSharding, "FSDP shards gradients as soon as anything"))
         }
-    })
+    }
 }
 
 fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
@@ -207,6 +233,10 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
         Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", adamw),
         Optimizer::Sgd => list.add("optim", "sgd"),
         Optimizer::RmsProp => list.add("optim", "rmsprop"),
+        Optimizer::Lars | Optimizer::Lamb if draft.job.plan().state_sharding() != StateSharding::None => {
+            let advice = "TrainingArguments have no name for it; hand the Trainer one of your own, which takes norms of whole tensors: parameters under FSDP 2 are DTensors";
+            draft.note(Field::Optimizer, advice);
+        }
         Optimizer::Adam | Optimizer::Momentum | Optimizer::Lars | Optimizer::Lamb => {
             draft.note(Field::Optimizer, "TrainingArguments have no name for it; hand the Trainer one of your own");
         }
@@ -251,7 +281,12 @@ fn schedule(draft: &mut Draft<'_>, list: &mut List) {
 }
 
 fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
-    if let Some(input) = draft.job.plan().input() {
+    if draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu) {
+        // The Trainer's own loader would start processes that have nothing to do.
+        draft.note(Field::Decode, "the script decodes with NVIDIA DALI");
+        draft.note(Field::Workers, "threads of DALI's pipeline on each rank (num_threads)");
+        draft.note(Field::Prefetch, "what DALI's pipeline reads ahead (prefetch_queue_depth)");
+    } else if let Some(input) = draft.job.plan().input() {
         list.add("dataloader_num_workers", input.workers);
         if input.prefetch > 0 {
             list.add("dataloader_prefetch_factor", input.prefetch);

@@ -156,7 +156,7 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
         }
     }
     let script = draft.asks_or(Flag::Script, "train.py");
-    let arguments = arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect();
+    let arguments = training_arguments::words(arguments);
     Ok(Program { script, arguments, resume: None, files: Vec::new(), what: "" })
 }
 
@@ -180,6 +180,8 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     checkpoints_in_s3(draft);
     let hyperparameters = program.arguments.iter().filter_map(|words| match words.as_slice() {
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
+        // A flag, behind which resume.py leaves out the empty word.
+        [name] => Some((name.trim_start_matches("--").to_owned(), json!(""))),
         _ => None,
     });
     Training {

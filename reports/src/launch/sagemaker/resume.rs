@@ -23,6 +23,8 @@ checkpoints = [os.path.dirname(path) for path in glob.glob({pattern})]
 if checkpoints:
     newest = max(checkpoints, key=lambda folder: int(folder.rsplit(\"-\", 1)[1]))
     sys.argv += [\"--resume_from_checkpoint\", newest]
+# SageMaker hands over a flag with an empty value.
+sys.argv[1:] = [word for word in sys.argv[1:] if word]
 sys.argv[0] = {script}
 runpy.run_path(sys.argv[0], run_name=\"__main__\")
 "
