@@ -358,6 +358,7 @@ fn gpt2_learns_as_in_pytorch() {
 #[test]
 fn llama_learns_as_in_pytorch() {
     assert_equals_pytorch("llama");
+    assert_equals_pytorch("llama3");
 }
 
 #[test]
@@ -497,9 +498,10 @@ mod gpus {
     }
 }
 
-const CASES: [&str; 14] = [
+const CASES: [&str; 15] = [
     "gpt2",
     "llama",
+    "llama3",
     "mistral",
     "mixtral",
     "qwen2",

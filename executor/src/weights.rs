@@ -402,12 +402,28 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     if !expected.is_null() && found != expected {
         return differs(TIE, found, expected);
     }
-    let kind = rotation.and_then(|rotation| rotation.get("rope_type").or_else(|| rotation.get("type")));
-    match kind {
-        Some(kind) if kind != "default" => differs("rope_type", kind, &"default".into()),
-        _ => Ok(()),
+    let kind_of = |rotation: Option<&Value>| {
+        let kind = rotation.and_then(|rotation| rotation.get("rope_type").or_else(|| rotation.get("type")));
+        kind.cloned().unwrap_or_else(|| "default".into())
+    };
+    let mine = own.get("rope_parameters");
+    let (found, expected) = (kind_of(rotation), kind_of(mine));
+    if found != expected {
+        return differs("rope_type", &found, &expected);
     }
+    for field in SCALING {
+        let of = |rotation: Option<&Value>| rotation.and_then(|rotation| rotation.get(field)).cloned();
+        if let (Some(found), Some(expected)) = (of(rotation), of(mine))
+            && !same(&found, &expected)
+        {
+            return differs(field, &found, &expected);
+        }
+    }
+    Ok(())
 }
+
+/// Numbers by which rotary positions are scaled.
+const SCALING: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
 
 /// Returns a configuration with every field filled in; `None` for one of a type that needs none.
 fn in_one_form(configuration: &Value) -> Option<Value> {

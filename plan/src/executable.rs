@@ -155,8 +155,8 @@ pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
         (!executor_trains(plan.tuning_kind(), family)).then_some(refused)
     });
     refused.or_else(|| {
-        let scaling = plan.model().spec().rotary_scaling?;
-        let allowed = "rotary positions that are not scaled".into();
+        let scaling = plan.model().spec().rotary_scaling.filter(|scaling| !scaling.is_of_frequencies())?;
+        let allowed = "rotary positions that are not scaled, or as llama3 or linear".into();
         Some(NotExecutable { field: "model.rotary_scaling", value: scaling.to_string(), allowed })
     })
 }

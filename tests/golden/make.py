@@ -146,6 +146,14 @@ def cases():
                 rope_parameters={"rope_type": "default", "rope_theta": 500000.0}))),
             Tokens(16, 64),
         ),
+        "llama3": (
+            lambda: transformers.LlamaForCausalLM(configure(transformers.LlamaConfig(
+                **encoder, num_key_value_heads=2, vocab_size=64, max_position_embeddings=32, rms_norm_eps=1e-5,
+                rope_parameters={
+                    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 2.0, "original_max_position_embeddings": 80}))),
+            Tokens(32, 64),
+        ),
         "mistral": (
             lambda: transformers.MistralForCausalLM(configure(transformers.MistralConfig(
                 **encoder, num_key_value_heads=1, head_dim=12, vocab_size=64, max_position_embeddings=16,

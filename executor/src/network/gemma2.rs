@@ -25,7 +25,7 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 /// When it has heads whose features are not pairs.
 pub(super) fn layers(gemma: &Gemma2) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     rotation::check("model.head_width", gemma.head_width)?;
-    let rotation = Arc::new(Rotation::new(gemma.seq_len, gemma.head_width, gemma.rotary_base));
+    let rotation = Arc::new(Rotation::new(gemma.seq_len, gemma.head_width, gemma.rotary_base, None));
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(gemma))];
     layers.extend((0..gemma.layers).map(|index| Arc::new(Block::new(gemma, index, &rotation)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(gemma)));

@@ -25,7 +25,7 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 pub(super) fn layers(neox: &GptNeox) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     let rotated = neox.rotary_width.unwrap_or(neox.head_width());
     rotation::check("model.rotary_width", rotated)?;
-    let rotation = Arc::new(Rotation::new(neox.seq_len, rotated, neox.rotary_base));
+    let rotation = Arc::new(Rotation::new(neox.seq_len, rotated, neox.rotary_base, None));
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(neox))];
     layers.extend((0..neox.layers).map(|index| Arc::new(Block::new(neox, index, &rotation)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(neox)));

@@ -31,7 +31,8 @@ pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     }
     rotation::check("model.head_width", llama.head_width)?;
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
-    let rotation = Arc::new(Rotation::new(llama.seq_len, llama.head_width, llama.rotary_base));
+    let rotation =
+        Arc::new(Rotation::new(llama.seq_len, llama.head_width, llama.rotary_base, llama.rotary_scaling.as_ref()));
     layers.extend((0..llama.layers).map(|index| Arc::new(Block::new(llama, index, &rotation)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(llama)));
     Ok(layers)

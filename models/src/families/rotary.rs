@@ -46,6 +46,11 @@ impl RotaryScaling {
         self.factor.filter(|_| self.kind == Self::LLAMA3 && usual)
     }
 
+    /// Returns `true` if each frequency is scaled by itself, whatever the samples are: so as the executor computes it.
+    pub fn is_of_frequencies(&self) -> bool {
+        [Self::LLAMA3, Self::LINEAR].contains(&self.kind.as_str())
+    }
+
     /// Returns the factor of a scaling that divides all positions alike; `None` for any other.
     pub fn as_linear(&self) -> Option<f64> {
         self.factor.filter(|_| self.kind == Self::LINEAR)

@@ -164,8 +164,9 @@ pub(crate) fn problem_on(
         let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
         return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
     }
-    if let Some(scaling) = model.spec().rotary_scaling.filter(|_| place.is_measured()) {
-        let rule = format!("the executor, which measured machines have, does not scale rotary positions ({scaling})");
+    let other_scaling = model.spec().rotary_scaling.filter(|scaling| !scaling.is_of_frequencies());
+    if let Some(scaling) = other_scaling.filter(|_| place.is_measured()) {
+        let rule = format!("the executor, which measured machines have, does not scale rotary positions by {scaling}");
         return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule).into());
     }
     let (deadline, budget) = goal(&job.goal, &place)?;
