@@ -148,9 +148,10 @@ impl CheckpointError {
             Self::Damaged { whole: Some((path, step)), .. } => {
                 Some(format!("`{}` is whole and has {step} steps: name it to go on from there", path.display()))
             }
-            Self::Damaged { whole: None, .. } | Self::Foreign { .. } => {
-                Some("name a folder that `trainyard run --checkpoint` wrote, or start anew".into())
-            }
+            Self::Damaged { whole: None, .. } => Some(
+                "no other checkpoint is there: put the file back from a copy, or start anew without --resume".into(),
+            ),
+            Self::Foreign { .. } => Some("name a folder that `trainyard run --checkpoint` wrote, or start anew".into()),
             Self::Newer { .. } => Some("resume with the version that wrote it, or a later one".into()),
             Self::Older { .. } => {
                 Some("finish the training with the version that wrote it; its weights can be read as they are".into())

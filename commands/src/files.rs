@@ -345,7 +345,10 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     };
     let cannot = format!("cannot write `{}`", path.display());
     match error.kind() {
-        PermissionDenied | ReadOnlyFilesystem | NotFound | NotADirectory | IsADirectory | AlreadyExists => {
+        AlreadyExists => Failure::input(cannot)
+            .because("there is a file of this name, where a folder is needed")
+            .hint("name a folder that is new, or one that is there"),
+        PermissionDenied | ReadOnlyFilesystem | NotFound | NotADirectory | IsADirectory => {
             Failure::input(cannot).because(error.to_string()).hint("name a place that you may write to")
         }
         _ => Failure::new(Exit::Failed, cannot).because(error.to_string()),

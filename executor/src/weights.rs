@@ -89,7 +89,10 @@ impl WeightError {
         match self {
             Self::Unreadable { .. } => "name a file of safetensors or torch.save, or a folder that transformers saved",
             Self::NoWeights { .. } => "transformers writes them with `save_pretrained(folder)`",
-            Self::Malformed { .. } => "a file that was cut off on its way has to be fetched again",
+            Self::Malformed { .. } => {
+                "a file that was cut off on its way has to be fetched again; of a whole model that torch.save wrote, save \
+                 `model.state_dict()`"
+            }
             Self::Format { .. } => "save them in float32, float16 or bfloat16",
             Self::OtherModel { .. } => {
                 "describe the model as its config.json does: layers, widths, vocabulary and tokens of a sample"

@@ -6,7 +6,7 @@ use crate::layout::cluster;
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{BaseFormat, Method, Plan, PlanSpec, Reference};
+use trainyard_plan::{BaseFormat, Method, Plan, PlanSpec, Recompute, Reference};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -26,14 +26,20 @@ pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<
     (header, document.methods.iter().map(|own| row(own, rented)).collect())
 }
 
-/// Formats the software of each best plan, where methods run on different ones; otherwise nothing.
+/// Formats the software and the micro-batch of each best plan, which decide its time and memory too, where they differ;
+/// otherwise nothing.
 fn softwares(document: &PlanDocument) -> String {
-    let each = || document.methods.iter().filter_map(|own| Some((own, own.best.as_ref()?.plan.stack.as_ref()?)));
-    if each().map(|(_, stack)| stack).collect::<BTreeSet<_>>().len() < 2 {
+    let each = || document.methods.iter().filter_map(|own| Some((own, &own.best.as_ref()?.plan)));
+    let how = |plan: &PlanSpec| {
+        let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
+        let stack = plan.stack.as_ref().map(|stack| format!(" on {stack}")).unwrap_or_default();
+        format!("{stack}, micro-batch {}{recompute}", plan.batch.micro)
+    };
+    if each().map(|(_, plan)| how(plan)).collect::<BTreeSet<_>>().len() < 2 {
         return String::new();
     }
-    let each: Vec<String> = each().map(|(own, stack)| format!("{} on {stack}", title(own.method))).collect();
-    format!("  {}\n", each.join(", "))
+    let each: Vec<String> = each().map(|(own, plan)| format!("{}{}", title(own.method), how(plan))).collect();
+    format!("  {}\n", each.join("; "))
 }
 
 fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
