@@ -2590,6 +2590,8 @@ class StackErrors:
 
     stack: str
     """Its name, or `*` for all rows."""
+    called: Sequence[str] = ()
+    """What rows call it, where that is not its name."""
     rows: int
     """Rows."""
     replaced: bool
