@@ -672,7 +672,7 @@ def check_slurm(files, trainyard):
         assert done.stdout.count("Process rank:") == int(command[command.index("-np") + 1]), done.stdout + done.stderr
         done = subprocess.run([trainyard, *command[start + 1 :]], capture_output=True, text=True, timeout=60)
     # It cannot run where there is no data; a wrong argument is found before that.
-    assert done.returncode == 2 and "try '--help'" not in done.stderr, done.stderr
+    assert done.returncode == 2 and "--help`" not in done.stderr, done.stderr
 
 
 def check_slurm_step(files):
