@@ -1,7 +1,7 @@
 //! Methods of fine-tuning, compared on the same data.
 
 use super::alternative;
-use crate::format::{Width, table};
+use crate::format::{Width, lines, table, wrap};
 use crate::layout::cluster;
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
@@ -15,7 +15,7 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
         return String::new();
     }
     let (header, rows) = methods_table(document);
-    format!("\n{}{}", table(width, header, rows), softwares(document))
+    format!("\n{}{}", table(width, header, rows), conditions(document, width))
 }
 
 /// Returns the table of what each method needs at least, and of its best plan.
@@ -26,20 +26,27 @@ pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<
     (header, document.methods.iter().map(|own| row(own, rented)).collect())
 }
 
-/// Formats the software and the micro-batch of each best plan, which decide its time and memory too, where they differ;
-/// otherwise nothing.
-fn softwares(document: &PlanDocument) -> String {
+/// Formats what else decides the time and memory of each best plan, as far as it differs: software and micro-batch.
+fn conditions(document: &PlanDocument, width: Width) -> String {
     let each = || document.methods.iter().filter_map(|own| Some((own, &own.best.as_ref()?.plan)));
-    let how = |plan: &PlanSpec| {
-        let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
-        let stack = plan.stack.as_ref().map(|stack| format!(" on {stack}")).unwrap_or_default();
-        format!("{stack}, micro-batch {}{recompute}", plan.batch.micro)
-    };
-    if each().map(|(_, plan)| how(plan)).collect::<BTreeSet<_>>().len() < 2 {
+    let differs = |of: fn(&PlanSpec) -> String| each().map(|(_, plan)| of(plan)).collect::<BTreeSet<_>>().len() > 1;
+    let told: Vec<fn(&PlanSpec) -> String> = [software, micro_batch].into_iter().filter(|of| differs(*of)).collect();
+    if told.is_empty() {
         return String::new();
     }
-    let each: Vec<String> = each().map(|(own, plan)| format!("{}{}", title(own.method), how(plan))).collect();
-    format!("  {}\n", each.join("; "))
+    let of = |plan: &PlanSpec| told.iter().map(|of| of(plan)).collect::<Vec<_>>().join(", ");
+    let each: Vec<String> = each().map(|(own, plan)| format!("{}: {}", title(own.method), of(plan))).collect();
+    let text = wrap(&each.join("; "), usize::from(width.0).saturating_sub(2));
+    lines(text.into_iter().map(|line| format!("  {line}")))
+}
+
+fn software(plan: &PlanSpec) -> String {
+    plan.stack.clone().unwrap_or_default()
+}
+
+fn micro_batch(plan: &PlanSpec) -> String {
+    let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
+    format!("micro-batch {}{recompute}", plan.batch.micro)
 }
 
 fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
