@@ -410,23 +410,31 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
         kind.cloned().unwrap_or_else(|| "default".into())
     };
     let mine = own.get("rope_parameters");
-    let (found, expected) = (kind_of(rotation), kind_of(mine));
-    if found != expected {
-        return differs("rope_type", &found, &expected);
+    let (found, expected_kind) = (kind_of(rotation), kind_of(mine));
+    if found != expected_kind {
+        return differs("rope_type", &found, &expected_kind);
     }
-    for field in SCALING {
-        let of = |rotation: Option<&Value>| rotation.and_then(|rotation| rotation.get(field)).cloned();
-        if let (Some(found), Some(expected)) = (of(rotation), of(mine))
-            && !same(&found, &expected)
-        {
+    // What is left out is as Llama 3.1 has it, on either side.
+    for (field, usual) in SCALING {
+        let of = |rotation: Option<&Value>| {
+            let stated = rotation.and_then(|rotation| rotation.get(field)).filter(|number| !number.is_null());
+            stated.cloned().unwrap_or_else(|| usual.map_or(Value::Null, Value::from))
+        };
+        let (found, expected) = (of(rotation), of(mine));
+        if expected_kind != "default" && !same(&found, &expected) {
             return differs(field, &found, &expected);
         }
     }
     Ok(())
 }
 
-/// Numbers by which rotary positions are scaled.
-const SCALING: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
+/// Numbers by which rotary positions are scaled, and what they are where nothing is said.
+const SCALING: [(&str, Option<f64>); 4] = [
+    ("factor", None),
+    ("low_freq_factor", Some(1.0)),
+    ("high_freq_factor", Some(4.0)),
+    ("original_max_position_embeddings", Some(8192.0)),
+];
 
 /// Returns a configuration with every field filled in; `None` for one of a type that needs none.
 fn in_one_form(configuration: &Value) -> Option<Value> {

@@ -364,6 +364,7 @@ mod tests {
     fn names_of_the_catalog_stand_for_themselves() {
         for name in ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "deepspeed", "megatron-core"] {
             assert_eq!(of(name, "", "Ampere", None), Some(name));
+            assert_eq!(of(name, "2.7", "Ampere", None), Some(name));
         }
         assert_eq!(of("pytorch-ddp", "2.0 compile", "Ampere", None), Some("pytorch-ddp-compiled"));
         assert_eq!(of("pytorch", "", "Ampere", None), Some("pytorch-2019"), "published under this very name");

@@ -6,6 +6,8 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use crate::plot;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use trainyard_executor::RunReport;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Files, PlanDocument};
@@ -19,14 +21,39 @@ fn of_that_plan(document: &PlanDocument, report: &RunReport, arguments: &Compare
     if there == document.plan {
         return Ok(());
     }
-    let told = |plan: &PlanSpec| {
-        let batch = plan.batch;
-        format!("{}, {}, {} × {} samples", plan.model.name, reports::strategy(plan), batch.micro, batch.accumulation)
-    };
     let (plan, run) = (arguments.plan.display(), arguments.run.display());
     Err(Failure::input(format!("`{run}` is not a run of `{plan}`"))
-        .because(format!("it ran {}; the plan is for {}", told(&there), told(&document.plan)))
+        .because(format!("they differ in {}", differences(&there, &document.plan).join("; ")))
         .hint("the plan of a run of `train` lies in its folder, as plan.json"))
+}
+
+/// Most fields in which two plans differ that are told, and letters of a value.
+const TOLD: usize = 3;
+const LETTERS: usize = 60;
+
+/// Lists fields in which a run differs from a plan, with both values.
+fn differences(run: &PlanSpec, plan: &PlanSpec) -> Vec<String> {
+    let [run, plan] = [run, plan].map(|spec| serde_json::to_value(spec).unwrap_or_default());
+    let mut all = Vec::new();
+    collect(&mut all, "plan", &run, &plan);
+    all.truncate(TOLD);
+    all
+}
+
+fn collect(all: &mut Vec<String>, field: &str, run: &Value, plan: &Value) {
+    match (run, plan) {
+        (Value::Object(of_run), Value::Object(of_plan)) => {
+            let keys: BTreeSet<&String> = of_run.keys().chain(of_plan.keys()).collect();
+            for key in keys {
+                collect(all, &format!("{field}.{key}"), &run[key], &plan[key]);
+            }
+        }
+        (run, plan) if run != plan => {
+            let told = |value: &Value| value.to_string().chars().take(LETTERS).collect::<String>();
+            all.push(format!("`{field}`, {} in the run and {} in the plan", told(run), told(plan)));
+        }
+        _ => {}
+    }
 }
 
 /// Compares a plan document with a run.

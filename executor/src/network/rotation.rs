@@ -77,9 +77,8 @@ fn scaled(frequency: f32, scaling: Option<&RotaryScaling>) -> f32 {
     if scaling.kind == RotaryScaling::LINEAR {
         return frequency / factor;
     }
-    let [low, high] = [scaling.low_frequency_factor.unwrap_or(1.0), scaling.high_frequency_factor.unwrap_or(4.0)];
-    let (low, high) = (low as f32, high as f32);
-    let tokens = scaling.original_tokens.unwrap_or(8192) as f32;
+    let (low, high, tokens) = scaling.band();
+    let (low, high, tokens) = (low as f32, high as f32, tokens as f32);
     let wavelength = TAU / frequency;
     // Short waves stay, long ones are stretched, and between them the one goes over into the other.
     if wavelength < tokens / high {

@@ -310,13 +310,13 @@ impl Catalog {
     }
 
     /// Returns the stack that stands for measurements under this label: the one whose published label states most. The
-    /// name of a stack without a version stands for that stack, unless others published under it. `None` if the catalog
+    /// name of a stack stands for that stack, of whatever version, unless a label of this very name fits. `None` if the catalog
     /// knows no such label.
     pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Arc<Stack>> {
         let closeness = |entry: &&Arc<Stack>| entry.closeness(publication);
         let published = || self.stacks.iter().filter(|entry| closeness(entry).is_some()).max_by_key(closeness);
         let named = || self.stacks.iter().find(|entry| entry.name == publication.stack);
-        let is_name = publication.version.is_empty() && !self.stacks.iter().any(|entry| entry.is_known_as(publication));
+        let is_name = !self.stacks.iter().any(|entry| entry.is_known_as(publication));
         is_name.then(named).flatten().or_else(published)
     }
 

@@ -57,6 +57,28 @@ impl RotaryScaling {
     }
 }
 
+impl RotaryScaling {
+    /// The band of wavelengths (llama3) between the frequencies that stay and those that are divided: the low and the high
+    /// factor, and the tokens over which they stand. What is left out is as in Llama 3.1.
+    pub fn band(&self) -> (f64, f64, u64) {
+        let (low, high) = (self.low_frequency_factor.unwrap_or(1.0), self.high_frequency_factor.unwrap_or(4.0));
+        (low, high, self.original_tokens.unwrap_or(8192))
+    }
+
+    /// Refuses what cannot be computed.
+    fn checked(self, at: Field) -> Result<Self, Invalid> {
+        let (low, high, tokens) = self.band();
+        if self.is_of_frequencies() && self.factor.is_none() {
+            return Err(Invalid::inside(at.name, format!("`factor` is missing, which {} needs", self.kind)));
+        }
+        if tokens == 0 || high <= low {
+            let rule = "`high_frequency_factor` must be above `low_frequency_factor`, and `original_tokens` above 0";
+            return Err(Invalid::inside(at.name, rule));
+        }
+        Ok(self)
+    }
+}
+
 impl std::fmt::Display for RotaryScaling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.kind)?;
@@ -77,7 +99,7 @@ pub(crate) fn scaling(at: Field, written: Option<RotaryScaling>) -> Result<Optio
     let numbers = [scaling.factor, scaling.low_frequency_factor, scaling.high_frequency_factor];
     match numbers.into_iter().flatten().find(|number| !(*number > 0.0 && *number <= FACTOR_MAX)) {
         Some(number) => Err(Invalid::value(at.name, number, format!("factors above 0 and at most {FACTOR_MAX}"))),
-        None => Ok(Some(scaling)),
+        None => scaling.checked(at).map(Some),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `config.json` under which transformers builds the same model.
 
 use crate::families::Model;
-use crate::families::{Bert, BlockKind, Experts, Gemma2, Gpt, GptNeox, HeadKind, Llama, ResNet, Vit};
+use crate::families::{Bert, BlockKind, Experts, Gemma2, Gpt, GptNeox, HeadKind, Llama, ResNet, RotaryScaling, Vit};
 use serde_json::{Map, Value, json};
 
 /// Returns the `config.json` of a model that transformers has in the same form: GPT-2, Llama, Mistral, Mixtral, Qwen 2
@@ -95,16 +95,15 @@ fn rotation(llama: &Llama) -> Value {
         return json!({ "rope_type": "default", "rope_theta": llama.rotary_base });
     };
     let mut fields = json!({ "rope_type": scaling.kind, "rope_theta": llama.rotary_base });
-    for (name, number) in [
-        ("factor", scaling.factor),
-        ("low_freq_factor", scaling.low_frequency_factor),
-        ("high_freq_factor", scaling.high_frequency_factor),
-    ] {
-        if let Some(number) = number {
-            fields[name] = json!(number);
-        }
+    if let Some(factor) = scaling.factor {
+        fields["factor"] = json!(factor);
     }
-    if let Some(tokens) = scaling.original_tokens {
+    if scaling.kind == RotaryScaling::LLAMA3 {
+        let (low, high, tokens) = scaling.band();
+        fields["low_freq_factor"] = json!(low);
+        fields["high_freq_factor"] = json!(high);
+        fields["original_max_position_embeddings"] = json!(tokens);
+    } else if let Some(tokens) = scaling.original_tokens {
         fields["original_max_position_embeddings"] = json!(tokens);
     }
     fields

@@ -72,9 +72,10 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
         });
     }
     Some(format!(
-        "no plan on up to {} instances was found that ends within {}; allow more than {}",
+        "no plan on up to {} instances was found that ends within {}; on {} it takes {}",
         human_count(tried.into()),
         human_duration(deadline),
+        human_count(chosen.plan.cluster().instances.into()),
         human_duration(Seconds(chosen.elapsed_s))
     ))
 }

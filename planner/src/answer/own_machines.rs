@@ -44,12 +44,7 @@ fn faster_alone(problem: &Problem, limits: &Limits, machine: &Machine, chosen: &
 
 /// Returns the same problem on one kind of the machines.
 fn alone(problem: &Problem, machine: &Machine, pool: &Pool) -> Problem {
-    let cluster = Cluster {
-        instance: pool.name.clone(),
-        pools: vec![pool.clone()],
-        switches: Vec::new(),
-        ..machine.cluster.clone()
-    };
+    let cluster = Cluster { instance: pool.name.clone(), pools: vec![pool.clone()], ..machine.cluster.clone() };
     on(problem, &Machine { cluster, ..machine.clone() })
 }
 
@@ -69,7 +64,11 @@ fn best(problem: &Problem, limits: &Limits) -> Option<Evaluated> {
 fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluated) -> Option<String> {
     let (all, used) = (cluster.machines(), chosen.plan.cluster().instances);
     let batch = chosen.plan.batch().global;
-    if used == all || problem.global_batches.len() > 1 || limits.fixed.instances.is_some() {
+    if used == all
+        || batch.is_multiple_of(cluster.devices().into())
+        || problem.global_batches.len() > 1
+        || limits.fixed.instances.is_some()
+    {
         return None;
     }
     let with =

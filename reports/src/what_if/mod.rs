@@ -72,8 +72,7 @@ fn software_differs(document: &WhatIfDocument) -> Option<String> {
     stacks.dedup();
     let is_varied = document.axes.iter().any(|axis| ["stack", "cluster.stack"].contains(&axis.key.as_str()));
     (stacks.len() > 1 && !is_varied).then(|| {
-        "it differs between cases: of plans that cannot be told apart the simplest is taken, as `plan` does; --stack NAME holds it"
-            .into()
+        "it differs between cases, each of which has what `plan` would recommend; --stack NAME holds it".into()
     })
 }
 
