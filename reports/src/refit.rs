@@ -133,7 +133,16 @@ mod tests {
             coverage90: Some(0.9),
         };
         let page = refit(&document, Width(100)) + &refit_widths(&document, Width(100));
-        for part in ["35.0 us", "42.0 us", "stacks.mine.launch", "refitted", "here", "four: no such model", "maps"] {
+        for part in [
+            "35.0 us",
+            "42.0 us",
+            "stacks.mine.launch",
+            "refitted",
+            "here",
+            "four: no such model",
+            "maps",
+            "mine stands for rows whose `stack` is `ours`",
+        ] {
             assert!(page.contains(part), "{page}");
         }
         let page = corrections(&document, Width(100));

@@ -79,3 +79,23 @@ pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<E
     output.result(&compared, || reports::comparison(&compared, output.width()));
     Ok(Exit::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{ClusterSpec, Optimizer};
+
+    #[test]
+    fn plans_differ_in_fields_with_both_values() {
+        let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        let one = PlanSpec::plain(model, ClusterSpec::of("p3.2xlarge", 1), 14);
+        assert!(differences(&one, &one).is_empty());
+        let mut other = PlanSpec { optimizer: Optimizer::Sgd, ..one.clone() };
+        other.batch.micro = 3;
+        let told = [
+            "`plan.batch.micro`, 1 in the run and 3 in the plan",
+            "`plan.optimizer`, \"adamw\" in the run and \"sgd\" in the plan",
+        ];
+        assert_eq!(differences(&one, &other), told);
+    }
+}

@@ -18,6 +18,12 @@ use state::{HostTensors, State};
 
 const GLOBAL: u64 = 8;
 
+#[test]
+fn steps_that_something_disturbed_are_not_usual() {
+    assert_eq!(middle_half(&[1.0, 9.0, 1.1, 1.2, 0.9]), [0, 2, 3]);
+    assert_eq!((middle_half(&[2.0]), middle_half(&[1.0, 2.0])), (vec![0], vec![0, 1]));
+}
+
 /// A plan for a tiny model at the same global batch, whatever the degrees.
 fn spec(data: u32, pipeline: u32, accumulation: u64, schedule: ScheduleName) -> PlanSpec {
     let layers = 4;

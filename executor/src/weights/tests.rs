@@ -1,7 +1,7 @@
 use super::*;
 use half::{bf16, f16};
 use safetensors::tensor::TensorView;
-use trainyard_models::{Family, ModelSpec};
+use trainyard_models::{Family, ModelSpec, RotaryScaling};
 
 fn spec() -> ModelSpec {
     ModelSpec {
@@ -176,6 +176,33 @@ fn a_configuration_that_computes_otherwise_is_refused() {
         let message = check(configuration).expect("it is refused");
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn scalings_of_rotary_positions_are_compared_with_what_is_left_out_filled_in() {
+    let scaling = RotaryScaling {
+        kind: RotaryScaling::LLAMA3.into(),
+        factor: Some(8.0),
+        low_frequency_factor: None,
+        high_frequency_factor: None,
+        original_tokens: None,
+    };
+    let fixture = Fixture::of(ModelSpec { rotary_scaling: Some(scaling), ..spec() });
+    fixture.write(SINGLE[0], &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+    let other =
+        |rotation: serde_json::Value| other_field(&fixture, &serde_json::json!({ "rope_parameters": rotation }));
+    let theirs = |rest: serde_json::Value| {
+        let mut rotation = serde_json::json!({ "rope_theta": 2000, "rope_type": "llama3", "factor": 8 });
+        rotation.as_object_mut().expect("an object").extend(rest.as_object().expect("an object").clone());
+        other(rotation)
+    };
+    assert_eq!(theirs(serde_json::json!({})), None);
+    assert_eq!(theirs(serde_json::json!({ "low_freq_factor": 1, "original_max_position_embeddings": 8192 })), None);
+    for field in ["factor", "high_freq_factor", "original_max_position_embeddings"] {
+        assert_eq!(theirs(serde_json::json!({ field: 16 })), Some(field));
+    }
+    assert_eq!(other(serde_json::json!({ "rope_theta": 2000, "rope_type": "llama3" })), Some("factor"));
+    assert_eq!(other(serde_json::json!({ "rope_theta": 2000, "rope_type": "default" })), Some("rope_type"));
 }
 
 /// The field in which a configuration computes otherwise than the model.

@@ -140,7 +140,18 @@ mod tests {
         let of = |scaling: RotaryScaling| Model::try_from(ModelSpec { rotary_scaling: Some(scaling), ..spec.clone() });
         let kept = of(scaled("llama3", 8.0)).expect("valid").spec();
         assert_eq!(kept.rotary_scaling, Some(scaled("llama3", 8.0)));
-        for bad in [scaled("llama3", 0.0), scaled("", 8.0), scaled("two words", 8.0), scaled("linear", f64::NAN)] {
+        let without_factor = RotaryScaling { factor: None, ..scaled("llama3", 8.0) };
+        let turned = RotaryScaling { low_frequency_factor: Some(4.0), ..scaled("llama3", 8.0) };
+        let of_nothing = RotaryScaling { original_tokens: Some(0), ..scaled("llama3", 8.0) };
+        for bad in [
+            scaled("llama3", 0.0),
+            scaled("", 8.0),
+            scaled("two words", 8.0),
+            scaled("linear", f64::NAN),
+            without_factor,
+            turned,
+            of_nothing,
+        ] {
             assert!(of(bad.clone()).is_err(), "{bad:?}");
         }
     }

@@ -669,6 +669,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_run_whose_slow_steps_take_much_longer_than_the_median_was_disturbed() {
+        let of = |high: f64| Figures {
+            step_time_s: 1.0,
+            interval_s: [0.9, high],
+            all_steps_s: None,
+            samples_per_s: 1.0,
+            memory_bytes: None,
+            phases: Phases::default(),
+        };
+        assert!(of(2.0).is_disturbed() && !of(1.3).is_disturbed());
+    }
+
+    #[test]
     fn memory_that_no_device_has_is_added_up_too() {
         let stage = StageMemory {
             parameters: u64::MAX,

@@ -58,7 +58,7 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
         let (cluster, time) = (plan.plan.cluster(), human_duration(Seconds(plan.elapsed_s)));
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
         let enough = format!(
-            "{} × {} are enough and end in {time}{cost}",
+            "{} × {} are enough and end in about {time}{cost}",
             human_count(cluster.instances.into()),
             cluster.instance
         );

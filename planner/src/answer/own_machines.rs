@@ -6,6 +6,7 @@ use super::solve::ENOUGH;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, degrees, search};
 use trainyard_hardware_profiles::{Cluster, Pool};
+use trainyard_plan::Precision;
 use trainyard_sim::Machine;
 use trainyard_units::{Seconds, human_count, human_duration};
 
@@ -42,16 +43,16 @@ fn faster_alone(problem: &Problem, limits: &Limits, machine: &Machine, chosen: &
     })
 }
 
-/// Returns the same problem on one kind of the machines.
+/// Returns the same problem on one kind of the machines, in number formats too that only this kind has units for.
 fn alone(problem: &Problem, machine: &Machine, pool: &Pool) -> Problem {
-    let cluster = Cluster { instance: pool.name.clone(), pools: vec![pool.clone()], ..machine.cluster.clone() };
-    on(problem, &Machine { cluster, ..machine.clone() })
-}
-
-fn on(problem: &Problem, machine: &Machine) -> Problem {
-    let mut problem = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let precisions = if problem.names_precisions {
+        [&problem.precisions[..], &problem.unusable_precisions].concat()
+    } else {
+        Precision::ALL.to_vec()
+    };
+    let mut problem = Problem { enough: Some(ENOUGH), precisions, ..problem.clone() };
     if let Place::Owned { machine: own, .. } = &mut problem.place {
-        **own = machine.clone();
+        own.cluster = Cluster { instance: pool.name.clone(), pools: vec![pool.clone()], ..machine.cluster.clone() };
     }
     problem
 }

@@ -348,6 +348,56 @@ fn a_cluster_of_ones_own_costs_nothing_and_its_machines_are_used_whole() {
     assert!(document.alternatives.iter().any(|other| other.plan.cluster.instances == 1));
 }
 
+/// Machines of a kind, this many.
+fn nodes(count: u32) -> String {
+    NODE.replace("count = 2", &format!("count = {count}"))
+}
+
+#[test]
+fn machines_that_the_batch_leaves_idle_are_told_with_a_batch_that_uses_them() {
+    let idle = |batch| {
+        let (mut job, resources) = on_own_cluster(&nodes(3));
+        job.training.global_batch = Some(GlobalBatch::Exactly(batch));
+        let problem = problem(&job, resources).expect("a solvable job");
+        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        document.warnings.into_iter().find(|warning| warning.contains("stay idle"))
+    };
+    let told = idle(256).expect("256 samples do not divide over 12 devices");
+    assert!(told.starts_with("1 of 3 machines stay idle") && told.contains("--global-batch 240"), "{told}");
+    assert_eq!(idle(240), None);
+}
+
+#[test]
+fn a_kind_of_machines_that_is_faster_alone_is_told_in_its_own_number_format() {
+    let document = plan_on(&format!("{NODE}, {}", STATION.replace("\"l4\"", "\"t4\"")));
+    let told = document.warnings.iter().find(|warning| warning.contains("without the other machines"));
+    assert!(told.is_some_and(|told| told.starts_with("2 × node") && told.contains("bf16-mixed")), "{told:?}");
+    assert!(document.warnings.iter().any(|warning| warning.contains("no launcher starts")));
+}
+
+#[test]
+fn more_machines_of_ones_own_are_told_where_they_would_meet_a_deadline() {
+    let (mut job, resources) = on_own_cluster(&nodes(2));
+    let all = plan_on(&nodes(2)).prediction.elapsed_s();
+    job.goal.deadline = Some(format!("{} s", all * 0.8));
+    let problem = problem(&job, resources).expect("a solvable job");
+    let document = recommend(&problem, &Limits::default(), &job).expect("the nearest");
+    let told = document.to_meet_goal.expect("the deadline is missed");
+    assert!(told.starts_with("with more machines than the 2 of the cluster file: 4 × rack"), "{told}");
+}
+
+#[test]
+fn degrees_beyond_ones_own_devices_are_refused_with_both_numbers() {
+    let (job, resources) = on_own_cluster(&nodes(2));
+    let problem = problem(&job, resources).expect("a solvable job");
+    let refused = |held: &str| {
+        let fixed = Fixed::parse(&[held.to_owned()]).expect("a field");
+        recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect_err("too many").to_string()
+    };
+    assert!(refused("parallel.data=16").ends_with("parallel.data 16 needs 16 devices, but rack has 8"));
+    assert!(refused("instances=3").ends_with("`instances` is 3, but rack has 2 machines"));
+}
+
 #[test]
 fn a_mixed_cluster_is_used_as_a_whole() {
     let document = plan_on(&format!("{NODE}, {STATION}"));
