@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
-use trainyard_plan::operators::{AttentionKernel, Image, OperatorKind};
+use trainyard_plan::operators::{Image, OperatorKind};
 use trainyard_plan::{
     Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere, resident,
     resident_with,
@@ -153,15 +153,14 @@ pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
     Bytes((memory.as_f64() * (1.0 - stack.memory_margin())) as u64)
 }
 
-/// The plan with the kernels that a machine has: the executor's attention keeps no scores, whatever the description of
-/// the model says.
+/// The plan with the kernel of attention that a machine has, whatever the description of the model says.
 fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
-    let unfused = plan.spec().model.attention == Some(AttentionKernel::Unfused);
-    if !unfused || !costs(machine).always_fuses_attention() {
+    let own = costs(machine).attention();
+    if own.is_none() || plan.spec().model.attention.is_none_or(|stated| own == Some(stated)) {
         return Cow::Borrowed(plan);
     }
     let mut spec = plan.spec().clone();
-    spec.model.attention = Some(AttentionKernel::Flash);
+    spec.model.attention = own;
     Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }
 

@@ -6,6 +6,7 @@ mod partial;
 pub(crate) use partial::{Partial, partial_attention, partial_gradients};
 
 use super::dropout::{DropoutMask, drop_weights, multiply};
+use super::linear::matrix_product;
 use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, is_on_host};
 use super::product::{add_product, product};
 use super::vector::{exp, largest, sum_of, tanh, vectorized};
@@ -134,20 +135,31 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
         let whole: Tensor<5> = split(tensor, groups).unsqueeze_dim(2);
         whole.expand([samples, groups, heads / groups, sequence, width]).reshape([samples, heads, sequence, width])
     };
-    let queries = split(queries, heads) * made.scale;
-    let scores = queries.matmul(shared(keys).transpose());
+    let scores = matrix_product(split(queries, heads) * made.scale, shared(keys).transpose());
     let float = FloatDType::from(scores.dtype());
-    let mut scores = made.bounded(scores.cast(FloatDType::F32));
+    let mut weights = weights_by_burn(scores, made, sees);
+    if let Some(mask) = dropout {
+        let dropped = drop_weights(weights.cast(FloatDType::F32), [samples, heads, sequence, sequence], &mask);
+        weights = dropped.cast(float);
+    }
+    matrix_product(weights, shared(values)).swap_dims(1, 2).reshape([rows, features])
+}
+
+/// Computes the weights of values from products of scaled queries and keys, in the format of these.
+fn weights_by_burn(products: Tensor<4>, made: Scores, sees: Sees) -> Tensor<4> {
+    #[cfg(feature = "gpu")]
+    if made.cap.is_none() && !super::lies_on_host(&products) {
+        return super::gpu::masked_softmax(products, sees == Sees::PAST);
+    }
+    let [.., rows, columns] = products.dims();
+    let float = FloatDType::from(products.dtype());
+    let mut scores = made.bounded(products.cast(FloatDType::F32));
     if sees == Sees::PAST {
         // `tril_mask` is false on and below the diagonal.
-        let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
+        let mask = Tensor::<2, Bool>::tril_mask([rows, columns], 0, &scores.device());
         scores = scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY);
     }
-    let mut weights = softmax(scores, 3);
-    if let Some(mask) = dropout {
-        weights = drop_weights(weights, [samples, heads, sequence, sequence], &mask);
-    }
-    weights.cast(float).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
+    softmax(scores, 3).cast(float)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -32,6 +32,10 @@ pub(crate) struct Strides {
 
 /// Convolves images, (samples, inputs, height, width), with a weight, (outputs, inputs / groups, height, width).
 pub(crate) fn convolution(images: Tensor<4>, weight: Tensor<4>, by: Strides) -> Tensor<4> {
+    #[cfg(feature = "gpu")]
+    if !super::lies_on_host(&images) {
+        return super::gpu::convolution(images, weight, by);
+    }
     if !is_on_host(&images) {
         let options = ConvOptions::new([by.stride; 2], [by.padding; 2], [1; 2], by.groups);
         return conv2d(images, weight, None, options);

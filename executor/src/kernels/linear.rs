@@ -1,5 +1,7 @@
 //! Linear layers.
 
+#[cfg(feature = "gpu")]
+use super::lies_on_host;
 use super::operation::{Kernel, apply, cast, contiguous, extent, from_numbers, is_on_host};
 use super::product::{product, product_with_bias};
 use super::vector::vectorized;
@@ -10,7 +12,11 @@ use rayon::prelude::*;
 /// Computes x · weight + bias, with the weight as (inputs, outputs) and the bias as (outputs).
 pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
     if !is_on_host(&x) {
-        return burn::tensor::module::linear(x, weight, bias);
+        let product = matrix_product(x, weight);
+        return match bias {
+            Some(bias) => product + bias.unsqueeze(),
+            None => product,
+        };
     }
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(match bias {
@@ -22,9 +28,18 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -
 /// Computes x · weightᵀ, with the weight as (outputs, inputs): a head that is tied to a table of tokens.
 pub(crate) fn linear_transposed(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&x) {
-        return x.matmul(weight.transpose());
+        return matrix_product(x, weight.transpose());
     }
     Tensor::from_dispatch(apply(Unbiased::ByOutput, [x.into_dispatch(), weight.into_dispatch()]))
+}
+
+/// Computes a product of matrices where it lies, on a GPU by its own kernels.
+pub(crate) fn matrix_product<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&lhs) {
+        return super::gpu::product(lhs, rhs);
+    }
+    lhs.matmul(rhs)
 }
 
 #[derive(Clone, Copy, Debug)]

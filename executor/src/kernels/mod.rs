@@ -15,6 +15,8 @@ mod attention;
 mod batch_norm;
 mod convolution;
 mod dropout;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod halves;
 mod linear;
 mod loss;
@@ -35,7 +37,7 @@ pub(crate) use attention::{
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use convolution::{Strides, convolution};
 pub(crate) use dropout::{DropoutMask, Every, drop_weights, dropout};
-pub(crate) use linear::{linear, linear_transposed};
+pub(crate) use linear::{linear, linear_transposed, matrix_product};
 pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;

@@ -109,7 +109,7 @@ fn core(
     let scaled = scaled.reshape([samples, sequence, heads.keys, group, heads.width]).permute([0, 2, 3, 1, 4]);
     let scaled = scaled.reshape([samples, heads.keys, group * sequence, heads.width]);
     let apart = |rows: Tensor<2>| rows.reshape([samples, sequence, heads.keys, heads.width]).swap_dims(1, 2);
-    let scores = heads.scores.bounded(single(scaled.matmul(apart(keys).transpose())));
+    let scores = heads.scores.bounded(single(kernels::matrix_product(scaled, apart(keys).transpose())));
     let scores = scores.reshape([samples * heads.keys, group, sequence, sequence]);
     let scores = match mask.hidden(sequence, &scores.device()) {
         Some(hidden) => {
@@ -122,7 +122,7 @@ fn core(
         shares = kernels::drop_weights(shares, [samples, heads.queries, sequence, sequence], &mask);
     }
     let shares = shares.cast(dtype).reshape([samples, heads.keys, group * sequence, sequence]);
-    let context = shares.matmul(apart(values));
+    let context = kernels::matrix_product(shares, apart(values));
     let context = context.reshape([samples, heads.keys, group, sequence, heads.width]).permute([0, 3, 1, 2, 4]);
     context.reshape([tokens, heads.queries * heads.width])
 }

@@ -6,7 +6,7 @@ use super::work::LayerWork;
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
-use trainyard_plan::operators::{Layer, Pass, Sharing};
+use trainyard_plan::operators::{AttentionKernel, Layer, Pass, Sharing};
 use trainyard_plan::{
     Collective, Collectives, CopyDirection, Exchange, OperatorRate, Optimizer, ParameterCounts, Plan, Precision, Rank,
     Resident, StageId, Store,
@@ -139,9 +139,9 @@ pub(crate) trait DeviceCosts: Sync {
         None
     }
 
-    /// Tells whether attention keeps no scores, whatever the model says.
-    fn always_fuses_attention(&self) -> bool {
-        false
+    /// Returns the kernel of attention, if it is the same whatever the model says.
+    fn attention(&self) -> Option<AttentionKernel> {
+        None
     }
 
     /// Memory of a rank of a stage, of which `held` is counted.

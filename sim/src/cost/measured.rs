@@ -11,7 +11,7 @@ use trainyard_hardware_profiles::{
     CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorClass,
     OperatorSample,
 };
-use trainyard_plan::operators::{Layer, LayerRole, Operator, OperatorKind, Pass, Sharing, Tuned};
+use trainyard_plan::operators::{AttentionKernel, Layer, LayerRole, Operator, OperatorKind, Pass, Sharing, Tuned};
 use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Method, NotExecutable, Optimizer,
     ParameterCounts, Plan, Precision, Rank, Recompute, Resident, StageId, Store, kept_elsewhere, not_executable,
@@ -85,9 +85,9 @@ impl DeviceCosts for MeasuredMachine {
         self.overlap_slowdown
     }
 
-    /// That of the executor keeps none.
-    fn always_fuses_attention(&self) -> bool {
-        true
+    /// That of the executor keeps no scores on processors, and the weights on GPUs.
+    fn attention(&self) -> Option<AttentionKernel> {
+        Some(if self.device.is_cpu() { AttentionKernel::Flash } else { AttentionKernel::Unfused })
     }
 
     /// State that the executor keeps in main memory counts, because that is the device's own; with one micro-batch,

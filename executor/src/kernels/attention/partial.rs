@@ -4,6 +4,7 @@
 //! section 3.1; Liu et al., arXiv:2310.01889, section 3). All tensors record nothing.
 
 use super::super::dropout::drop_weights;
+use super::super::linear::matrix_product;
 use super::super::operation::{contiguous, from_numbers, plain};
 use super::{Attention, AttentionShape, Scores, Sees, Sources, Target};
 use burn::backend::Flex;
@@ -100,7 +101,7 @@ fn by_burn(operands: [Tensor<2>; 3], shape: &AttentionShape) -> Partial {
     let most = scores.clone().max_dim(3).clamp_min(LEAST);
     let shares = (scores - most.clone()).exp();
     let sum = shares.clone().sum_dim(3);
-    let weighted = dropped(shares, shape).cast(split.format).matmul(split.values);
+    let weighted = matrix_product(dropped(shares, shape).cast(split.format), split.values);
     let result = single(weighted) / sum.clone().clamp_min(f32::MIN_POSITIVE);
     let log_sums = (sum.log() + most).reshape([shape.samples * shape.heads, shape.sequence]);
     Partial { result: result.swap_dims(1, 2).reshape(rows), log_sums }
@@ -122,7 +123,7 @@ fn gradients_by_burn(
     let gradient = of_heads(gradient, shape, heads);
     let delta = (of_heads(whole.result.clone(), shape, heads) * gradient.clone()).sum_dim(3);
     let gradient = gradient.cast(format);
-    let of_shares = dropped(single(gradient.clone().matmul(split.values.transpose())), shape);
+    let of_shares = dropped(single(matrix_product(gradient.clone(), split.values.transpose())), shape);
     let of_scores = shares.clone() * (of_shares - delta) * shape.scores.scale;
     let of_scores = match shape.scores.cap {
         // tanh′ = 1 − tanh².
@@ -130,9 +131,9 @@ fn gradients_by_burn(
         None => of_scores,
     };
     let of_scores = of_scores.cast(format);
-    let of_queries = of_scores.clone().matmul(split.keys);
-    let of_keys = of_scores.transpose().matmul(split.queries);
-    let of_values = dropped(shares, shape).cast(format).transpose().matmul(gradient);
+    let of_queries = matrix_product(of_scores.clone(), split.keys);
+    let of_keys = matrix_product(of_scores.transpose(), split.queries);
+    let of_values = matrix_product(dropped(shares, shape).cast(format).transpose(), gradient);
     let rows = |tensor: Tensor<4>| {
         let [_, heads, ..] = tensor.dims();
         single(tensor).swap_dims(1, 2).reshape([samples * sequence, heads * width])
@@ -186,7 +187,8 @@ impl Apart {
 
     /// Returns the scores in single precision, (samples, heads, sequence, sequence).
     fn scores(&self, made: Scores) -> Tensor<4> {
-        made.bounded(single((self.queries.clone() * made.scale).matmul(self.keys.clone().transpose())))
+        let scaled = self.queries.clone() * made.scale;
+        made.bounded(single(matrix_product(scaled, self.keys.clone().transpose())))
     }
 }
 
