@@ -81,6 +81,8 @@ def train(rank, world, plan, options):
     torch.manual_seed(1)
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(options.port)
     on_gpu = options.device == "cuda"
+    # Products in single precision go through matrix units as TF32, as those of the executor do.
+    torch.set_float32_matmul_precision("high" if on_gpu else "highest")
     device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
     dist.init_process_group("nccl" if on_gpu else "gloo", rank=rank, world_size=world)
     model = plan["model"]
