@@ -2,7 +2,7 @@
 //!
 //! Each replaces a chain of Burn operators and gives the same results, to rounding. It goes through memory once where
 //! the chain goes through it many times, saves for backward what cannot be recomputed cheaply, and writes a gradient
-//! over the one it came from where nobody else holds that. On other devices the chain itself runs.
+//! over the one it came from where nobody else holds that. On GPUs the chain itself runs, or an operator of `gpu`.
 //!
 //! All take rows of features, one row per token (transformers) or per sample, or images with the channels of a sample
 //! one after another.

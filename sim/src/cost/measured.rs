@@ -534,6 +534,15 @@ mod tests {
     use trainyard_plan::operators::{OperatorGraph, Routing};
 
     #[test]
+    fn attention_keeps_its_weights_on_gpus_and_nothing_on_processors() {
+        let kept = |device| {
+            let machine = MeasuredMachine { device, ..machine([]) };
+            DeviceCosts::attention(&machine).is_some_and(|kernel| !kernel.is_fused())
+        };
+        assert!(!kept(DeviceKind::Cpu) && kept(DeviceKind::Cuda) && kept(DeviceKind::Wgpu));
+    }
+
+    #[test]
     fn cores_are_those_of_attention_and_weights_have_half_of_the_products_behind_the_first_layer() {
         let graph = trainyard_models::find("gpt2").expect("in the catalog").model.graph();
         let [input, block] = [&graph.distinct()[0], &graph.distinct()[1]];

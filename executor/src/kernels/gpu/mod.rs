@@ -302,6 +302,15 @@ mod tests {
         }
     }
 
+    /// Sums of nothing, and a product without rows.
+    fn assert_empty_products(kind: DeviceKind) {
+        let on = device(kind, 0).expect("there is one");
+        let zeros = |rows, columns| Tensor::<2>::zeros([rows, columns], &on);
+        let nothing = matrix_product(zeros(3, 0), zeros(0, 5));
+        assert_eq!(nothing.into_data_as::<f32>().try_into_vec::<f32>().expect("single precision"), [0.0; 15]);
+        assert_eq!(matrix_product(zeros(0, 3), zeros(3, 5)).dims(), [0, 5]);
+    }
+
     fn assert_convolutions(kind: DeviceKind, format: FloatDType, tolerance: f64) {
         for (images, weight, stride, padding) in [
             ([2, 3, 9, 9], [4, 3, 3, 3], 1, 1),
@@ -332,6 +341,7 @@ mod tests {
     #[test]
     #[cfg(feature = "wgpu")]
     fn products_attention_and_convolutions_are_those_of_processors_through_wgpu() {
+        assert_empty_products(DeviceKind::Wgpu);
         assert_products(DeviceKind::Wgpu, FloatDType::F32, 1e-5, 128);
         assert_attention(DeviceKind::Wgpu, FloatDType::F32, 1e-4);
         assert_convolutions(DeviceKind::Wgpu, FloatDType::F32, 1e-4);
@@ -342,6 +352,7 @@ mod tests {
     #[cfg(feature = "cuda")]
     #[ignore = "needs a GPU of NVIDIA's"]
     fn products_attention_and_convolutions_are_those_of_processors_through_cuda() {
+        assert_empty_products(DeviceKind::Cuda);
         for (format, tolerance) in [(FloatDType::F32, 2e-3), (FloatDType::BF16, 2e-2), (FloatDType::F16, 4e-3)] {
             assert_products(DeviceKind::Cuda, format, tolerance, 640);
             assert_attention(DeviceKind::Cuda, format, tolerance * 2.0);

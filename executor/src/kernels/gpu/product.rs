@@ -2,7 +2,7 @@
 
 use super::product_shape;
 use burn::backend::cubecl::dtype_to_storage_type;
-use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn_cubecl::ops::numeric::{empty_device_dtype, zeros_client};
 use burn_cubecl::tensor::CubeTensor;
 use cubek::matmul;
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
@@ -18,7 +18,12 @@ use cubek::std::InputBinding;
 /// Where the GPU has no kernel for it, which is not so for floating-point operands.
 pub(super) fn product(lhs: &CubeTensor, rhs: &CubeTensor) -> CubeTensor {
     let shape = product_shape(lhs.meta.shape(), rhs.meta.shape());
-    let result = empty_device_dtype(lhs.client.clone(), lhs.device.clone(), shape, lhs.dtype);
+    let (client, device) = (lhs.client.clone(), lhs.device.clone());
+    // An expert may have got no tokens.
+    if [lhs, rhs].into_iter().any(|operand| operand.meta.shape().num_elements() == 0) {
+        return zeros_client(client, device, shape, lhs.dtype);
+    }
+    let result = empty_device_dtype(client, device, shape, lhs.dtype);
     let done = ways(lhs, rhs).into_iter().any(|way| launched(&way, lhs, rhs, &result));
     assert!(done, "no kernel multiplies {:?} by {:?}", lhs.meta.shape(), rhs.meta.shape());
     result

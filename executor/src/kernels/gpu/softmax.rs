@@ -1,4 +1,4 @@
-//! Softmax of attention's scores, and its gradient. A group of threads has a row, and goes through it in memory once.
+//! Softmax of attention's scores, and its gradient. A group of threads has a row, which stays in a cache meanwhile.
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
