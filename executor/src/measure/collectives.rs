@@ -2,6 +2,7 @@
 
 use super::{MeasureError, MeasureSettings, Place, WorkerError, on_world};
 use crate::device::{computes_in_place, device};
+use crate::kernels::matrix_product;
 use crate::network::operators::{from_vec, to_vec};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
 use crate::statistics::median;
@@ -179,7 +180,7 @@ fn share_lost(group: &ProcessGroup, place: &Place) -> Result<f64, WorkerError> {
     let (side, length) = BESIDE;
     let matrix = || Tensor::<2>::ones([side, side], &place.device);
     let multiply = || {
-        let product = || (0..PRODUCTS).fold(matrix(), |product, _| product.matmul(matrix()));
+        let product = || (0..PRODUCTS).fold(matrix(), |product, _| matrix_product(product, matrix()));
         let (result, seconds) = place.timed(product);
         std::hint::black_box(result);
         seconds

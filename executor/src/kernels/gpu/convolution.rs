@@ -6,12 +6,12 @@
 
 use super::super::convolution::Strides;
 use super::product::product;
+use super::{addresses, written};
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
@@ -77,17 +77,6 @@ fn windows(images: CubeTensor, to: &Shape, weight: &Shape, by: Strides) -> CubeT
         dtype_to_storage_type(result.dtype),
     );
     result
-}
-
-/// Returns a tensor of a shape beside another, in its format, whose numbers are to be written.
-fn written(beside: &CubeTensor, shape: Shape) -> CubeTensor {
-    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape, beside.dtype)
-}
-
-fn addresses(tensors: [&CubeTensor; 2]) -> AddressType {
-    let wanted = |tensor: &CubeTensor| tensor.clone().binding().required_address_type(tensor.dtype.size());
-    let [one, other] = tensors.map(wanted);
-    one.max(other)
 }
 
 /// Returns a weight as a matrix, (outputs, inputs × height × width).

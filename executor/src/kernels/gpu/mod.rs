@@ -1,8 +1,13 @@
 //! Operators of GPUs that Burn does not have, or has only with a long search for the fastest kernel.
 //!
-//! Burn chooses among some twenty ways to do a product by timing each, and compiles each for that: one to three seconds a
-//! kernel on an H100, half a minute a shape, minutes before the first step of a small model (docs/design/005). Here the way
-//! follows from shape and format. Attention's softmax, which Burn does in some ten passes over all scores, is one kernel.
+//! Burn chooses among some twenty ways to do a product by timing each, and compiles each for that: 1.5 s a kernel on an
+//! H100, minutes before the first step of a small model (docs/measurements/2026-11-27-h100.md). Here the way follows from
+//! the shape. Attention's mask and softmax, several kernels of Burn's, are one.
+
+#![allow(
+    clippy::used_underscore_binding,
+    reason = "what CubeCL makes of a kernel reads the format that only its types name"
+)]
 
 mod convolution;
 mod product;
@@ -18,7 +23,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension};
 use burn::tensor::{Shape, Tensor};
 use burn_cubecl::CubeBackend;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::AddressType;
 
 /// Computes the product of matrices, or of as many pairs of them on both sides.
 pub(crate) fn product<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
@@ -92,6 +99,18 @@ fn product_shape(lhs: &Shape, rhs: &Shape) -> Shape {
 fn convolved(images: &Shape, weight: &Shape, by: Strides) -> Shape {
     let side = |at: usize| (images[at] + 2 * by.padding - weight[at]) / by.stride + 1;
     Shape::new([images[0], weight[0], side(2), side(3)])
+}
+
+/// Returns a tensor of a shape beside another, in its format, whose numbers are to be written.
+fn written(beside: &CubeTensor, shape: Shape) -> CubeTensor {
+    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape, beside.dtype)
+}
+
+/// Returns the addresses that kernels need for the larger of two tensors.
+fn addresses(tensors: [&CubeTensor; 2]) -> AddressType {
+    let wanted = |tensor: &CubeTensor| tensor.clone().binding().required_address_type(tensor.dtype.size());
+    let [one, other] = tensors.map(wanted);
+    one.max(other)
 }
 
 impl GpuKernels for CubeBackend {

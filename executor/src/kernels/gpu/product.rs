@@ -31,16 +31,18 @@ pub(super) fn product(lhs: &CubeTensor, rhs: &CubeTensor) -> CubeTensor {
 
 /// Lists ways to do a product, the fastest first. Which of them a GPU has is seen when they are tried.
 ///
-/// Where some warps copy tiles while others multiply them (since Hopper), a large product takes 0.4 times as long on an
-/// H100 as where all do both. The next needs matrix units, the last nothing.
+/// Where some warps copy tiles while others multiply them (since Hopper), a large product in bf16 took 0.4 times as long on
+/// an H100 as where all do both (docs/measurements/2026-11-27-h100.md). The next needs matrix units, the last nothing.
 fn ways(lhs: &CubeTensor, rhs: &CubeTensor) -> Vec<Strategy> {
     let streams = is_large(lhs, rhs) && [lhs, rhs].into_iter().all(is_aligned);
     let streaming = streams.then(|| Strategy::SpecializedTmaMma(BlueprintStrategy::Inferred(().into())));
-    let others = [Strategy::SimpleCyclicCmma(Default::default()), Strategy::SimpleUnit(Default::default())];
+    let others =
+        [Strategy::SimpleCyclicCmma(BlueprintStrategy::default()), Strategy::SimpleUnit(BlueprintStrategy::default())];
     streaming.into_iter().chain(others).chain([Strategy::Naive]).collect()
 }
 
-/// The least rows and columns of a result that are worth the longer compilation of the kernel below, and the least sums.
+/// The least rows and columns of a result, and terms of its sums, that are worth 2 s of compilation instead of 0.4: chosen,
+/// not measured.
 const WIDE: usize = 512;
 const DEEP: usize = 256;
 

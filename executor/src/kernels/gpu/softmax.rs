@@ -1,12 +1,12 @@
 //! Softmax of attention's scores, and its gradient. A group of threads has a row, which stays in a cache meanwhile.
 
+use super::{addresses, written};
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-/// Threads that have a row together.
+/// Threads that have a row together: chosen, not tuned.
 const THREADS: usize = 128;
 
 /// The most groups of threads along one dimension, on every GPU.
@@ -14,12 +14,12 @@ const GROUPS_MAX: usize = 32_768;
 
 pub(super) fn weights(scores: CubeTensor, causal: bool) -> CubeTensor {
     let scores = into_contiguous(scores);
-    let result = like(&scores);
+    let result = written(&scores, scores.meta.shape().clone());
     softmax::launch(
         &scores.client.clone(),
         groups(&scores),
         CubeDim::new_1d(THREADS as u32),
-        addresses(&scores),
+        addresses([&scores, &result]),
         scores.binding().into_tensor_arg(),
         result.clone().binding().into_tensor_arg(),
         causal,
@@ -31,12 +31,12 @@ pub(super) fn weights(scores: CubeTensor, causal: bool) -> CubeTensor {
 
 pub(super) fn gradient(weights: CubeTensor, gradient: CubeTensor, causal: bool) -> CubeTensor {
     let (weights, gradient) = (into_contiguous(weights), into_contiguous(gradient));
-    let result = like(&weights);
+    let result = written(&weights, weights.meta.shape().clone());
     softmax_gradient::launch(
         &weights.client.clone(),
         groups(&weights),
         CubeDim::new_1d(THREADS as u32),
-        addresses(&weights),
+        addresses([&weights, &result]),
         weights.binding().into_tensor_arg(),
         gradient.binding().into_tensor_arg(),
         result.clone().binding().into_tensor_arg(),
@@ -47,22 +47,12 @@ pub(super) fn gradient(weights: CubeTensor, gradient: CubeTensor, causal: bool) 
     result
 }
 
-/// Returns a tensor of the same shape and format, whose numbers are to be written.
-fn like(tensor: &CubeTensor) -> CubeTensor {
-    let (client, device) = (tensor.client.clone(), tensor.device.clone());
-    empty_device_contiguous_dtype(client, device, tensor.meta.shape().clone(), tensor.dtype)
-}
-
 /// Returns as many groups of threads as there are rows, or some more.
 fn groups(tensor: &CubeTensor) -> CubeCount {
     let shape = tensor.meta.shape();
     let rows: usize = shape.iter().take(shape.num_dims() - 1).product();
     let along = rows.min(GROUPS_MAX);
     CubeCount::Static(along as u32, rows.div_ceil(along) as u32, 1)
-}
-
-fn addresses(tensor: &CubeTensor) -> AddressType {
-    tensor.clone().binding().required_address_type(tensor.dtype.size())
 }
 
 #[cube(launch, address_type = "dynamic")]
