@@ -8,6 +8,8 @@ mod card_memory;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod joined;
+#[cfg(feature = "gpu")]
+mod kept_kernels;
 #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
 mod not_built;
 mod processors;

@@ -1,7 +1,7 @@
 //! What CUDA's driver says.
 #![allow(unsafe_code, reason = "to ask whether a library is there is to load it; see the arguments below")]
 
-use super::{Device, DeviceError, Devices, Driver, Speed, toolkit};
+use super::{Device, DeviceError, Devices, Driver, Speed, kept_kernels, toolkit};
 use cudarc::driver::result::device;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError};
@@ -90,6 +90,7 @@ fn search() -> Result<Devices, DeviceError> {
     }
     toolkit::headers(std::env::var_os("CUDA_PATH"), &|path| path.exists())
         .map_err(|problem| error(problem, toolkit::HINT))?;
+    kept_kernels::keep();
     let sizes: Vec<usize> = (0..count).map(total_memory).collect::<Result<_, _>>().map_err(failed)?;
     let name = device::get(0).and_then(device::get_name).map_err(failed)?;
     // The least of each, where they differ.

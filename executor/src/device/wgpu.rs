@@ -2,7 +2,7 @@
 //! there is nothing else.
 
 use super::card_memory::CardMemory;
-use super::{Device, DeviceError, Devices, Driver, Speed};
+use super::{Device, DeviceError, Devices, Driver, Speed, kept_kernels};
 use burn::tensor::DeviceType;
 use burn::tensor::wgpu::wgpu::{Backends, Instance, InstanceDescriptor};
 use std::pin::pin;
@@ -46,6 +46,7 @@ impl Driver for Wgpu {
 
 /// Finds graphics cards; where there are none, the device that computes on processors.
 fn search() -> Result<Found, DeviceError> {
+    kept_kernels::keep();
     let all: Vec<Device> =
         if has_adapter() { Device::enumerate(DeviceType::Wgpu).into_iter().collect() } else { vec![] };
     let is_card = |device: &Device| device.identity().is_some_and(|identity| identity.physical.is_some());
