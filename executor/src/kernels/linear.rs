@@ -14,7 +14,7 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -
     if !is_on_host(&x) {
         let product = matrix_product(x, weight);
         return match bias {
-            Some(bias) => product + bias.unsqueeze(),
+            Some(bias) => add_row(product, bias),
             None => product,
         };
     }
@@ -31,6 +31,15 @@ pub(crate) fn linear_transposed(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
         return matrix_product(x, weight.transpose());
     }
     Tensor::from_dispatch(apply(Unbiased::ByOutput, [x.into_dispatch(), weight.into_dispatch()]))
+}
+
+/// Adds a bias to each row where it lies, on a GPU with a gradient of its own.
+fn add_row(x: Tensor<2>, bias: Tensor<1>) -> Tensor<2> {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&x) {
+        return super::gpu::add_row(x, bias);
+    }
+    x + bias.unsqueeze()
 }
 
 /// Computes a product of matrices where it lies, on a GPU by its own kernels.

@@ -42,4 +42,4 @@ pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;
 pub(crate) use pooling::max_pool;
-pub(crate) use update::{AdamWStep, MomentumStep, adamw, is_plain, momentum, square_sum};
+pub(crate) use update::{AdamWStep, MomentumStep, adamw, has_adamw, is_plain, momentum, square_sum, square_sum_there};

@@ -1,5 +1,7 @@
 //! Normalisation of each row.
 
+#[cfg(feature = "gpu")]
+use super::lies_on_host;
 use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, is_on_host};
 use super::vector::{sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
@@ -12,6 +14,10 @@ const BLOCK: usize = 64;
 /// Computes (x − mean) / √(variance + ε) · scale + shift over the features of each row (Ba et al., arXiv:1607.06450,
 /// equation 4). `scale` and `shift` have one number per feature.
 pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&x) {
+        return super::gpu::layer_norm(x, scale, shift, epsilon);
+    }
     if !is_on_host(&x) {
         return layer_norm_by_burn(x, scale, shift, epsilon);
     }
@@ -29,6 +35,10 @@ fn layer_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon:
 /// Computes x / √(mean of x² + ε) · scale over the features of each row (Zhang and Sennrich, arXiv:1910.07467, equation
 /// 4).
 pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&x) {
+        return super::gpu::rms_norm(x, scale, epsilon);
+    }
     if !is_on_host(&x) {
         return rms_norm_by_burn(x, scale, epsilon);
     }

@@ -1,5 +1,7 @@
 //! Updates of optimizers in one pass over memory.
 
+#[cfg(feature = "gpu")]
+use super::lies_on_host;
 use super::operation::{contiguous, plain};
 use super::vector::{sum_of, vectorized};
 use burn::backend::Flex;
@@ -22,21 +24,30 @@ pub(crate) struct AdamWStep {
 }
 
 /// Returns the new weights, and the new running means of the gradient and of its square, which are zero before the
-/// first update. Memory that nobody else holds is overwritten.
+/// first update. Memory on the host that nobody else holds is overwritten.
 ///
 /// # Panics
 ///
-/// If [`is_plain`] is `false` for the weights.
+/// If [`has_adamw`] is `false` for the weights.
 pub(crate) fn adamw(
     step: &AdamWStep,
     weights: Tensor<1>,
     gradients: Tensor<1>,
     means: Option<[Tensor<1>; 2]>,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&weights) {
+        return super::gpu::adamw(step, weights, gradients, means);
+    }
     let [mut weights, gradients] = [weights, gradients].map(host);
     let zeros = || FlexTensor::zeros(weights.layout().shape().clone(), DType::F32);
     let [mut first, mut second] = means.map_or_else(|| [zeros(), zeros()], |means| means.map(host));
-    update_all(step, weights.storage_mut(), gradients.storage(), [first.storage_mut(), second.storage_mut()]);
+    update_all(
+        Factors::of(step),
+        weights.storage_mut(),
+        gradients.storage(),
+        [first.storage_mut(), second.storage_mut()],
+    );
     (device(weights), [device(first), device(second)])
 }
 
@@ -71,11 +82,29 @@ pub(crate) fn momentum(
     (device(weights), device(velocity))
 }
 
+/// Returns the sum of the squares of all elements where they lie, as a tensor of one number.
+pub(crate) fn square_sum_there(tensor: Tensor<1>) -> Tensor<1> {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(&tensor) && tensor.dtype() == DType::F32 {
+        return super::gpu::square_sum(tensor);
+    }
+    tensor.square().sum()
+}
+
 /// Returns the sum of the squares of all elements of a tensor that [`is_plain`].
 pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
     let tensor = host(tensor.clone());
     let pieces: Vec<f32> = tensor.storage::<f32>().par_chunks(PIECE).map(squares).collect();
     pieces.into_iter().map(f64::from).sum::<f64>() as f32
+}
+
+/// Returns `true` if [`adamw`] computes where these weights lie.
+pub(crate) fn has_adamw(weights: &Tensor<1>) -> bool {
+    #[cfg(feature = "gpu")]
+    if !lies_on_host(weights) {
+        return weights.dtype() == DType::F32;
+    }
+    is_plain(weights)
 }
 
 /// Returns `true` if a tensor is single precision on the host and records no gradients.
@@ -91,18 +120,7 @@ fn device(tensor: FlexTensor) -> Tensor<1> {
     Tensor::from_primitive::<Flex>(tensor)
 }
 
-fn update_all(step: &AdamWStep, weights: &mut [f32], gradients: &[f32], [first, second]: [&mut [f32]; 2]) {
-    let power = |beta: f64| beta.powi(i32::try_from(step.time).unwrap_or(i32::MAX));
-    let correction = step.betas.map(|beta| 1.0 - power(beta));
-    // m̂ / (√v̂ + ε) = m / c₁ / (√v / √c₂ + ε)
-    let factors = Factors {
-        betas: step.betas.map(|beta| beta as f32),
-        others: step.betas.map(|beta| (1.0 - beta) as f32),
-        decay: (1.0 - step.learning_rate * step.weight_decay) as f32,
-        step: (step.learning_rate / correction[0]) as f32,
-        root: (1.0 / correction[1].sqrt()) as f32,
-        epsilon: step.epsilon as f32,
-    };
+fn update_all(factors: Factors, weights: &mut [f32], gradients: &[f32], [first, second]: [&mut [f32]; 2]) {
     weights
         .par_chunks_mut(PIECE)
         .zip(gradients.par_chunks(PIECE))
@@ -111,14 +129,36 @@ fn update_all(step: &AdamWStep, weights: &mut [f32], gradients: &[f32], [first, 
         .for_each(|(((weights, gradients), first), second)| update(factors, weights, gradients, first, second));
 }
 
-#[derive(Clone, Copy)]
-struct Factors {
-    betas: [f32; 2],
-    others: [f32; 2],
-    decay: f32,
-    step: f32,
-    root: f32,
-    epsilon: f32,
+/// What AdamW multiplies by in one update, with m the mean of gradients g and v that of their squares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Factors {
+    /// Of m and of v.
+    pub(super) betas: [f32; 2],
+    /// Of g, and of its square.
+    pub(super) others: [f32; 2],
+    /// Of the weights.
+    pub(super) decay: f32,
+    /// Of m.
+    pub(super) step: f32,
+    /// Of √v.
+    pub(super) root: f32,
+    pub(super) epsilon: f32,
+}
+
+impl Factors {
+    pub(super) fn of(step: &AdamWStep) -> Self {
+        let power = |beta: f64| beta.powi(i32::try_from(step.time).unwrap_or(i32::MAX));
+        let correction = step.betas.map(|beta| 1.0 - power(beta));
+        // m̂ / (√v̂ + ε) = m / c₁ / (√v / √c₂ + ε)
+        Self {
+            betas: step.betas.map(|beta| beta as f32),
+            others: step.betas.map(|beta| (1.0 - beta) as f32),
+            decay: (1.0 - step.learning_rate * step.weight_decay) as f32,
+            step: (step.learning_rate / correction[0]) as f32,
+            root: (1.0 / correction[1].sqrt()) as f32,
+            epsilon: step.epsilon as f32,
+        }
+    }
 }
 
 vectorized! {

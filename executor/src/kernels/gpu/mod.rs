@@ -2,26 +2,32 @@
 //!
 //! Burn chooses among some twenty ways to do a product by timing each, and compiles each for that: 1.5 s a kernel on an
 //! H100, minutes before the first step of a small model (docs/measurements/2026-11-27-h100.md). Here the way follows from
-//! the shape. Attention's mask and softmax, several kernels of Burn's, are one.
+//! the shape. Attention's mask and softmax, normalisations and AdamW, many kernels of Burn's each, are one or a few.
 
 #![allow(
     clippy::used_underscore_binding,
     reason = "what CubeCL makes of a kernel reads the format that only its types name"
 )]
 
+mod columns;
 mod convolution;
+mod normalization;
 mod product;
+mod rows;
 mod softmax;
+mod update;
 
 use super::convolution::Strides;
+use super::update::{AdamWStep, Factors};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension};
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{DType, FloatDType, Shape, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
@@ -47,6 +53,42 @@ pub(crate) fn convolution(images: Tensor<4>, weight: Tensor<4>, by: Strides) -> 
     });
     let mut groups: Vec<Tensor<4>> = convolved.collect();
     if groups.len() == 1 { groups.remove(0) } else { Tensor::cat(groups, 1) }
+}
+
+/// Computes [`super::layer_norm`], in single precision whatever the format of `x`, which is that of the result.
+pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    let [scale, shift] = [scale, shift].map(|row| row.cast(FloatDType::F32).into_dispatch());
+    Tensor::from_dispatch(<Dispatch as GpuKernels>::layer_norm(x.into_dispatch(), scale, shift, epsilon))
+}
+
+/// The same of [`super::rms_norm`].
+pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    let scale = scale.cast(FloatDType::F32).into_dispatch();
+    Tensor::from_dispatch(<Dispatch as GpuKernels>::rms_norm(x.into_dispatch(), scale, epsilon))
+}
+
+/// Adds a row to each row of `x`, which has its format.
+pub(crate) fn add_row(x: Tensor<2>, row: Tensor<1>) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as GpuKernels>::add_row(x.into_dispatch(), row.into_dispatch()))
+}
+
+/// Returns the new weights and running means by AdamW, all in single precision.
+pub(crate) fn adamw(
+    step: &AdamWStep,
+    weights: Tensor<1>,
+    gradients: Tensor<1>,
+    means: Option<[Tensor<1>; 2]>,
+) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let [first, second] = means.unwrap_or_else(|| [weights.zeros_like(), weights.zeros_like()]);
+    let [weights, gradients, first, second] = [weights, gradients, first, second].map(Tensor::into_dispatch);
+    let (weights, first, second) =
+        <Dispatch as GpuKernels>::adamw(weights, gradients, first, second, Factors::of(step));
+    (Tensor::from_dispatch(weights), [first, second].map(Tensor::from_dispatch))
+}
+
+/// Returns the sum of the squares of numbers in single precision.
+pub(crate) fn square_sum(numbers: Tensor<1>) -> Tensor<1> {
+    Tensor::from_dispatch(<Dispatch as GpuKernels>::square_sum(numbers.into_dispatch()))
 }
 
 #[backend_extension(Cube, Fusion, Autodiff)]
@@ -85,6 +127,80 @@ pub(crate) trait GpuKernels: Backend {
         shape: Shape,
         by: Strides,
     ) -> FloatTensor<Self>;
+
+    #[fusion(default)]
+    fn layer_norm(
+        x: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self> {
+        let moments = Self::moments(x.clone(), epsilon, true);
+        Self::normalized_and_shifted(x, moments, scale, shift)
+    }
+
+    #[fusion(default)]
+    fn rms_norm(x: FloatTensor<Self>, scale: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self> {
+        let moments = Self::moments(x.clone(), epsilon, false);
+        Self::normalized(x, moments, scale)
+    }
+
+    /// Returns of each row its mean, which is zero unless it is to be `centred`, and the inverse of its deviation.
+    #[fusion(meta = |x, _, _| TensorSpec::new(Shape::new([x.shape[0], 2]), DType::F32))]
+    fn moments(x: FloatTensor<Self>, epsilon: f64, centred: bool) -> FloatTensor<Self>;
+
+    #[fusion(dtype = x, shape = x)]
+    fn normalized(x: FloatTensor<Self>, moments: FloatTensor<Self>, scale: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    #[fusion(dtype = x, shape = x)]
+    fn normalized_and_shifted(
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// Returns the gradient of `x`.
+    #[fusion(dtype = x, shape = x)]
+    fn normalized_of_x(
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        centred: bool,
+    ) -> FloatTensor<Self>;
+
+    /// Returns the gradient of the scale.
+    #[fusion(meta = |x, _, _| TensorSpec::new(Shape::new([x.shape[1]]), DType::F32))]
+    fn normalized_of_scale(
+        x: FloatTensor<Self>,
+        moments: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    #[fusion(default)]
+    fn add_row(x: FloatTensor<Self>, row: FloatTensor<Self>) -> FloatTensor<Self> {
+        let whole = x.shape();
+        let row = Self::float_reshape(row, Shape::new([1, whole[1]]));
+        Self::float_add(x, Self::float_expand(row, whole))
+    }
+
+    /// Returns the sum of each column, in a format.
+    #[fusion(meta = |x, format| TensorSpec::new(Shape::new([x.shape[1]]), DType::from(*format)))]
+    fn column_sums(x: FloatTensor<Self>, format: FloatDType) -> FloatTensor<Self>;
+
+    /// Returns new weights and running means.
+    #[fusion(meta = |weights, _, _, _, _| (weights.clone(), weights.clone(), weights.clone()))]
+    fn adamw(
+        weights: FloatTensor<Self>,
+        gradients: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        factors: Factors,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    #[fusion(meta = |_| TensorSpec::new(Shape::new([1]), DType::F32))]
+    fn square_sum(numbers: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 /// Returns the shape of a product of operands of these shapes.
@@ -103,7 +219,12 @@ fn convolved(images: &Shape, weight: &Shape, by: Strides) -> Shape {
 
 /// Returns a tensor of a shape beside another, in its format, whose numbers are to be written.
 fn written(beside: &CubeTensor, shape: Shape) -> CubeTensor {
-    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape, beside.dtype)
+    written_as(beside, shape, beside.dtype)
+}
+
+/// The same in another format.
+fn written_as(beside: &CubeTensor, shape: Shape, format: DType) -> CubeTensor {
+    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape, format)
 }
 
 /// Returns the addresses that kernels need for the larger of two tensors.
@@ -137,6 +258,50 @@ impl GpuKernels for CubeBackend {
 
     fn convolution_of_weight(images: CubeTensor, gradient: CubeTensor, shape: Shape, by: Strides) -> CubeTensor {
         convolution::of_weight(images, gradient, &shape, by)
+    }
+
+    fn moments(x: CubeTensor, epsilon: f64, centred: bool) -> CubeTensor {
+        normalization::moments(x, epsilon, centred)
+    }
+
+    fn normalized(x: CubeTensor, moments: CubeTensor, scale: CubeTensor) -> CubeTensor {
+        normalization::normalized(x, moments, scale)
+    }
+
+    fn normalized_and_shifted(x: CubeTensor, moments: CubeTensor, scale: CubeTensor, shift: CubeTensor) -> CubeTensor {
+        normalization::normalized_and_shifted([x, moments, scale, shift])
+    }
+
+    fn normalized_of_x(
+        x: CubeTensor,
+        moments: CubeTensor,
+        scale: CubeTensor,
+        gradient: CubeTensor,
+        centred: bool,
+    ) -> CubeTensor {
+        normalization::of_x([x, moments, scale, gradient], centred)
+    }
+
+    fn normalized_of_scale(x: CubeTensor, moments: CubeTensor, gradient: CubeTensor) -> CubeTensor {
+        normalization::of_scale(x, moments, gradient)
+    }
+
+    fn column_sums(x: CubeTensor, format: FloatDType) -> CubeTensor {
+        columns::sums(x, format.into())
+    }
+
+    fn adamw(
+        weights: CubeTensor,
+        gradients: CubeTensor,
+        first: CubeTensor,
+        second: CubeTensor,
+        factors: Factors,
+    ) -> (CubeTensor, CubeTensor, CubeTensor) {
+        update::adamw([weights, gradients, first, second], factors).into()
+    }
+
+    fn square_sum(numbers: CubeTensor) -> CubeTensor {
+        update::square_sum(numbers)
     }
 }
 
@@ -190,6 +355,99 @@ impl<B: GpuKernels, C: CheckpointStrategy> GpuKernels for Autodiff<B, C> {
 
     fn convolution_of_weight(_: FloatTensor<Self>, _: FloatTensor<Self>, _: Shape, _: Strides) -> FloatTensor<Self> {
         unreachable!("gradients are not differentiated")
+    }
+
+    fn layer_norm(
+        x: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self> {
+        let guards = [x.node(), scale.node(), shift.node()];
+        match Backward::<B, 3>::prepare::<C>(LayerNorm, guards).compute_bound().stateful() {
+            OpsKind::Tracked(mut preparation) => {
+                let saved = [preparation.checkpoint(&x), preparation.checkpoint(&scale)];
+                let [x, scale, shift] = [x, scale, shift].map(FloatTensor::<Self>::into_primitive);
+                let moments = B::moments(x.clone(), epsilon, true);
+                let result = B::normalized_and_shifted(x, moments.clone(), scale, shift);
+                preparation.finish((saved, moments), result)
+            }
+            OpsKind::UnTracked(preparation) => {
+                let [x, scale, shift] = [x, scale, shift].map(FloatTensor::<Self>::into_primitive);
+                preparation.finish(<B as GpuKernels>::layer_norm(x, scale, shift, epsilon))
+            }
+        }
+    }
+
+    fn rms_norm(x: FloatTensor<Self>, scale: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self> {
+        let guards = [x.node(), scale.node()];
+        match Backward::<B, 2>::prepare::<C>(RmsNorm, guards).compute_bound().stateful() {
+            OpsKind::Tracked(mut preparation) => {
+                let saved = [preparation.checkpoint(&x), preparation.checkpoint(&scale)];
+                let [x, scale] = [x, scale].map(FloatTensor::<Self>::into_primitive);
+                let moments = B::moments(x.clone(), epsilon, false);
+                preparation.finish((saved, moments.clone()), B::normalized(x, moments, scale))
+            }
+            OpsKind::UnTracked(preparation) => {
+                let [x, scale] = [x, scale].map(FloatTensor::<Self>::into_primitive);
+                preparation.finish(B::rms_norm(x, scale, epsilon))
+            }
+        }
+    }
+
+    fn moments(_: FloatTensor<Self>, _: f64, _: bool) -> FloatTensor<Self> {
+        unreachable!("a part of normalisations")
+    }
+
+    fn normalized(_: FloatTensor<Self>, _: FloatTensor<Self>, _: FloatTensor<Self>) -> FloatTensor<Self> {
+        unreachable!("a part of normalisations")
+    }
+
+    fn normalized_and_shifted(
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        unreachable!("a part of normalisations")
+    }
+
+    fn normalized_of_x(
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: bool,
+    ) -> FloatTensor<Self> {
+        unreachable!("gradients are not differentiated")
+    }
+
+    fn normalized_of_scale(_: FloatTensor<Self>, _: FloatTensor<Self>, _: FloatTensor<Self>) -> FloatTensor<Self> {
+        unreachable!("gradients are not differentiated")
+    }
+
+    fn add_row(x: FloatTensor<Self>, row: FloatTensor<Self>) -> FloatTensor<Self> {
+        let guards = [x.node(), row.node()];
+        let result = B::add_row(x.into_primitive(), row.into_primitive());
+        Backward::<B, 2>::prepare::<C>(AddRow, guards).compute_bound().stateless(result)
+    }
+
+    fn column_sums(_: FloatTensor<Self>, _: FloatDType) -> FloatTensor<Self> {
+        unreachable!("gradients are not differentiated")
+    }
+
+    fn adamw(
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: Factors,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        unreachable!("updates are not differentiated")
+    }
+
+    fn square_sum(_: FloatTensor<Self>) -> FloatTensor<Self> {
+        unreachable!("updates are not differentiated")
     }
 }
 
@@ -258,124 +516,75 @@ impl<B: GpuKernels> Backward<B, 2> for Convolution {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::linear::matrix_product;
-    use super::super::testing::numbers;
-    use super::super::{AttentionShape, Scores, Sees, Strides, attention, convolution};
-    use crate::device::device;
-    use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-    use trainyard_hardware_profiles::DeviceKind;
+/// Where Burn saves x and the scale of a normalisation, and the moments of its rows.
+type Normalized<B> = ([NodeId; 2], FloatTensor<B>);
 
-    /// Returns the result of `operator` and the gradients of its operands, all in one list each.
-    fn passes<const N: usize, const D: usize>(
-        shapes: [[usize; D]; N],
-        on: &Device,
-        format: FloatDType,
-        operator: impl Fn([Tensor<D>; N]) -> Tensor<D>,
-    ) -> Vec<Vec<f32>> {
-        let filled = |shape: [usize; D], start| {
-            let data = TensorData::new(numbers(shape.iter().product(), start), shape);
-            Tensor::<D>::from_data(data, &on.clone().autodiff())
-        };
-        let operands: [Tensor<D>; N] = std::array::from_fn(|i| filled(shapes[i], i).require_grad());
-        let result = operator(operands.clone().map(|operand| operand.cast(format))).cast(FloatDType::F32);
-        let mut gradients = (result.clone() * filled(result.dims(), 99)).sum().backward();
-        let values = |tensor: Tensor<D>| tensor.into_data_as::<f32>().try_into_vec::<f32>().expect("single precision");
-        let gradients = operands.map(|operand| values(operand.grad_remove(&mut gradients).expect("it takes part")));
-        std::iter::once(values(result.inner())).chain(gradients).collect()
+/// Registers the gradients of x and of the scale of a normalisation, as far as they are wanted.
+fn register_normalized<B: GpuKernels>(
+    (saved, moments): Normalized<B>,
+    [to_x, to_scale]: [Option<NodeId>; 2],
+    gradient: FloatTensor<B>,
+    centred: bool,
+    gradients: &mut Gradients,
+    checkpointer: &mut Checkpointer,
+) {
+    let [x, scale] = saved.map(|node| checkpointer.retrieve_node_output::<FloatTensor<B>>(node));
+    if let Some(parent) = to_scale {
+        let found = B::normalized_of_scale(x.clone(), moments.clone(), gradient.clone());
+        gradients.register::<B>(parent, found);
     }
+    if let Some(parent) = to_x {
+        gradients.register::<B>(parent, B::normalized_of_x(x, moments, scale, gradient, centred));
+    }
+}
 
-    /// Asserts that an operator computes on a GPU what it computes on processors in single precision, each list to
-    /// `tolerance` of its length as a vector.
-    fn assert_is_that_of_processors<const N: usize, const D: usize>(
-        kind: DeviceKind,
-        format: FloatDType,
-        tolerance: f64,
-        shapes: [[usize; D]; N],
-        operator: impl Fn([Tensor<D>; N]) -> Tensor<D>,
-    ) {
-        let on = device(kind, 0).expect("there is one");
-        let ours = passes(shapes, &on, format, &operator);
-        let theirs = passes(shapes, &Device::flex(), FloatDType::F32, operator);
-        for (part, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            let length =
-                |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>().sqrt();
-            let apart = length(&mut ours.iter().zip(theirs).map(|(own, other)| f64::from(own - other)));
-            // A gradient may be zero but for rounding.
-            let error = apart / length(&mut theirs.iter().copied().map(f64::from)).max(1.0);
-            assert!(error <= tolerance, "{shapes:?} in {format:?}: {error} at {part}");
+#[derive(Debug)]
+struct LayerNorm;
+
+impl<B: GpuKernels> Backward<B, 3> for LayerNorm {
+    type State = Normalized<B>;
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let gradient = gradients.consume::<B>(&ops.node);
+        let [to_x, to_scale, to_shift] = ops.parents.map(|parent| parent.map(|parent| parent.id));
+        if let Some(parent) = to_shift {
+            gradients.register::<B>(parent, B::column_sums(gradient.clone(), FloatDType::F32));
         }
+        register_normalized::<B>(ops.state, [to_x, to_scale], gradient, true, gradients, checkpointer);
     }
+}
 
-    /// Products of matrices, of batches of them, and of what is transposed.
-    fn assert_products(kind: DeviceKind, format: FloatDType, tolerance: f64, wide: usize) {
-        let plain = |[lhs, rhs]: [Tensor<3>; 2]| matrix_product(lhs, rhs);
-        for [batch, rows, inner, columns] in [[1, 1, 1, 1], [3, 7, 5, 9], [2, 33, 64, 100], [1, wide, wide, wide + 128]]
-        {
-            let shapes = [[batch, rows, inner], [batch, inner, columns]];
-            assert_is_that_of_processors(kind, format, tolerance, shapes, plain);
-            let turned = [[batch, inner, rows], [batch, columns, inner]];
-            let transposed = |[lhs, rhs]: [Tensor<3>; 2]| plain([lhs.transpose(), rhs.transpose()]);
-            assert_is_that_of_processors(kind, format, tolerance, turned, transposed);
+#[derive(Debug)]
+struct RmsNorm;
+
+impl<B: GpuKernels> Backward<B, 2> for RmsNorm {
+    type State = Normalized<B>;
+
+    fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let gradient = gradients.consume::<B>(&ops.node);
+        let parents = ops.parents.map(|parent| parent.map(|parent| parent.id));
+        register_normalized::<B>(ops.state, parents, gradient, false, gradients, checkpointer);
+    }
+}
+
+#[derive(Debug)]
+struct AddRow;
+
+impl<B: GpuKernels> Backward<B, 2> for AddRow {
+    type State = ();
+
+    fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<B>(&ops.node);
+        let [to_x, to_row] = ops.parents;
+        if let Some(parent) = to_row {
+            let format = FloatDType::from(gradient.dtype());
+            gradients.register::<B>(parent.id, B::column_sums(gradient.clone(), format));
         }
-    }
-
-    /// Sums of nothing, and a product without rows.
-    fn assert_empty_products(kind: DeviceKind) {
-        let on = device(kind, 0).expect("there is one");
-        let zeros = |rows, columns| Tensor::<2>::zeros([rows, columns], &on);
-        let nothing = matrix_product(zeros(3, 0), zeros(0, 5));
-        assert_eq!(nothing.into_data_as::<f32>().try_into_vec::<f32>().expect("single precision"), [0.0; 15]);
-        assert_eq!(matrix_product(zeros(0, 3), zeros(3, 5)).dims(), [0, 5]);
-    }
-
-    fn assert_convolutions(kind: DeviceKind, format: FloatDType, tolerance: f64) {
-        for (images, weight, stride, padding) in [
-            ([2, 3, 9, 9], [4, 3, 3, 3], 1, 1),
-            ([2, 3, 16, 16], [64, 3, 7, 7], 2, 3),
-            ([1, 64, 14, 14], [32, 64, 1, 1], 2, 0),
-            ([2, 32, 14, 14], [64, 16, 3, 3], 1, 1),
-        ] {
-            let by = Strides { stride, padding, groups: images[1] / weight[1] };
-            let shapes = [images, weight];
-            assert_is_that_of_processors(kind, format, tolerance, shapes, |[images, weight]| {
-                convolution(images, weight, by)
-            });
-        }
-    }
-
-    fn assert_attention(kind: DeviceKind, format: FloatDType, tolerance: f64) {
-        for [samples, sequence, heads, groups, width] in [[1, 1, 1, 1, 4], [2, 17, 4, 2, 8], [2, 300, 2, 1, 16]] {
-            for sees in [Sees::All, Sees::PAST] {
-                let scores = Scores::of_width(width);
-                let shape = AttentionShape { samples, sequence, heads, groups, scores, sees, dropout: None };
-                let rows = samples * sequence;
-                let shapes = [[rows, heads * width], [rows, groups * width], [rows, groups * width]];
-                assert_is_that_of_processors(kind, format, tolerance, shapes, |[q, k, v]| attention(q, k, v, &shape));
-            }
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "wgpu")]
-    fn products_attention_and_convolutions_are_those_of_processors_through_wgpu() {
-        assert_empty_products(DeviceKind::Wgpu);
-        assert_products(DeviceKind::Wgpu, FloatDType::F32, 1e-5, 128);
-        assert_attention(DeviceKind::Wgpu, FloatDType::F32, 1e-4);
-        assert_convolutions(DeviceKind::Wgpu, FloatDType::F32, 1e-4);
-    }
-
-    /// The widest are those for which tiles are copied beside the multiplication.
-    #[test]
-    #[cfg(feature = "cuda")]
-    #[ignore = "needs a GPU of NVIDIA's"]
-    fn products_attention_and_convolutions_are_those_of_processors_through_cuda() {
-        assert_empty_products(DeviceKind::Cuda);
-        for (format, tolerance) in [(FloatDType::F32, 2e-3), (FloatDType::BF16, 2e-2), (FloatDType::F16, 4e-3)] {
-            assert_products(DeviceKind::Cuda, format, tolerance, 640);
-            assert_attention(DeviceKind::Cuda, format, tolerance * 2.0);
-            assert_convolutions(DeviceKind::Cuda, format, tolerance * 2.0);
+        if let Some(parent) = to_x {
+            gradients.register::<B>(parent.id, gradient);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

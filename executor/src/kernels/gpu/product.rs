@@ -31,11 +31,20 @@ pub(super) fn product(lhs: &CubeTensor, rhs: &CubeTensor) -> CubeTensor {
 
 /// Lists ways to do a product, the fastest first. Which of them a GPU has is seen when they are tried.
 ///
-/// Where some warps copy tiles while others multiply them (since Hopper), a large product in bf16 took 0.4 times as long on
-/// an H100 as where all do both (docs/measurements/2026-11-27-h100.md). The next needs matrix units, the last nothing.
+/// Where an engine copies tiles while warps multiply them (TMA, since Hopper), products in bf16 took less time on an H100
+/// (docs/measurements/2026-11-27-h100.md): large ones 0.4 times as long, those of attention's weights and values, whose
+/// result is narrow, 0.3 to 0.7 times. The next needs matrix units, the last nothing.
 fn ways(lhs: &CubeTensor, rhs: &CubeTensor) -> Vec<Strategy> {
-    let streams = is_large(lhs, rhs) && [lhs, rhs].into_iter().all(is_aligned);
-    let streaming = streams.then(|| Strategy::SpecializedTmaMma(BlueprintStrategy::Inferred(().into())));
+    let shapes = [lhs, rhs].map(|operand| operand.meta.shape());
+    let last = shapes[0].num_dims() - 1;
+    let sides = [shapes[0][last - 1], shapes[1][last]];
+    let is_deep = shapes[0][last] >= DEEP && [lhs, rhs].into_iter().all(is_aligned);
+    let streaming = match sides.map(|side| side >= WIDE) {
+        // Some warps have nothing to do but to wait for copies.
+        [true, true] if is_deep => Some(Strategy::SpecializedTmaMma(BlueprintStrategy::default())),
+        [true, false] | [false, true] if is_deep => Some(Strategy::SimpleTmaMma(BlueprintStrategy::default())),
+        _ => None,
+    };
     let others =
         [Strategy::SimpleCyclicCmma(BlueprintStrategy::default()), Strategy::SimpleUnit(BlueprintStrategy::default())];
     streaming.into_iter().chain(others).chain([Strategy::Naive]).collect()
@@ -45,12 +54,6 @@ fn ways(lhs: &CubeTensor, rhs: &CubeTensor) -> Vec<Strategy> {
 /// not measured.
 const WIDE: usize = 512;
 const DEEP: usize = 256;
-
-fn is_large(lhs: &CubeTensor, rhs: &CubeTensor) -> bool {
-    let (lhs, rhs) = (lhs.meta.shape(), rhs.meta.shape());
-    let last = lhs.num_dims() - 1;
-    lhs[last - 1] >= WIDE && rhs[last] >= WIDE && lhs[last] >= DEEP
-}
 
 /// The unit that the engine which copies tiles on GPUs since Hopper (TMA) wants rows to begin at, in bytes.
 const ALIGNMENT: usize = 16;

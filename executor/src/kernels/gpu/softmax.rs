@@ -1,16 +1,11 @@
-//! Softmax of attention's scores, and its gradient. A group of threads has a row, which stays in a cache meanwhile.
+//! Softmax of attention's scores, and its gradient.
 
+use super::rows::{THREADS, combined, groups};
 use super::{addresses, written};
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-
-/// Threads that have a row together: chosen, not tuned.
-const THREADS: usize = 128;
-
-/// The most groups of threads along one dimension, on every GPU.
-const GROUPS_MAX: usize = 32_768;
 
 pub(super) fn weights(scores: CubeTensor, causal: bool) -> CubeTensor {
     let scores = into_contiguous(scores);
@@ -45,14 +40,6 @@ pub(super) fn gradient(weights: CubeTensor, gradient: CubeTensor, causal: bool) 
         dtype_to_storage_type(result.dtype),
     );
     result
-}
-
-/// Returns as many groups of threads as there are rows, or some more.
-fn groups(tensor: &CubeTensor) -> CubeCount {
-    let shape = tensor.meta.shape();
-    let rows: usize = shape.iter().take(shape.num_dims() - 1).product();
-    let along = rows.min(GROUPS_MAX);
-    CubeCount::Static(along as u32, rows.div_ceil(along) as u32, 1)
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -144,29 +131,4 @@ fn seen(row: usize, width: usize, #[comptime] causal: bool) -> usize {
         seen = row + 1;
     }
     seen
-}
-
-/// Returns the largest of what the threads of a group have, or its sum, to all of them.
-#[cube]
-fn combined(shared: &mut Shared<[f32]>, own: f32, #[comptime] threads: usize, #[comptime] largest: bool) -> f32 {
-    let place = UNIT_POS as usize;
-    shared[place] = own;
-    sync_cube();
-    let mut half = threads.runtime() / 2;
-    while half > 0 {
-        if place < half {
-            let other = shared[place + half];
-            if largest {
-                shared[place] = max(shared[place], other);
-            } else {
-                shared[place] += other;
-            }
-        }
-        sync_cube();
-        half /= 2;
-    }
-    let result = shared[0];
-    // The next one writes over it.
-    sync_cube();
-    result
 }
