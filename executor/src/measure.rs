@@ -10,9 +10,10 @@ mod functions;
 mod prepare;
 
 use crate::device::{DeviceError, Devices, Speed, computes_in_place, device, formats, settle};
+use crate::kernels::square_sum_there;
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::statistics::{median, quantile};
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use cases::Case;
 use prepare::Run;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,12 +139,12 @@ pub fn measure_these(
     let mut by_ranks: CasesByRanks = BTreeMap::new();
     for wanted in wanted.iter().filter(|wanted| formats.contains(&wanted.format)) {
         let cases = by_ranks.entry(wanted.ranks as usize).or_default();
-        cases.extend(Case::of(wanted).filter(|case| !cases.contains(case)));
+        cases.extend(Case::of(wanted, settings.speed).filter(|case| !cases.contains(case)));
     }
     let mut yardsticks = Vec::new();
     for (ranks, cases) in &mut by_ranks {
         let known = yardstick(known, *ranks);
-        cases.extend(known.and_then(|known| Case::of(&known.case())));
+        cases.extend(known.and_then(|known| Case::of(&known.case(), settings.speed)));
         yardsticks.extend(known);
     }
     let mut samples = Vec::new();
@@ -183,11 +184,12 @@ fn is_disturbed(samples: &[OperatorSample], yardsticks: &[&OperatorSample]) -> b
     yardsticks.iter().any(slower)
 }
 
-/// Returns those of the wanted operators that can be timed, and were not.
-pub fn untimed(wanted: BTreeSet<OperatorCase>, timed: &[OperatorSample]) -> BTreeSet<OperatorCase> {
+/// Returns those of the wanted operators that can be timed on devices of this speed, and were not.
+pub fn untimed(wanted: BTreeSet<OperatorCase>, timed: &[OperatorSample], speed: Speed) -> BTreeSet<OperatorCase> {
     let timed: BTreeSet<OperatorCase> = timed.iter().map(OperatorSample::case).collect();
     let is_new = |wanted: &OperatorCase| {
-        Case::of(wanted).is_some_and(|case| !timed.contains(&OperatorCase { shape: case.shape(), ..wanted.clone() }))
+        Case::of(wanted, speed)
+            .is_some_and(|case| !timed.contains(&OperatorCase { shape: case.shape(), ..wanted.clone() }))
     };
     wanted.into_iter().filter(is_new).collect()
 }
@@ -270,7 +272,7 @@ fn measure_round(
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
         let device = device(settings.device, group.place_on_host())?;
-        let place = Place { kind: settings.device, device };
+        let mut place = Place::new(settings.device, device).with_lead(settings.speed);
         let mut all = Vec::with_capacity(cases.len());
         for cases in together(cases, settings.device) {
             let done = all.len();
@@ -282,7 +284,10 @@ fn measure_round(
             };
             let seconds = settings.seconds_per_case / ROUNDS as f64 * cases.len() as f64;
             all.extend(time_cases(&group, cases, &place, seconds, &mut tell, stop)?);
+            place.clear();
         }
+        drop(place.lead.take());
+        place.clear();
         Ok(all)
     })?;
     let of_case = |number: usize| timed.iter().map(|rank| &rank[number]).collect::<Vec<_>>();
@@ -294,16 +299,84 @@ fn measure_round(
 struct Place {
     kind: DeviceKind,
     device: Device,
+    /// On GPUs.
+    lead: Option<Lead>,
 }
 
 impl Place {
+    fn new(kind: DeviceKind, device: Device) -> Self {
+        Self { kind, device, lead: None }
+    }
+
+    /// Gives a GPU what it has to do ahead of operators that are timed.
+    fn with_lead(self, speed: Speed) -> Self {
+        let lead = (speed == Speed::Gpu).then(|| Lead::new(&self.device));
+        Self { lead, ..self }
+    }
+
+    /// Gives memory back that nothing holds any more. A GPU's would stay for what this thread does next, and count in the
+    /// memory of a run that follows in this process.
+    fn clear(&self) {
+        settle(&self.device);
+        self.device.memory_cleanup();
+    }
+
     /// Returns what `act` returns, and the seconds until the device has done what it asks for.
     fn timed<T>(&self, act: impl FnOnce() -> T) -> (T, f64) {
-        settle(&self.device);
-        let clock = Clock::start();
-        let result = act();
-        settle(&self.device);
-        (result, clock.seconds())
+        seconds_on(&self.device, act)
+    }
+
+    /// Does the same, but on a GPU that has other work until it was asked for everything, if `known` tells how long `act`
+    /// took at most: the seconds that its kernels take one after another.
+    fn timed_behind<T>(&self, known: Option<f64>, act: impl FnOnce() -> T) -> (T, f64) {
+        let Some((lead, known)) = self.lead.as_ref().zip(known) else { return self.timed(act) };
+        let times = lead.times(known);
+        let (result, seconds) = self.timed(|| {
+            let ahead = lead.begin(times);
+            (act(), ahead)
+        });
+        (result.0, (seconds - times as f64 * lead.each_s).clamp(0.0, known))
+    }
+}
+
+/// Returns what `act` returns, and the seconds until `device` has done what it asks for.
+fn seconds_on<T>(device: &Device, act: impl FnOnce() -> T) -> (T, f64) {
+    settle(device);
+    let clock = Clock::start();
+    let result = act();
+    settle(device);
+    (result, clock.seconds())
+}
+
+/// Work that a GPU is given ahead of what is timed. In a step it is asked for operators long before it has done those
+/// before them; alone, operators of short kernels would take as long as asking for them does.
+#[derive(Clone)]
+struct Lead {
+    numbers: Tensor<1>,
+    /// Seconds of one piece of work.
+    each_s: f64,
+}
+
+impl Lead {
+    /// Numbers that a piece of work reads: more than the cache of a GPU holds.
+    const NUMBERS: usize = 1 << 26;
+
+    fn new(device: &Device) -> Self {
+        let lead = Self { numbers: Tensor::zeros([Self::NUMBERS], device), each_s: 0.0 };
+        let seconds = |times| seconds_on(device, || lead.begin(times)).1;
+        // Its kernels are compiled.
+        seconds(1);
+        let [few, many] = [4, 36].map(|times| median(&[0; 5].map(|_| seconds(times))));
+        Self { each_s: ((many - few) / 32.0).max(1e-6), ..lead }
+    }
+
+    fn begin(&self, times: usize) -> Vec<Tensor<1>> {
+        (0..times).map(|_| square_sum_there(self.numbers.clone())).collect()
+    }
+
+    /// Returns how many pieces take longer than something for which a device is asked in `seconds`.
+    fn times(&self, seconds: f64) -> usize {
+        (1.5 * seconds / self.each_s).ceil() as usize
     }
 }
 

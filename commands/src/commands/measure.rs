@@ -165,13 +165,17 @@ impl Needs {
         output: &Output,
     ) -> Result<MeasuredMachine, Failure> {
         let Some(mut known) = known else {
-            let number = counted(untimed(self.cases.clone(), &[]).len() as u64, "operator");
+            let number = counted(untimed(self.cases.clone(), &[], self.settings.speed).len() as u64, "operator");
             output.note(format!("calibrate measuring {number} of this job; the profile goes to {}", path.display()));
             files::expect_room(path, Written::File)?;
             let new = operators(Some((&self.cases, &[])), &self.settings, stop, output)?;
             return keep_new(path, self.devices, &self.settings, new, stop);
         };
-        let missing = if self.are_of(&known) { untimed(self.cases, &known.operators) } else { BTreeSet::new() };
+        let missing = if self.are_of(&known) {
+            untimed(self.cases, &known.operators, self.settings.speed)
+        } else {
+            BTreeSet::new()
+        };
         if missing.is_empty() {
             let (at, measured) = (path.display(), &known.measured);
             output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));

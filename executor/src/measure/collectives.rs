@@ -156,7 +156,7 @@ pub fn measure_overlap_of(world: &World, kind: DeviceKind, stop: &AtomicBool) ->
 
 fn overlap(world: &World, threads: usize, kind: DeviceKind, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
     let lost = on_world(world, threads, |group| {
-        let place = Place { kind, device: device(kind, group.place_on_host())? };
+        let place = Place::new(kind, device(kind, group.place_on_host())?);
         let mut shares = Vec::new();
         for _ in 0..REPEATS {
             let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];
@@ -217,7 +217,7 @@ pub fn copy_bandwidth(kind: DeviceKind) -> Result<BytesPerSecond, MeasureError> 
     if computes_in_place(kind) {
         return Ok(memory_bandwidth());
     }
-    Ok(staging_bandwidth(&Place { kind, device: device(kind, 0)? }))
+    Ok(staging_bandwidth(&Place::new(kind, device(kind, 0)?)))
 }
 
 /// Bytes that are copied to learn how fast that is: more than caches hold.
@@ -265,7 +265,7 @@ mod tests {
         assert!(samples.iter().all(|sample| sample.seconds > 0.0));
         assert!(copy_bandwidth(DeviceKind::Cpu).expect("there are processors").0 > 1e8);
         let device = device(DeviceKind::Cpu, 0).expect("as well");
-        let processor = Place { kind: DeviceKind::Cpu, device };
+        let processor = Place::new(DeviceKind::Cpu, device);
         assert!(staging_bandwidth(&processor).0 > 1e7);
         let slowdown = measure_overlap(&settings, &AtomicBool::new(false)).expect("it ends").expect("several ranks");
         assert!((0.0..=LOST_MAX / (1.0 - LOST_MAX) + 1e-6).contains(&slowdown), "{slowdown}");

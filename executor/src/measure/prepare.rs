@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::{Place, functions};
-use crate::device::runs_at_once;
+use crate::device::{Speed, computes_in_place, runs_at_once};
 use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
@@ -13,6 +13,7 @@ use crate::process_group::alone;
 use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
+use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 use trainyard_models::{AttentionKernel, Dropout, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
@@ -46,10 +47,14 @@ struct Passes<I, M, F> {
     input: M,
     forward: F,
     gradient: Tensor<2>,
-    /// What putting the gradient in costs, which is no part of the operator.
+    /// What putting the gradients in costs, which is no part of the operator.
     harness_s: f64,
     arguments: Vec<I>,
     results: Vec<Tensor<2>>,
+    /// How often they were done.
+    done: usize,
+    /// The seconds of all runs forward and backward, alone on the device, with kernels that were there.
+    alone_s: [Option<f64>; 2],
 }
 
 impl<I, M: Fn() -> I, F: Fn(I) -> Tensor<2>> Run for Passes<I, M, F> {
@@ -60,14 +65,28 @@ impl<I, M: Fn() -> I, F: Fn(I) -> Tensor<2>> Run for Passes<I, M, F> {
 
     fn forward(&mut self) -> f64 {
         let arguments = std::mem::take(&mut self.arguments);
-        let (results, seconds) = self.place.timed(|| arguments.into_iter().map(&self.forward).collect::<Vec<_>>());
+        let forward = || arguments.into_iter().map(&self.forward).collect::<Vec<_>>();
+        let (results, seconds) = self.place.timed_behind(self.alone_s[0], forward);
         self.results = results;
+        self.done += 1;
+        self.note(0, seconds);
         seconds / self.runs as f64
     }
 
     fn backward(&mut self) -> f64 {
         let results = std::mem::take(&mut self.results);
-        (backward_seconds(results, &self.gradient, &self.place) - self.harness_s) / self.runs as f64
+        let seconds = backward_seconds(results, &self.gradient, &self.place, self.alone_s[1]);
+        self.note(1, seconds);
+        (seconds - self.harness_s) / self.runs as f64
+    }
+}
+
+impl<I, M, F> Passes<I, M, F> {
+    /// Keeps how long the second pass took: the first one compiled its kernels.
+    fn note(&mut self, direction: usize, seconds: f64) {
+        if self.done == 2 {
+            self.alone_s[direction] = Some(seconds);
+        }
     }
 }
 
@@ -178,18 +197,25 @@ struct Bench {
 }
 
 /// A tensor that is made anew for each run, as the result of an operator before.
-struct Start {
-    values: Vec<f32>,
-    shape: [usize; 2],
-    format: FloatDType,
-    device: Device,
+enum Start {
+    Host {
+        values: Vec<f32>,
+        shape: [usize; 2],
+        format: FloatDType,
+        device: Device,
+    },
+    /// It stays there: bringing it again would take longer than the operator.
+    Gpu(Tensor<2>),
 }
 
 impl Start {
     /// Returns a tensor with the same values that nobody else holds.
     fn fresh(&self) -> Tensor<2> {
-        let plain = from_vec(self.values.clone(), self.shape, &self.device);
-        Tensor::from_inner(plain.cast(self.format)).require_grad()
+        let plain = match self {
+            Self::Host { values, shape, format, device } => from_vec(values.clone(), *shape, device).cast(*format),
+            Self::Gpu(numbers) => numbers.clone() * 1.0,
+        };
+        Tensor::from_inner(plain).require_grad()
     }
 }
 
@@ -220,8 +246,11 @@ impl Bench {
     }
 
     fn start(&self, shape: [usize; 2]) -> Start {
+        if !computes_in_place(self.place.kind) {
+            return Start::Gpu(self.plain(shape, 1));
+        }
         let values = values(shape.iter().product(), 1);
-        Start { values, shape, format: self.format, device: self.place.device.clone() }
+        Start::Host { values, shape, format: self.format, device: self.place.device.clone() }
     }
 
     /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
@@ -243,11 +272,20 @@ impl Bench {
     ) -> Box<dyn Run> {
         let (gradient, place) = (self.plain(output, 7), self.place.clone());
         let runs = runs_at_once(place.kind);
-        let leaves = || (0..runs).map(|_| self.leaf(output, 5)).collect();
-        let harness: Vec<f64> = (0..3).map(|_| backward_seconds(leaves(), &gradient, &place)).collect();
-        let harness_s = median(&harness);
+        let leaf = self.leaf(output, 5);
+        let leaves = || vec![leaf.clone(); runs];
+        let mut alone_s = None;
+        let harness: Vec<f64> = (0..4)
+            .map(|time| {
+                let seconds = backward_seconds(leaves(), &gradient, &place, alone_s);
+                alone_s = alone_s.or((time > 0).then_some(seconds));
+                seconds
+            })
+            .collect();
+        let harness_s = median(&harness[1..]);
         let (arguments, results) = (Vec::new(), Vec::new());
-        Box::new(Passes { place, runs, input, forward, gradient, harness_s, arguments, results })
+        let (done, alone_s) = (0, [None; 2]);
+        Box::new(Passes { place, runs, input, forward, gradient, harness_s, arguments, results, done, alone_s })
     }
 
     /// Prepares a residual addition. The residual stream is still held by the branch that left it, and the branch's
@@ -313,10 +351,11 @@ fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
     (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
 }
 
-fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place) -> f64 {
+/// Returns the seconds of the backward passes of all results. `known` is how long they took alone.
+fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place, known: Option<f64>) -> f64 {
     let roots: Vec<Tensor<2>> = results.into_iter().map(|result| seeded(result, gradient.clone())).collect();
     let backward = || roots.into_iter().for_each(|root| drop(root.backward()));
-    place.timed(backward).1
+    place.timed_behind(known, backward).1
 }
 
 /// Tokens and positions of a model that only serves to have parameters.
@@ -346,15 +385,22 @@ pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
     [parameters, network.keys().count() as u64]
 }
 
-/// The most parameters of a model that updates are timed over: beyond, they take longer in proportion.
-pub(super) const PARAMETERS_MAX: usize = 1 << 25;
+/// The most parameters of a model that updates are timed over: beyond, they take longer in proportion. On a GPU, what each
+/// tensor costs by itself counts up to larger models.
+pub(super) fn parameters_max(speed: Speed) -> usize {
+    match speed {
+        Speed::Gpu => 1 << 29,
+        Speed::Processors | Speed::Software => 1 << 25,
+    }
+}
 
-/// Returns blocks and hidden width of a model with about so many parameters in so many tensors. A block has 12 tensors
-/// and 12 times the square of its width; the tables have [`TABLE_ROWS`] times the width.
-pub(super) fn model_of([parameters, tensors]: [usize; 2]) -> [usize; 2] {
+/// Returns blocks and hidden width of a model with about so many parameters in so many tensors, or with the most that are
+/// timed on devices of this speed. A block has 12 tensors and 12 times the square of its width; the tables have
+/// [`TABLE_ROWS`] times the width.
+pub(super) fn model_of([parameters, tensors]: [usize; 2], speed: Speed) -> [usize; 2] {
     let blocks = (tensors / 12).max(1);
     let (square, linear) = (12.0 * blocks as f64, TABLE_ROWS as f64);
-    let parameters = parameters.min(PARAMETERS_MAX) as f64;
+    let parameters = parameters.min(parameters_max(speed)) as f64;
     let hidden = ((linear * linear + 4.0 * square * parameters).sqrt() - linear) / (2.0 * square);
     [blocks, 2 * (hidden / 2.0).round().max(1.0) as usize]
 }
@@ -382,11 +428,33 @@ fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Un
 /// The sharding of a rank that shards nothing.
 const WHOLE: Shards = Shards { state: StateSharding::None, count: 1, own: 0, fetched: false };
 
-/// Returns a gradient for every parameter that a layer itself holds.
-fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
-    let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
-    let values = |(index, slot): (usize, &crate::unit::Slot)| values(slot.length, index);
-    own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], device))).collect()
+/// The gradients of all parameters that each layer itself holds.
+struct AllGradients {
+    place: Place,
+    /// What was made before, where it stays.
+    kept: BTreeMap<(usize, usize), Tensor<1>>,
+}
+
+impl AllGradients {
+    fn new(place: &Place) -> Self {
+        Self { place: place.clone(), kept: BTreeMap::new() }
+    }
+
+    /// Returns those of a layer. On the host nobody else holds them; elsewhere they stay, because bringing them again
+    /// would take longer than what is timed.
+    fn of(&mut self, layer: usize, unit: &Unit) -> Vec<(usize, Tensor<1>)> {
+        let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
+        let of_slot = |(index, slot): (usize, &crate::unit::Slot)| {
+            let made = || from_vec(values(slot.length, index), [slot.length], &self.place.device);
+            let gradient = if computes_in_place(self.place.kind) {
+                made()
+            } else {
+                self.kept.entry((layer, index)).or_insert_with(made).clone()
+            };
+            (index, gradient)
+        };
+        own.map(of_slot).collect()
+    }
 }
 
 /// Prepares the norm of all gradients, and the update.
@@ -394,8 +462,9 @@ fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Box<dyn Run>
     let network = parameter_network(dimensions);
     let mut units = parameter_units(&network, WHOLE, &place.device);
     let mut optimizer = RankOptimizer::new(kind, HyperParameters::of(kind));
+    let mut all = AllGradients::new(&place);
     Box::new(Once(move || {
-        let gradients: Vec<_> = units.iter().map(|unit| gradients(unit, &place.device)).collect();
+        let gradients: Vec<_> = units.iter().enumerate().map(|(layer, unit)| all.of(layer, unit)).collect();
         let step = || {
             let all: Vec<&Tensor<1>> = gradients.iter().flatten().map(|(_, gradient)| gradient).collect();
             std::hint::black_box(square_sums(&all).into_iter().sum::<f32>());
@@ -444,16 +513,17 @@ fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Box<dyn
         Gathering::Flatten => Shards { state: StateSharding::Gradients, count: 2, ..WHOLE },
     };
     let mut units = parameter_units(&network, shards, &place.device);
+    let mut all = AllGradients::new(&place);
     Box::new(Once(move || {
         let mut seconds = 0.0;
-        for unit in &mut units {
+        for (layer, unit) in units.iter_mut().enumerate() {
             let add = |unit: &mut Unit, more: Vec<(usize, Tensor<1>)>| {
                 more.into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
             };
-            let first = gradients(unit, &place.device);
+            let first = all.of(layer, unit);
             add(unit, first);
             if gathering == Gathering::Add {
-                let more = gradients(unit, &place.device);
+                let more = all.of(layer, unit);
                 seconds += place.timed(|| add(unit, more)).1;
                 unit.keep_gradients();
             } else {
