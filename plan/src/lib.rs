@@ -117,7 +117,8 @@ pub use valid::{Architecture, Plan};
 /// The operators that work is made of, for those who price it.
 pub mod operators {
     pub use trainyard_models::{
-        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, Operator, OperatorGraph,
-        OperatorKind, Pass, Places, Pool, Quantization, Routing, Sequential, Sharing, Storage, Tuned, nf4_bytes,
+        Attention, AttentionKernel, Convolution, DropoutSpec, Gemm, Image, Layer, LayerRole, Mask, Operator,
+        OperatorGraph, OperatorKind, Pass, Places, Pool, Quantization, Routing, Sequential, Sharing, Storage, Tuned,
+        nf4_bytes,
     };
 }

@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
-use trainyard_plan::operators::{Image, OperatorKind};
+use trainyard_plan::operators::{AttentionKernel, DropoutSpec, Image, OperatorKind};
 use trainyard_plan::{
     Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere, resident,
     resident_with,
@@ -153,14 +153,22 @@ pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
     Bytes((memory.as_f64() * (1.0 - stack.memory_margin())) as u64)
 }
 
-/// The plan with the kernel of attention that a machine has, whatever the description of the model says.
+/// The plan as it is computed on a machine.
 fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
-    let own = costs(machine).attention();
-    if own.is_none() || plan.spec().model.attention.is_none_or(|stated| own == Some(stated)) {
+    costs(machine).attention().map_or(Cow::Borrowed(plan), |own| by_executor(plan, own))
+}
+
+/// The plan as the executor computes: with its own kernel of attention, whatever the description of the model says, and
+/// without dropout of which nothing is said.
+fn by_executor(plan: &Plan, own: AttentionKernel) -> Cow<'_, Plan> {
+    let mut spec = plan.spec().clone();
+    spec.model.attention = spec.model.attention.and(Some(own));
+    if plan.model().assumes_dropout() {
+        spec.model.dropout = Some(DropoutSpec::Share(0.0));
+    }
+    if spec.model == plan.spec().model {
         return Cow::Borrowed(plan);
     }
-    let mut spec = plan.spec().clone();
-    spec.model.attention = own;
     Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }
 
@@ -308,7 +316,7 @@ mod tests {
     use super::*;
     use crate::simulate;
     use trainyard_hardware_profiles::catalog;
-    use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
+    use trainyard_models::{Family, Model, ModelSpec};
     use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, Stages};
 
     /// A plan for p4d.24xlarge in bf16, one sample at a time.
@@ -324,6 +332,31 @@ mod tests {
             ..PlanSpec::plain(model, cluster, layers)
         };
         Plan::try_from(spec).expect("a valid plan")
+    }
+
+    #[test]
+    fn the_executor_has_its_own_kernel_and_drops_out_what_is_said() {
+        let gpt2 = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        let with = |share: Option<f64>| ModelSpec { dropout: share.map(DropoutSpec::Share), ..gpt2.clone() };
+        let computed = |share| {
+            let plan = plan(with(share), 1, 1);
+            let kept = |plan: &Plan| {
+                resident(
+                    plan,
+                    StageId(0),
+                    Retention { element: 4, bucketed: false, let_go_at_once: false, tiles_loss: false },
+                )
+                .activations
+            };
+            (
+                by_executor(&plan, AttentionKernel::Flash).spec().model.clone(),
+                kept(&plan),
+                kept(&by_executor(&plan, AttentionKernel::Unfused)),
+            )
+        };
+        let ((said, ..), (silent, priced, run)) = (computed(Some(0.1)), computed(None));
+        assert_eq!((said.dropout, silent.dropout), (Some(DropoutSpec::Share(0.1)), Some(DropoutSpec::Share(0.0))));
+        assert!(said.attention == Some(AttentionKernel::Flash) && run < priced, "{run} and {priced}");
     }
 
     #[test]

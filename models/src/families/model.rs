@@ -90,6 +90,11 @@ impl Model {
         self.architecture().dropout()
     }
 
+    /// Returns `true` if its cost counts dropout of which its description says nothing, as its published training has it.
+    pub fn assumes_dropout(&self) -> bool {
+        matches!(self, Self::Gpt(_) | Self::GptMoe(_) | Self::Bert(_)) && self.dropout() == Dropout::default()
+    }
+
     /// Returns the operators, layer by layer.
     pub fn graph(&self) -> OperatorGraph {
         self.architecture().graph().dropping_out(self.dropout().is_on())

@@ -32,8 +32,8 @@ pub(super) fn product(lhs: &CubeTensor, rhs: &CubeTensor) -> CubeTensor {
 /// Lists ways to do a product, the fastest first. Which of them a GPU has is seen when they are tried.
 ///
 /// Where an engine copies tiles while warps multiply them (TMA, since Hopper), products in bf16 took less time on an H100
-/// (docs/measurements/2026-11-27-h100.md): large ones 0.4 times as long, those of attention's weights and values, whose
-/// result is narrow, 0.3 to 0.7 times. The next needs matrix units, the last nothing.
+/// (docs/measurements/2026-11-27-h100.md): large ones and those of attention's weights and values, whose result is narrow,
+/// 0.4 times as long. The next needs matrix units, the last nothing.
 fn ways(lhs: &CubeTensor, rhs: &CubeTensor) -> Vec<Strategy> {
     let shapes = [lhs, rhs].map(|operand| operand.meta.shape());
     let last = shapes[0].num_dims() - 1;
