@@ -166,6 +166,7 @@ fn overlap(world: &World, threads: usize, kind: DeviceKind, stop: &AtomicBool) -
             }
             shares.push(share_lost(&group, &place)?);
         }
+        place.clear();
         // The first one touches memory for the first time.
         Ok(median(&shares[1..]))
     })?;
@@ -217,7 +218,10 @@ pub fn copy_bandwidth(kind: DeviceKind) -> Result<BytesPerSecond, MeasureError> 
     if computes_in_place(kind) {
         return Ok(memory_bandwidth());
     }
-    Ok(staging_bandwidth(&Place::new(kind, device(kind, 0)?)))
+    let place = Place::new(kind, device(kind, 0)?);
+    let bandwidth = staging_bandwidth(&place);
+    place.clear();
+    Ok(bandwidth)
 }
 
 /// Bytes that are copied to learn how fast that is: more than caches hold.
