@@ -40,21 +40,41 @@ pub struct MeasureSettings {
     pub device: DeviceKind,
     /// How fast the device is, and so what is worth timing on it.
     pub speed: Speed,
+    /// The most parameters of a model that updates are timed over: beyond, they take longer in proportion.
+    pub parameters_max: usize,
 }
+
+/// The most parameters on processors, and the least that a GPU is asked for.
+const PARAMETERS_MAX: usize = 1 << 25;
+
+/// The most parameters on GPUs. What each tensor costs by itself counts there in all but larger models.
+const PARAMETERS_MAX_ON_GPUS: u64 = 1 << 29;
+
+/// Bytes of a parameter while updates are timed: its weight, its gradient and two running means.
+const PARAMETER_BYTES: u64 = 16;
 
 impl MeasureSettings {
     /// Returns the customary settings for a machine with `cores` processor threads: one rank, two, four, … and as many
     /// as there are cores.
     pub fn for_cores(cores: usize) -> Self {
         let ranks = numbers_of_ranks(cores);
-        Self { cores, ranks, seconds_per_case: 0.015, device: DeviceKind::Cpu, speed: Speed::Processors }
+        let (device, speed) = (DeviceKind::Cpu, Speed::Processors);
+        Self { cores, ranks, seconds_per_case: 0.015, device, speed, parameters_max: PARAMETERS_MAX }
     }
 
     /// Returns the customary settings for `devices`, whose ranks share `cores` processor threads.
     pub fn of(devices: &Devices, cores: usize) -> Self {
         let ranks = numbers_of_ranks(devices.count);
-        Self { ranks, device: devices.kind, speed: devices.speed, ..Self::for_cores(cores) }
+        let parameters_max = parameters_max(devices);
+        Self { ranks, device: devices.kind, speed: devices.speed, parameters_max, ..Self::for_cores(cores) }
     }
+}
+
+/// Returns the most parameters that updates are timed over: on GPUs what takes a quarter of the memory of one.
+fn parameters_max(devices: &Devices) -> usize {
+    let Some(memory) = devices.memory.filter(|_| devices.speed == Speed::Gpu) else { return PARAMETERS_MAX };
+    let fitting = memory.0 / devices.count as u64 / 4 / PARAMETER_BYTES;
+    fitting.clamp(PARAMETERS_MAX as u64, PARAMETERS_MAX_ON_GPUS) as usize
 }
 
 /// Returns one, two, four, … and `most`.
@@ -139,12 +159,12 @@ pub fn measure_these(
     let mut by_ranks: CasesByRanks = BTreeMap::new();
     for wanted in wanted.iter().filter(|wanted| formats.contains(&wanted.format)) {
         let cases = by_ranks.entry(wanted.ranks as usize).or_default();
-        cases.extend(Case::of(wanted, settings.speed).filter(|case| !cases.contains(case)));
+        cases.extend(Case::of(wanted, settings.parameters_max).filter(|case| !cases.contains(case)));
     }
     let mut yardsticks = Vec::new();
     for (ranks, cases) in &mut by_ranks {
         let known = yardstick(known, *ranks);
-        cases.extend(known.and_then(|known| Case::of(&known.case(), settings.speed)));
+        cases.extend(known.and_then(|known| Case::of(&known.case(), settings.parameters_max)));
         yardsticks.extend(known);
     }
     let mut samples = Vec::new();
@@ -184,12 +204,16 @@ fn is_disturbed(samples: &[OperatorSample], yardsticks: &[&OperatorSample]) -> b
     yardsticks.iter().any(slower)
 }
 
-/// Returns those of the wanted operators that can be timed on devices of this speed, and were not.
-pub fn untimed(wanted: BTreeSet<OperatorCase>, timed: &[OperatorSample], speed: Speed) -> BTreeSet<OperatorCase> {
+/// Returns those of the wanted operators that can be timed, updates over so many parameters at most, and were not.
+pub fn untimed(
+    wanted: BTreeSet<OperatorCase>,
+    timed: &[OperatorSample],
+    parameters_max: usize,
+) -> BTreeSet<OperatorCase> {
     let timed: BTreeSet<OperatorCase> = timed.iter().map(OperatorSample::case).collect();
     let is_new = |wanted: &OperatorCase| {
-        Case::of(wanted, speed)
-            .is_some_and(|case| !timed.contains(&OperatorCase { shape: case.shape(), ..wanted.clone() }))
+        let case = Case::of(wanted, parameters_max);
+        case.is_some_and(|case| !timed.contains(&OperatorCase { shape: case.shape(), ..wanted.clone() }))
     };
     wanted.into_iter().filter(is_new).collect()
 }
@@ -308,7 +332,7 @@ impl Place {
         Self { kind, device, lead: None }
     }
 
-    /// Gives a GPU what it has to do ahead of operators that are timed.
+    /// The same with work for a GPU to do ahead of operators that are timed.
     fn with_lead(self, speed: Speed) -> Self {
         let lead = (speed == Speed::Gpu).then(|| Lead::new(&self.device));
         Self { lead, ..self }
@@ -326,8 +350,8 @@ impl Place {
         seconds_on(&self.device, act)
     }
 
-    /// Does the same, but on a GPU that has other work until it was asked for everything, if `known` tells how long `act`
-    /// took at most: the seconds that its kernels take one after another.
+    /// Returns what `act` returns, and the seconds that its kernels take one after another: a GPU has other work until it was
+    /// asked for everything. `known` is what [`Self::timed`] said before; without it, and elsewhere, it is what this says.
     fn timed_behind<T>(&self, known: Option<f64>, act: impl FnOnce() -> T) -> (T, f64) {
         let Some((lead, known)) = self.lead.as_ref().zip(known) else { return self.timed(act) };
         let times = lead.times(known);
@@ -519,6 +543,19 @@ fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> Ope
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn updates_are_timed_over_what_a_quarter_of_a_gpu_holds() {
+        let most = |gib: u64, count, speed| {
+            let memory = Some(Bytes(gib << 30));
+            parameters_max(&Devices { kind: DeviceKind::Wgpu, name: "one".into(), count, memory, speed })
+        };
+        // 16 GiB / 4 / 16 B
+        assert_eq!(most(16, 1, Speed::Gpu), 1 << 28);
+        assert_eq!(most(64, 4, Speed::Gpu), 1 << 28);
+        assert_eq!((most(80, 1, Speed::Gpu), most(1, 1, Speed::Gpu)), (1 << 29, 1 << 25));
+        assert_eq!(most(80, 1, Speed::Software), 1 << 25);
+    }
 
     #[test]
     #[cfg(not(feature = "cuda"))]

@@ -164,18 +164,15 @@ impl Needs {
         stop: &AtomicBool,
         output: &Output,
     ) -> Result<MeasuredMachine, Failure> {
+        let most = self.settings.parameters_max;
         let Some(mut known) = known else {
-            let number = counted(untimed(self.cases.clone(), &[], self.settings.speed).len() as u64, "operator");
+            let number = counted(untimed(self.cases.clone(), &[], most).len() as u64, "operator");
             output.note(format!("calibrate measuring {number} of this job; the profile goes to {}", path.display()));
             files::expect_room(path, Written::File)?;
             let new = operators(Some((&self.cases, &[])), &self.settings, stop, output)?;
             return keep_new(path, self.devices, &self.settings, new, stop);
         };
-        let missing = if self.are_of(&known) {
-            untimed(self.cases, &known.operators, self.settings.speed)
-        } else {
-            BTreeSet::new()
-        };
+        let missing = if self.are_of(&known) { untimed(self.cases, &known.operators, most) } else { BTreeSet::new() };
         if missing.is_empty() {
             let (at, measured) = (path.display(), &known.measured);
             output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));

@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::{Place, functions};
-use crate::device::{Speed, computes_in_place, runs_at_once};
+use crate::device::{computes_in_place, runs_at_once};
 use crate::kernels;
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
@@ -385,23 +385,12 @@ pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
     [parameters, network.keys().count() as u64]
 }
 
-/// The most parameters of a model that updates are timed over: beyond, they take longer in proportion. On a GPU, what each
-/// tensor costs by itself counts up to larger models.
-pub(super) fn parameters_max(speed: Speed) -> usize {
-    match speed {
-        Speed::Gpu => 1 << 29,
-        Speed::Processors | Speed::Software => 1 << 25,
-    }
-}
-
-/// Returns blocks and hidden width of a model with about so many parameters in so many tensors, or with the most that are
-/// timed on devices of this speed. A block has 12 tensors and 12 times the square of its width; the tables have
-/// [`TABLE_ROWS`] times the width.
-pub(super) fn model_of([parameters, tensors]: [usize; 2], speed: Speed) -> [usize; 2] {
+/// Returns blocks and hidden width of a model with about so many parameters in so many tensors. A block has 12 tensors
+/// and 12 times the square of its width; the tables have [`TABLE_ROWS`] times the width.
+pub(super) fn model_of([parameters, tensors]: [usize; 2]) -> [usize; 2] {
     let blocks = (tensors / 12).max(1);
     let (square, linear) = (12.0 * blocks as f64, TABLE_ROWS as f64);
-    let parameters = parameters.min(parameters_max(speed)) as f64;
-    let hidden = ((linear * linear + 4.0 * square * parameters).sqrt() - linear) / (2.0 * square);
+    let hidden = ((linear * linear + 4.0 * square * parameters as f64).sqrt() - linear) / (2.0 * square);
     [blocks, 2 * (hidden / 2.0).round().max(1.0) as usize]
 }
 

@@ -43,8 +43,7 @@ impl RowsEach {
         CubeCount::Static(self.columns.div_ceil(TOGETHER) as u32, self.parts as u32, 1)
     }
 
-    #[expect(clippy::unused_self, reason = "beside the groups of these threads")]
-    pub(super) fn threads(self) -> CubeDim {
+    pub(super) fn threads() -> CubeDim {
         CubeDim::new_1d(TOGETHER as u32)
     }
 }
@@ -73,7 +72,7 @@ fn sum_up(matrix: &CubeTensor, to: &CubeTensor, each: RowsEach) {
     sums_of_rows::launch(
         &matrix.client.clone(),
         each.groups(),
-        each.threads(),
+        RowsEach::threads(),
         addresses([matrix, to]),
         matrix.clone().binding().into_tensor_arg(),
         to.clone().binding().into_tensor_arg(),

@@ -6,14 +6,13 @@
 
 use super::super::convolution::Strides;
 use super::product::product;
-use super::{addresses, written};
+use super::{a_thread_each, addresses, written};
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 /// Convolves images, (samples, inputs, height, width), with a weight, (outputs, inputs, height, width), to images of
@@ -30,10 +29,10 @@ pub(super) fn of_images(gradient: CubeTensor, weight: CubeTensor, shape: &Shape,
     let (on_image, size) = (gradient.meta.shape().clone(), weight.meta.shape().clone());
     let seen = product(&pixels(gradient), &flat(weight));
     let result = written(&seen, shape.clone());
-    let threads = CubeDim::new(&result.client, shape.num_elements());
+    let (groups, threads) = a_thread_each(&result);
     add_up::launch(
         &result.client.clone(),
-        calculate_cube_count_elemwise(&result.client, shape.num_elements(), threads),
+        groups,
         threads,
         addresses([&seen, &result]),
         into_contiguous(seen).binding().into_tensor_arg(),
@@ -60,11 +59,10 @@ pub(super) fn of_weight(images: CubeTensor, gradient: CubeTensor, shape: &Shape,
 fn windows(images: CubeTensor, to: &Shape, weight: &Shape, by: Strides) -> CubeTensor {
     let images = into_contiguous(images);
     let result = written(&images, Shape::new([to[0] * to[2] * to[3], weight[1] * weight[2] * weight[3]]));
-    let elements = result.meta.shape().num_elements();
-    let threads = CubeDim::new(&result.client, elements);
+    let (groups, threads) = a_thread_each(&result);
     gather::launch(
         &result.client.clone(),
-        calculate_cube_count_elemwise(&result.client, elements, threads),
+        groups,
         threads,
         addresses([&images, &result]),
         images.binding().into_tensor_arg(),

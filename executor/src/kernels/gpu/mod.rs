@@ -31,7 +31,8 @@ use burn::tensor::{DType, FloatDType, Shape, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::prelude::AddressType;
+use cubecl::calculate_cube_count_elemwise;
+use cubecl::prelude::{AddressType, CubeCount, CubeDim};
 
 /// Computes the product of matrices, or of as many pairs of them on both sides.
 pub(crate) fn product<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
@@ -225,6 +226,13 @@ fn written(beside: &CubeTensor, shape: Shape) -> CubeTensor {
 /// The same in another format.
 fn written_as(beside: &CubeTensor, shape: Shape, format: DType) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape, format)
+}
+
+/// Returns groups of threads with a thread for each number of a tensor, and how many threads a group has.
+fn a_thread_each(tensor: &CubeTensor) -> (CubeCount, CubeDim) {
+    let elements = tensor.meta.shape().num_elements();
+    let threads = CubeDim::new(&tensor.client, elements);
+    (calculate_cube_count_elemwise(&tensor.client, elements, threads), threads)
 }
 
 /// Returns the addresses that kernels need for the larger of two tensors.

@@ -2,12 +2,11 @@
 
 use super::columns::{RowsEach, sums};
 use super::rows::{THREADS, combined, groups};
-use super::{addresses, written, written_as};
+use super::{a_thread_each, addresses, written, written_as};
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 /// Returns of each row of `x` its mean, which is zero unless it is to be `centred`, and the inverse of its deviation, in
@@ -34,11 +33,10 @@ pub(super) fn moments(x: CubeTensor, epsilon: f64, centred: bool) -> CubeTensor 
 pub(super) fn normalized(x: CubeTensor, moments: CubeTensor, scale: CubeTensor) -> CubeTensor {
     let (x, scale) = (into_contiguous(x), into_contiguous(scale));
     let result = written(&x, x.meta.shape().clone());
-    let elements = result.meta.shape().num_elements();
-    let threads = CubeDim::new(&x.client, elements);
+    let (groups, threads) = a_thread_each(&result);
     scaled::launch(
         &x.client.clone(),
-        calculate_cube_count_elemwise(&x.client, elements, threads),
+        groups,
         threads,
         addresses([&x, &result]),
         x.clone().binding().into_tensor_arg(),
@@ -54,11 +52,10 @@ pub(super) fn normalized(x: CubeTensor, moments: CubeTensor, scale: CubeTensor) 
 pub(super) fn normalized_and_shifted([x, moments, scale, shift]: [CubeTensor; 4]) -> CubeTensor {
     let [x, scale, shift] = [x, scale, shift].map(into_contiguous);
     let result = written(&x, x.meta.shape().clone());
-    let elements = result.meta.shape().num_elements();
-    let threads = CubeDim::new(&x.client, elements);
+    let (groups, threads) = a_thread_each(&result);
     scaled_and_shifted::launch(
         &x.client.clone(),
-        calculate_cube_count_elemwise(&x.client, elements, threads),
+        groups,
         threads,
         addresses([&x, &result]),
         x.clone().binding().into_tensor_arg(),
@@ -100,7 +97,7 @@ pub(super) fn of_scale(x: CubeTensor, moments: CubeTensor, gradient: CubeTensor)
     sums_with_x::launch(
         &x.client.clone(),
         each.groups(),
-        each.threads(),
+        RowsEach::threads(),
         addresses([&x, &parts]),
         x.clone().binding().into_tensor_arg(),
         moments.binding().into_tensor_arg(),
@@ -167,7 +164,7 @@ fn scaled<E: Float>(
         terminate!();
     }
     let width = x.shape(1);
-    result[at] = E::cast_from(own(x, moments, at, width) * scale[at % width]);
+    result[at] = E::cast_from(normal(x, moments, at, width) * scale[at % width]);
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -184,12 +181,12 @@ fn scaled_and_shifted<E: Float>(
         terminate!();
     }
     let width = x.shape(1);
-    result[at] = E::cast_from(own(x, moments, at, width) * scale[at % width] + shift[at % width]);
+    result[at] = E::cast_from(normal(x, moments, at, width) * scale[at % width] + shift[at % width]);
 }
 
 /// Returns x̂ = (x − mean) / deviation at a place of a matrix.
 #[cube]
-fn own<E: Float>(x: &Tensor<E>, moments: &Tensor<f32>, at: usize, width: usize) -> f32 {
+fn normal<E: Float>(x: &Tensor<E>, moments: &Tensor<f32>, at: usize, width: usize) -> f32 {
     let row = at / width;
     (f32::cast_from(x[at]) - moments[row * 2]) * moments[row * 2 + 1]
 }
@@ -260,7 +257,7 @@ fn sums_with_x<E: Float>(
     let mut sum = f32::new(0.0_f32);
     for row in first..end {
         let at = row * width + column;
-        sum += own(x, moments, at, width) * f32::cast_from(gradient[at]);
+        sum += normal(x, moments, at, width) * f32::cast_from(gradient[at]);
     }
     parts[part * width + column] = sum;
 }

@@ -3,26 +3,24 @@
 
 use super::super::update::Factors;
 use super::rows::{THREADS, combined};
-use super::{addresses, written};
+use super::{a_thread_each, addresses, written};
 use burn::tensor::Shape;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 /// Returns the new weights and running means, all in single precision.
 pub(super) fn adamw(operands: [CubeTensor; 4], factors: Factors) -> [CubeTensor; 3] {
     let [weights, gradients, first, second] = operands.map(into_contiguous);
-    let elements = weights.meta.shape().num_elements();
     let results = [0; 3].map(|_| written(&weights, weights.meta.shape().clone()));
-    if elements == 0 {
+    if weights.meta.shape().num_elements() == 0 {
         return results;
     }
-    let threads = CubeDim::new(&weights.client, elements);
+    let (groups, threads) = a_thread_each(&weights);
     let [new_weights, new_first, new_second] = results.clone();
     adamw_of_one::launch(
         &weights.client.clone(),
-        calculate_cube_count_elemwise(&weights.client, elements, threads),
+        groups,
         threads,
         addresses([&weights, &new_weights]),
         weights.binding().into_tensor_arg(),
