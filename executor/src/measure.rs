@@ -543,6 +543,7 @@ fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> Ope
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_units::Bytes;
 
     #[test]
     fn updates_are_timed_over_what_a_quarter_of_a_gpu_holds() {
