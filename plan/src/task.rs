@@ -222,6 +222,27 @@ impl Activity {
         }
     }
 
+    /// Returns the same activity for a later micro-batch, if it is for one.
+    #[must_use]
+    pub fn later(mut self, micro_batches: u32) -> Self {
+        match &mut self {
+            Self::Forward { micro_batch, .. }
+            | Self::Backward { micro_batch, .. }
+            | Self::BackwardWeights { micro_batch, .. }
+            | Self::SendActivations { micro_batch, .. }
+            | Self::SendGradients { micro_batch, .. }
+            | Self::Message { micro_batch, .. }
+            | Self::Wait { micro_batch: Some(micro_batch), .. } => *micro_batch += micro_batches,
+            Self::ReduceGradients { .. }
+            | Self::ReduceShared
+            | Self::GatherWeights { .. }
+            | Self::Copy { .. }
+            | Self::Update { .. }
+            | Self::Wait { micro_batch: None, .. } => {}
+        }
+        self
+    }
+
     /// Returns `true` if the activity is a pass of a micro-batch through layers.
     pub fn is_pass(self) -> bool {
         matches!(self, Self::Forward { .. } | Self::Backward { .. } | Self::BackwardWeights { .. })

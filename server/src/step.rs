@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use trainyard_plan::{Activity, Interval, StageId, Timeline};
 
 /// Maximum number of segments that a picture draws one by one; more are narrower than a pixel and are summed up in
@@ -86,11 +87,12 @@ impl StepPicture {
     pub(crate) fn of(timeline: &Timeline) -> Self {
         let last = || timeline.intervals.iter().map(|interval| interval.end.nanoseconds()).max().unwrap_or(0);
         let (from, to) = timeline.window.map_or_else(|| (0, last()), |(a, b)| (a.nanoseconds(), b.nanoseconds()));
-        let mut stages: Vec<StageId> = timeline.intervals.iter().map(|interval| interval.stream.stage()).collect();
-        stages.sort_unstable();
-        stages.dedup();
+        let mut stages: BTreeMap<StageId, Vec<Interval>> = BTreeMap::new();
+        for interval in &timeline.intervals {
+            stages.entry(interval.stream.stage()).or_default().push(*interval);
+        }
         let rows: Vec<(StageId, Vec<Piece>)> =
-            stages.into_iter().map(|stage| (stage, pieces(timeline, stage, (from, to)))).collect();
+            stages.into_iter().map(|(stage, own)| (stage, pieces(&own, (from, to)))).collect();
         let fine = rows.iter().map(|(_, pieces)| pieces.len()).sum::<usize>() <= SEGMENTS_MAX;
         let rows = rows.into_iter().map(|(stage, pieces)| StageRow {
             stage: stage.0,
@@ -123,15 +125,14 @@ fn doing(activity: Activity) -> (Doing, Option<u32>) {
 
 /// Returns the activities of a stage between two instants, in order: computing, and communication as far as nothing is
 /// computed.
-fn pieces(timeline: &Timeline, stage: StageId, (from, to): (u64, u64)) -> Vec<Piece> {
+fn pieces(intervals: &[Interval], (from, to): (u64, u64)) -> Vec<Piece> {
     let piece = |interval: &Interval| {
         let (doing, micro_batch) = doing(interval.activity);
         let (start, end) = (interval.start.nanoseconds().max(from), interval.end.nanoseconds().min(to));
         (start < end).then(|| Piece { doing, start: start - from, end: end - from, micro_batch })
     };
-    let own = timeline.intervals.iter().filter(|interval| interval.stream.stage() == stage).filter_map(piece);
     let (mut moving, mut computing): (Vec<Piece>, Vec<Piece>) =
-        own.partition(|piece| piece.doing == Doing::Communication);
+        intervals.iter().filter_map(piece).partition(|piece| piece.doing == Doing::Communication);
     computing.sort_by_key(|piece| (piece.start, piece.end));
     moving.sort_by_key(|piece| (piece.start, piece.end));
     let mut exposed = exposed(&moving, &computing);

@@ -6,7 +6,10 @@ use crate::engine::{CommProgram, Node, Program, Stretch, Timing};
 use crate::fold::Fold;
 use crate::network::Demand;
 use crate::recurrence::{Chain, Course};
-use trainyard_plan::{Counted, Interval, Rank, Repetition, StageId, TaskGraph, TaskId, Timeline, Usage, Work, counted};
+use crate::stretches::Stretches;
+use trainyard_plan::{
+    Counted, Interval, Rank, Repetition, StageId, StreamKind, TaskGraph, TaskId, Usage, Work, counted,
+};
 use trainyard_units::{Instant, Seconds, Span};
 
 const NOBODY: u32 = u32::MAX;
@@ -206,23 +209,32 @@ impl<'a> Ensemble<'a> {
         tasks
     }
 
-    /// Each task of some ranks, each of another stage, with the node in which its rank does it.
+    /// Each task of some ranks, each of another stage, with the node in which its rank does it: one stream after another,
+    /// each in the order of its work.
     fn done_by(&self, ranks: &[Rank]) -> impl Iterator<Item = (u32, u32)> {
         let mut actor_at = vec![NOBODY; self.actors.len()];
         for rank in ranks {
             let actor = self.fold.actor_of[rank.0 as usize];
             actor_at[self.stage_of[actor as usize].0 as usize] = actor;
         }
-        (0..self.graph.tasks().len() as u32).filter_map(move |task| {
+        let mut streams: Vec<(StreamKind, Vec<u32>)> =
+            self.graph.streams().iter().copied().zip(self.tasks_by_stream()).collect();
+        streams.sort_unstable_by_key(|(stream, _)| *stream);
+        streams.into_iter().flat_map(|(_, tasks)| tasks).filter_map(move |task| {
             let actor = actor_at[self.stage(task).0 as usize];
             Some((task, self.node(task, actor)?))
         })
     }
 
-    /// The timeline of some ranks, each of another stage, in a step that is laid out in full.
-    pub(crate) fn timeline(&self, course: &Course, ranks: &[Rank]) -> Timeline {
-        let intervals = self.done_by(ranks).map(|(task, node)| self.interval(task, course.last(node))).collect();
-        Timeline { intervals, window: self.window(course) }
+    /// The timeline of some ranks, each of another stage.
+    pub(crate) fn timeline(&self, course: &Course, ranks: &[Rank]) -> Stretches {
+        let intervals = self.done_by(ranks).map(|(task, node)| {
+            let (first, again) = course.first(node);
+            let Interval { activity, stream, start, end } = self.interval(task, first);
+            let activity = activity.later(course.left_out_before(node));
+            ((stream, course.place(node)), Interval { activity, stream, start, end }, again)
+        });
+        Stretches::new(self.window(course), intervals)
     }
 
     fn interval(&self, task: u32, ran: Timing) -> Interval {

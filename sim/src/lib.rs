@@ -47,6 +47,7 @@ mod fold;
 mod shortened;
 mod simulate;
 mod step;
+mod stretches;
 
 // What happens in a step, and steps of other programs.
 mod critical_path;

@@ -157,10 +157,12 @@ pub(crate) struct Again {
     pub(crate) span: Span,
     /// How often, besides the first time.
     pub(crate) times: u32,
+    /// Micro-batches in it.
+    pub(crate) micro_batches: u32,
 }
 
 impl Again {
-    const NEVER: Self = Self { span: Span::ZERO, times: 0 };
+    const NEVER: Self = Self { span: Span::ZERO, times: 0, micro_batches: 0 };
 
     fn in_all(self) -> Span {
         self.span * u64::from(self.times)
@@ -174,9 +176,14 @@ impl From<Vec<Timing>> for Course {
 }
 
 impl Course {
-    /// `more` periods of the programs are added to what was run in each of its steps, a multiple of those of each
-    /// recurrence.
-    pub(crate) fn repeating(ran: Vec<Timing>, found: &[Recurrence], chains: &[Chain], more: u32) -> Self {
+    /// `more` periods of the programs, of `period` micro-batches, are added to what was run in each of its steps, a
+    /// multiple of those of each recurrence.
+    pub(crate) fn repeating(
+        ran: Vec<Timing>,
+        found: &[Recurrence],
+        chains: &[Chain],
+        (more, period): (u32, u32),
+    ) -> Self {
         let mut places = vec![u8::MAX; ran.len()];
         for node in chains.iter().flat_map(|chain| &chain.nodes) {
             places[*node as usize] = 0;
@@ -189,7 +196,11 @@ impl Course {
                 }
             }
         }
-        let again = |found: &Recurrence| Again { span: found.span, times: more / found.periods };
+        let again = |found: &Recurrence| Again {
+            span: found.span,
+            times: more / found.periods,
+            micro_batches: found.periods * period,
+        };
         Self { ran, places, again: found.iter().map(again).collect() }
     }
 
@@ -207,6 +218,11 @@ impl Course {
         (self.shifted(node, shift), again)
     }
 
+    /// Micro-batches that were left out before a node.
+    pub(crate) fn left_out_before(&self, node: u32) -> u32 {
+        self.again[..self.place(node) / 2].iter().map(|again| again.times * again.micro_batches).sum()
+    }
+
     /// Every time that a node ran.
     pub(crate) fn all(&self, node: u32) -> impl Iterator<Item = Timing> {
         let (Timing { start, end }, again) = self.first(node);
@@ -221,7 +237,8 @@ impl Course {
         (0..self.ran.len() as u32).map(|node| self.last(node).end).max()
     }
 
-    fn place(&self, node: u32) -> usize {
+    /// Which stretch a node is in.
+    pub(crate) fn place(&self, node: u32) -> usize {
         self.places.get(node as usize).copied().map_or(0, usize::from)
     }
 

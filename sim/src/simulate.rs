@@ -9,6 +9,7 @@ use crate::machine::{Machine, MachineError};
 use crate::recurrence::Course;
 use crate::shortened::{InTime, Wanted, in_time};
 use crate::step::{Options, Step};
+use crate::stretches::Stretches;
 use std::borrow::Cow;
 use trainyard_plan::document::Phases;
 use trainyard_plan::{Activity, Counted, Plan, Rank, StageUse, StepSize, StreamKind, Timeline, Usage};
@@ -33,41 +34,19 @@ pub struct Outcome {
     pub footprint: Footprint,
     /// Ranks that were simulated, each for all that behave as it does.
     pub actors: u32,
-    told: Told,
-}
-
-/// Where the timeline of a step is.
-#[derive(Clone, Debug, PartialEq)]
-enum Told {
-    InFull(Timeline),
-    /// It was not laid out: what it takes to do so.
-    Again(Box<(Plan, Machine, Options)>),
+    stretches: Stretches,
 }
 
 impl Outcome {
-    /// When everything happened, on the first rank of each stage. A step that was told from its repetition is simulated
-    /// once more for this, with all its micro-batches.
-    ///
-    /// # Panics
-    ///
-    /// Never: what was simulated can be simulated again.
+    /// When everything happened, on the first rank of each stage.
     pub fn timeline(&self) -> Cow<'_, Timeline> {
-        match &self.told {
-            Told::InFull(timeline) => Cow::Borrowed(timeline),
-            Told::Again(again) => {
-                let (plan, machine, options) = &**again;
-                let timeline = first_ranks_timeline(plan, machine, *options);
-                Cow::Owned(timeline.expect("what was simulated can be simulated again"))
-            }
-        }
+        self.stretches.timeline()
     }
-}
 
-fn first_ranks_timeline(plan: &Plan, machine: &Machine, options: Options) -> Result<Timeline, MachineError> {
-    let costs = Step::costs(plan, machine, options)?;
-    let step = Step::in_full(plan, machine, options, &costs)?;
-    let ensemble = step.ensemble();
-    Ok(ensemble.timeline(&run(&ensemble.program).into(), &step.first_ranks()))
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.stretches.bytes()
+    }
 }
 
 /// Bytes of a node with its edges, progress and place in the queue. Measured: 0.42 kB a node for 16 384 ranks of which
@@ -112,11 +91,11 @@ pub fn simulate(plan: &Plan, machine: &Machine) -> Result<Outcome, MachineError>
 /// As [`simulate`].
 pub fn simulate_with(plan: &Plan, machine: &Machine, options: Options) -> Result<Outcome, MachineError> {
     let costs = Step::costs(plan, machine, options)?;
-    in_time((plan, machine), options, &costs, Wanted::Silent, |put| outcome(plan, machine, options, put))
+    in_time((plan, machine), options, &costs, Wanted::Silent, |put| outcome(plan, machine, put))
 }
 
-fn outcome(plan: &Plan, machine: &Machine, options: Options, put: InTime<'_>) -> Outcome {
-    let InTime { step, ensemble, course, silent, in_full } = put;
+fn outcome(plan: &Plan, machine: &Machine, put: InTime<'_>) -> Outcome {
+    let InTime { step, ensemble, course, silent } = put;
     let silent = silent.expect("it was wanted");
     let ranks = step.first_ranks();
     let step_time = step_time_of(ensemble, &course);
@@ -132,11 +111,7 @@ fn outcome(plan: &Plan, machine: &Machine, options: Options, put: InTime<'_>) ->
         footprint: footprint(plan, machine),
         actors: ensemble.program.actors,
         stages,
-        told: if in_full {
-            Told::InFull(ensemble.timeline(&course, &ranks))
-        } else {
-            Told::Again(Box::new((plan.clone(), machine.clone(), options)))
-        },
+        stretches: ensemble.timeline(&course, &ranks),
     }
 }
 
@@ -169,7 +144,7 @@ pub fn rank_timelines(plan: &Plan, machine: &Machine, options: Options) -> Resul
     let step = Step::in_full(plan, machine, options, &costs)?;
     let ensemble = step.ensemble();
     let course = run(&ensemble.program).into();
-    Ok((0..plan.mesh().ranks()).map(|rank| ensemble.timeline(&course, &[Rank(rank)])).collect())
+    Ok((0..plan.mesh().ranks()).map(|rank| ensemble.timeline(&course, &[Rank(rank)]).timeline().into_owned()).collect())
 }
 
 /// From start to end, or the step that is counted. Steps that follow each other without a pause take no less than the

@@ -100,14 +100,20 @@ pub(crate) fn look(
 #[derive(Clone)]
 pub(crate) struct Simulated {
     pub(crate) step_time_s: f64,
-    /// The whole outcome, if the search simulates so few plans that this one is likely to be shown.
+    /// The whole outcome, if it was wanted.
     pub(crate) outcome: Option<Arc<Outcome>>,
 }
 
-/// Simulates a step of a plan; `None` if the machine was not measured for it.
-pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidate, plan: &Plan) -> Option<Simulated> {
+/// Simulates a step of a plan, for the `whole` outcome or its time alone; `None` if the machine was not measured for it.
+pub(crate) fn simulated(
+    space: &Space<'_>,
+    bounds: &Bounds,
+    candidate: &Candidate,
+    plan: &Plan,
+    whole: bool,
+) -> Option<Simulated> {
     let machine = space.machine(candidate);
-    if space.problem().enough.is_some() {
+    if whole {
         let outcome = simulate(plan, &machine).ok()?;
         return Some(Simulated { step_time_s: outcome.step_time.0, outcome: Some(Arc::new(outcome)) });
     }

@@ -1,15 +1,16 @@
 //! What searches find out that does not depend on what they look for: prices of layers, the memory that they hold,
-//! their cuts into stages, and communication. Searches for a model on the same machines share it, whatever the batch,
+//! their cuts into stages, communication, and simulated steps. Searches for a model on the same machines share it, whatever the batch,
 //! the goal, the amount of data or the fields that are held.
 
 use super::bounds::{CommunicationKey, CutKey, PriceKey, Priced};
+use super::evaluate::Simulated;
 use super::memory_bound::{HeldBefore, HeldKey};
 use super::space::Space;
 use crate::cache::{Kept, SearchCache};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use trainyard_plan::{Architecture, PlanSpec, Recompute, StageSpec};
-use trainyard_sim::{Communications, LayerTable, Machine};
+use trainyard_sim::{Communications, LayerTable, Machine, Outcome};
 
 /// All that decides what layers take and hold on some degrees, beside the batch and the number format.
 #[derive(PartialEq)]
@@ -42,6 +43,8 @@ pub(super) struct Known {
     pub(super) communications: Memo<CommunicationKey, Arc<Mutex<Communications>>>,
     /// Layers cut into stages; `None` where there are fewer layers or no prices.
     pub(super) cuts: Memo<CutKey, Option<Arc<[StageSpec]>>>,
+    /// The steps that were simulated last.
+    pub(super) steps: Steps,
 }
 
 impl Known {
@@ -60,6 +63,7 @@ impl Known {
             tables: Memo::default(),
             communications: Memo::default(),
             cuts: Memo::default(),
+            steps: Steps::default(),
         }
     }
 }
@@ -70,7 +74,8 @@ impl Kept for Known {
         let kinds = Recompute::ALL.len();
         let entries = [(&self.held as &dyn Count, 4), (&self.prices, 4 * kinds), (&self.tables, 1), (&self.cuts, 1)];
         let of = |(memo, words): (&dyn Count, usize)| memo.count() * (layers * words * size_of::<f64>() + ENTRY);
-        entries.into_iter().map(of).sum::<usize>() + self.communications.count() * COMMUNICATION
+        let steps = self.steps.kept().iter().map(Step::bytes).sum::<usize>();
+        entries.into_iter().map(of).sum::<usize>() + self.communications.count() * COMMUNICATION + steps
     }
 }
 
@@ -103,6 +108,62 @@ impl<K: Ord, V: Clone> Memo<K, V> {
 }
 
 const UNPOISONED: &str = "nobody panics while known values are looked up";
+
+/// Simulated steps, as many as [`STEPS_BYTES`] hold.
+#[derive(Default)]
+pub(super) struct Steps(Mutex<VecDeque<Step>>);
+
+/// A stated default: some hundred steps that were told from their repetition, or some ten that were not.
+const STEPS_BYTES: usize = 32 << 20;
+
+/// A step of a plan on the machines of a choice; nothing where they were not measured for it.
+struct Step {
+    choice: usize,
+    plan: PlanSpec,
+    simulated: Option<Simulated>,
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        let outcome = self.simulated.as_ref().and_then(|simulated| simulated.outcome.as_deref());
+        STEP + self.plan.stages.len() * size_of::<StageSpec>() + outcome.map_or(0, Outcome::bytes)
+    }
+
+    /// Returns `true` if more need not be known, with or without the whole outcome.
+    fn is_enough(&self, whole: bool) -> bool {
+        !whole || self.simulated.as_ref().is_none_or(|simulated| simulated.outcome.is_some())
+    }
+}
+
+/// Bytes of a step without what it has of each stage and interval, about.
+const STEP: usize = 4096;
+
+impl Steps {
+    /// Returns the step of a plan, with the `whole` outcome or not. It is simulated while others go on, who may simulate
+    /// the same.
+    pub(super) fn get_or(
+        &self,
+        (choice, plan): (usize, &PlanSpec),
+        whole: bool,
+        simulate: impl FnOnce() -> Option<Simulated>,
+    ) -> Option<Simulated> {
+        let same = |step: &&Step| step.choice == choice && step.plan == *plan;
+        if let Some(step) = self.kept().iter().filter(|step| step.is_enough(whole)).find(same) {
+            return step.simulated.clone();
+        }
+        let simulated = simulate();
+        let mut kept = self.kept();
+        kept.push_back(Step { choice, plan: plan.clone(), simulated: simulated.clone() });
+        while kept.iter().map(Step::bytes).sum::<usize>() > STEPS_BYTES {
+            kept.pop_front();
+        }
+        simulated
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Step>> {
+        self.0.lock().expect(UNPOISONED)
+    }
+}
 
 trait Count {
     fn count(&self) -> usize;

@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use trainyard_plan::{Fixed, Method, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
@@ -44,12 +44,8 @@ pub(crate) struct Prepared<'a> {
     by_cost: OnceLock<Vec<(f64, u32)>>,
     /// What is known of the variants of the candidates that were looked at.
     tried: Mutex<BTreeMap<u32, Vec<Tried>>>,
-    /// Plans that were simulated, by candidate.
-    simulated: Mutex<BTreeMap<u32, Vec<KeptStep>>>,
+    known: Arc<Known>,
 }
-
-/// A variant with its cut, and its step.
-type KeptStep = (Fitting, Option<Simulated>);
 
 impl<'a> Prepared<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
@@ -80,7 +76,7 @@ impl<'a> Prepared<'a> {
                 dropped.note_too_large(kind, plans, needed, available);
             }
         }
-        let bounds = Bounds::new((problem, fixed), &space, &candidates, known);
+        let bounds = Bounds::new((problem, fixed), &space, &candidates, known.clone());
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
@@ -100,7 +96,7 @@ impl<'a> Prepared<'a> {
             by_time: OnceLock::new(),
             by_cost: OnceLock::new(),
             tried: Mutex::default(),
-            simulated: Mutex::default(),
+            known,
         }
     }
 
@@ -124,15 +120,12 @@ impl<'a> Prepared<'a> {
 
     /// Simulates a step of a plan, unless another search has; `None` if the machine was not measured for it.
     pub(super) fn simulated(&self, number: u32, fitting: &Fitting) -> Option<Simulated> {
-        let known = || self.simulated.lock().expect("nobody panics while simulations are kept");
-        let own = |(known, _): &&KeptStep| known.variant == fitting.variant && known.cut == fitting.cut;
-        if let Some((_, simulated)) = known().get(&number).and_then(|alike| alike.iter().find(own)) {
-            return simulated.clone();
-        }
         let candidate = &self.candidates[number as usize];
-        let found = simulated(&self.space, &self.bounds, candidate, &self.plan(candidate, fitting));
-        known().entry(number).or_default().push((fitting.clone(), found.clone()));
-        found
+        let plan = self.plan(candidate, fitting);
+        // A search that ends with its first good plan simulates so few that each is likely to be shown.
+        let whole = self.problem.enough.is_some();
+        let simulate = || simulated(&self.space, &self.bounds, candidate, &plan, whole);
+        self.known.steps.get_or((candidate.choice, plan.spec()), whole, simulate)
     }
 
     /// Returns lower bounds of the plans of each candidate, by its number: the same for every aim.

@@ -399,7 +399,11 @@ fn the_api_wants_the_token_where_there_is_one() {
 #[test]
 fn a_request_that_takes_too_long_is_given_up() {
     let bounds = Bounds { request: Duration::ZERO, ..Bounds::STANDARD };
-    let question = json!({ "job": job() }).to_string();
+    // One that takes seconds, so that no machine has its answer before the time is looked at.
+    let mut job = job();
+    job["model"]["name"] = json!("gpt3-175b");
+    job["cluster"] = json!({ "max_instances": 1024 });
+    let question = json!({ "job": job, "effort": "proof" }).to_string();
     let answer = answered(router(Settings { bounds, ..settings() }), post("/api/v1/plan", question));
     let (status, kind, _) = answer.refusal();
     assert_eq!((status, kind.as_str()), (504, "timeout"));

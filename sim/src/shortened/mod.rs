@@ -24,8 +24,6 @@ pub(crate) struct InTime<'a> {
     pub(crate) course: Course,
     /// Where it was wanted: the course if communication took no time.
     pub(crate) silent: Option<Course>,
-    /// Whether every micro-batch was laid out.
-    pub(crate) in_full: bool,
 }
 
 /// Puts a step of `plan` in time and says what `tell` has to say of it.
@@ -47,7 +45,7 @@ pub(crate) fn in_time<R>(
     let ensemble = step.ensemble();
     let course = run(&ensemble.program).into();
     let silent = (wanted == Wanted::Silent).then(|| run(&ensemble.program.in_silence()).into());
-    Ok(tell(InTime { step: &step, ensemble: &ensemble, course, silent, in_full: true }))
+    Ok(tell(InTime { step: &step, ensemble: &ensemble, course, silent }))
 }
 
 /// The numbers of micro-batches with which it is tried to tell a step, the least first: enough to fill and to drain the
@@ -126,9 +124,9 @@ impl Attempt<'_> {
         if rest != 0 {
             return Ok(Tried::Longer(rest as u32 * period));
         }
-        let course = Course::repeating(ran, &found, &chains, more);
-        let silent = silent.map(|(ran, found)| Course::repeating(ran, &found, &chains, more));
-        Ok(Tried::Told(tell(InTime { step: &step, ensemble: &ensemble, course, silent, in_full: false })))
+        let course = Course::repeating(ran, &found, &chains, (more, period));
+        let silent = silent.map(|(ran, found)| Course::repeating(ran, &found, &chains, (more, period)));
+        Ok(Tried::Told(tell(InTime { step: &step, ensemble: &ensemble, course, silent })))
     }
 }
 

@@ -8,19 +8,22 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Host, PcieTree, SwitchLevel, catalog};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Offload, ParallelSpec, PlanSpec, Precision, Rank, Recompute,
-    ScheduleName, Stages, StateSharding, StreamKind,
+    ScheduleName, Stages, StateSharding, StreamKind, Timeline,
 };
 use trainyard_units::{Bytes, BytesPerSecond};
 
 /// When each rank that is simulated does what on each stream.
 type Times = BTreeMap<(StreamKind, Rank), Vec<(u64, u64)>>;
 
-/// Whether a step was told from its repetition, when everything happens in it, and the same in silence.
-fn times(plan: &Plan, machine: &Machine, options: Options) -> (bool, [Times; 2]) {
+/// Whether a step was told from its repetition; when everything happens in it, and the same in silence; and the timeline
+/// of the first ranks.
+fn times(plan: &Plan, machine: &Machine, options: Options) -> (bool, ([Times; 2], Timeline)) {
     let costs = Step::costs(plan, machine, options).expect("a GPU prices everything");
-    let told = |put: InTime<'_>| {
-        let silent = put.silent.as_ref().expect("it is wanted");
-        (!put.in_full, [&put.course, silent].map(|course| of_course(put.step, put.ensemble, course)))
+    let told = |InTime { step, ensemble, course, silent }: InTime<'_>| {
+        let silent = silent.expect("it is wanted");
+        let timeline = ensemble.timeline(&course, &step.first_ranks()).timeline().into_owned();
+        let recurs = (0..ensemble.program.nodes.len() as u32).any(|node| course.first(node).1.times > 0);
+        (recurs, ([&course, &silent].map(|course| of_course(step, ensemble, course)), timeline))
     };
     in_time((plan, machine), options, &costs, Wanted::Silent, told).expect("a GPU prices everything")
 }

@@ -47,7 +47,8 @@ fn a_step_in_detail_is_the_step() {
         all.sort_unstable();
         assert_eq!(all.len(), 16, "every rank is shown once, by itself or by another");
         for rank in &trace.ranks {
-            let own: Vec<_> = rank.tasks.iter().filter(|task| task.stream.stage() == rank.stage).collect();
+            let mut own: Vec<_> = rank.tasks.iter().filter(|task| task.stream.stage() == rank.stage).collect();
+            own.sort_by_key(|task| task.stream);
             let timeline = &timelines[rank.rank.0 as usize];
             assert_eq!(own.len(), timeline.intervals.len());
             for (task, interval) in own.iter().zip(&timeline.intervals) {
