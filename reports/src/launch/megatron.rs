@@ -11,7 +11,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::job::Job;
 use super::megatron_model;
-use super::program::{Places, Program, environment};
+use super::program::{Places, Program, environment, notice};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun;
@@ -395,8 +395,9 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
             words.set("eval-interval", own.interval).set("eval-iters", batches);
             draft.tells(&[Field::Evaluation]);
         }
+        // By default a part of the data is kept for evaluation.
         None => {
-            words.set("eval-iters", 0);
+            words.set("split", "100,0,0").set("eval-iters", 0);
         }
     }
     Ok(())
@@ -411,6 +412,10 @@ fn checkpoints(
 ) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
+    if draft.job.is_spot() {
+        words.flag("exit-signal-handler");
+        notice(draft);
+    }
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
     // The interval of kept checkpoints must be a multiple of the checkpoint interval.
     let between = (steps / (KEPT * every)).max(1) * every;

@@ -4,6 +4,7 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron::{Words, blocks_of_runs};
+use super::software::Attention;
 use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
 use trainyard_plan::Precision;
 
@@ -201,6 +202,10 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
     }
     words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
     words.set("moe-token-dispatcher-type", "alltoall");
+    let before = draft.job.attention().is_none_or(Attention::is_before_transformer_engine);
+    if experts.count > u64::from(parallel.expert) && !before {
+        words.flag("moe-grouped-gemm");
+    }
     // By default Megatron-LM weighs the loss that spreads tokens over experts with 0.
     words.set("moe-router-load-balancing-type", "aux_loss").set("moe-aux-loss-coeff", BALANCE);
     let written = format!("moe-aux-loss-coeff {BALANCE}");

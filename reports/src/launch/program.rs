@@ -116,6 +116,13 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     })
 }
 
+/// Tells what a checkpoint before a machine is reclaimed needs, as expected interruptions are priced.
+pub(super) fn notice(draft: &mut Draft<'_>) {
+    draft.remark(
+        "the prediction counts on a checkpoint within the two minutes before a spot instance is reclaimed: ranks write one on SIGTERM, which something must send them when the notice comes (AWS's Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
+    );
+}
+
 /// Returns NCCL's threads for sockets and the sockets of each, of which there are `connections` in all: few threads with at
 /// most eight sockets each, as NCCL has them on EC2. It takes at most 16 threads.
 fn threads_and_sockets(connections: u32) -> (u32, u32) {

@@ -4,6 +4,7 @@ use super::Target;
 use super::error::LaunchError;
 use super::job::Job;
 use trainyard_hardware_profiles::{EXECUTOR_STACK, Stack};
+use trainyard_models::{Attention as Computed, Operator, OperatorKind};
 use trainyard_plan::{Offload, Plan, StateSharding};
 
 /// The software that runs the steps of a plan.
@@ -89,6 +90,14 @@ pub(super) struct Attention<'a> {
     pub(super) generation: &'a str,
 }
 
+/// An implementation of attention that transformers does not choose by itself.
+pub(super) struct Implementation {
+    pub(super) name: &'static str,
+    /// What PyTorch's fused attention lacks.
+    pub(super) lacking: &'static str,
+    pub(super) needs: &'static str,
+}
+
 impl<'a> Attention<'a> {
     /// Returns the attention kernel of a stack on GPUs of a generation.
     pub(super) fn of(stack: &'a Stack, generation: &'a str) -> Self {
@@ -98,6 +107,37 @@ impl<'a> Attention<'a> {
     /// Returns `true` if attention scores go through memory.
     pub(super) fn is_unfused(self) -> bool {
         self.kernel == "unfused"
+    }
+
+    /// Returns what transformers must be told to compute the attention of a plan in fused kernels, where PyTorch's own lack
+    /// a part of it.
+    ///
+    /// # Source
+    ///
+    /// transformers 5.24, `_supports_sdpa` and `_compatible_flash_implementations` in `models/gemma2/modeling_gemma2.py`
+    /// and `models/gpt_oss/modeling_gpt_oss.py`.
+    pub(super) fn implementation(self, plan: &Plan) -> Option<Implementation> {
+        let has = |wanted: fn(&Computed) -> bool| {
+            let attends = |operator: &Operator| matches!(&operator.kind, OperatorKind::Attention(own) if wanted(own));
+            plan.graph().layers().any(|layer| layer.operators.iter().any(attends))
+        };
+        if self.is_unfused() {
+            None
+        } else if has(|attention| attention.sinks) {
+            Some(Implementation {
+                name: "kernels-community/vllm-flash-attn3",
+                lacking: "has no sinks",
+                needs: "package kernels, Hopper GPUs",
+            })
+        } else if has(|attention| attention.soft_cap) {
+            Some(Implementation {
+                name: "flash_attention_2",
+                lacking: "does not cap scores",
+                needs: "package flash-attn, GPUs from Ampere on",
+            })
+        } else {
+            None
+        }
     }
 
     /// Returns `true` if NVIDIA's Transformer Engine has no kernels for the GPUs; it has them from Ampere on.

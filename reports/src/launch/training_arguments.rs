@@ -10,8 +10,8 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DROPOUT, Field};
 use super::fine_tuning;
-use super::program::Places;
-use super::software::Engine;
+use super::program::{Places, notice};
+use super::software::{Engine, Implementation};
 use serde_json::json;
 use trainyard_models::Divisible;
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
@@ -142,6 +142,16 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     }
     let Some(attention) = draft.job.attention() else { return };
     draft.tells(&[Field::Attention]);
+    if let Some(Implementation { name, lacking, needs }) = attention.implementation(draft.job.plan()) {
+        if fine_tuning::is_trls(draft) {
+            list.add("attn_implementation", name);
+        }
+        draft.remark(format!(
+            "attention was priced as {}, which takes attn_implementation {name} ({needs}): PyTorch's own {lacking}, and eager, to which transformers falls back, is slower and keeps all scores",
+            attention.kernel
+        ));
+        return;
+    }
     draft.remark(if attention.is_unfused() {
         "attention was priced as separate kernels: attn_implementation eager is that; sdpa, transformers' default, is at least as fast".to_owned()
     } else {
@@ -298,6 +308,10 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);
     list.add("save_total_limit", KEPT);
+    if draft.job.is_spot() {
+        list.add("enable_jit_checkpoint", true);
+        notice(draft);
+    }
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     if let Some(evaluations) = draft.job.evaluations() {
         list.add("eval_strategy", "steps");

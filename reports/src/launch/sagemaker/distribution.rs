@@ -3,7 +3,8 @@
 //! # Source
 //!
 //! Amazon SageMaker Developer Guide, "Distributed training in Amazon SageMaker AI"; "The SageMaker model parallel library
-//! v2 reference"; SageMaker Python SDK, "The SageMaker Distributed Model Parallel Library", for version 1.
+//! v2 reference"; SageMaker Python SDK, "The SageMaker Distributed Model Parallel Library", for version 1; images of
+//! PyTorch and its Python: the same SDK, 2.257, `image_uri_config/pytorch.json`.
 
 use super::Training;
 use crate::launch::draft::Draft;
@@ -194,7 +195,7 @@ impl Distribution {
     /// Returns the versions of PyTorch and of Python in the library's newest image.
     pub(super) fn versions(&self) -> (&'static str, &'static str) {
         match self.library {
-            Library::Torchrun => ("2.5.1", "py311"),
+            Library::Torchrun => ("2.8.0", "py312"),
             Library::DataParallel => ("2.2.0", "py310"),
             Library::ModelParallel1 => ("1.13.1", "py39"),
             Library::ModelParallel2 => ("2.4.1", "py311"),

@@ -23,7 +23,7 @@ pub(super) fn text(head: &Head, training: &Training) -> String {
         }
     };
     format!(
-        "{}\nfrom sagemaker.inputs import {import}\nfrom sagemaker.pytorch import PyTorch\n\nestimator = PyTorch(\n{arguments})\n\nif __name__ == \"__main__\":\n    estimator.fit({{\"training\": {input}}})\n",
+        "{}# Of the SageMaker Python SDK, version 2: pip install 'sagemaker<3'. Version 3 has no estimators.\n\nfrom sagemaker.inputs import {import}\nfrom sagemaker.pytorch import PyTorch\n\nestimator = PyTorch(\n{arguments})\n\nif __name__ == \"__main__\":\n    estimator.fit({{\"training\": {input}}})\n",
         head.comment()
     )
 }
