@@ -4,7 +4,7 @@ use super::operation::{Kernel, Saves, apply, contiguous, extent, from_numbers, i
 use super::vector::{exp, largest, sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
 /// Rows that a thread takes at once.
@@ -17,6 +17,26 @@ pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32]) -> Tensor<2> {
     }
     let targets = targets.iter().map(|target| *target as usize).collect();
     Tensor::from_dispatch(apply(CrossEntropy { targets }, [logits.into_dispatch()]))
+}
+
+/// Computes what the loss of each row needs of a share of its classes, (rows, classes) → (rows, 2): ln Σ eˡ, and the logit of
+/// the target, 0 where it is in another share. `targets` has a class of this share per row, or nothing.
+pub(crate) fn share_of_loss(logits: Tensor<2>, targets: Vec<Option<usize>>) -> Tensor<2> {
+    if !is_on_host(&logits) {
+        return share_of_loss_by_burn(logits, &targets);
+    }
+    Tensor::from_dispatch(apply(ShareOfLoss { targets }, [logits.into_dispatch()]))
+}
+
+fn share_of_loss_by_burn(logits: Tensor<2>, targets: &[Option<usize>]) -> Tensor<2> {
+    let (rows, device) = (targets.len(), logits.device());
+    let greatest = logits.clone().detach().max_dim(1);
+    let log_sums = (logits.clone() - greatest.clone()).exp().sum_dim(1).log() + greatest;
+    let places: Vec<i32> = targets.iter().map(|target| target.unwrap_or(0) as i32).collect();
+    let elsewhere: Vec<bool> = targets.iter().map(Option::is_none).collect();
+    let picked = logits.gather(1, Tensor::<2, Int>::from_data(TensorData::new(places, [rows, 1]), &device));
+    let elsewhere = Tensor::<2, Bool>::from_data(TensorData::new(elsewhere, [rows, 1]), &device);
+    Tensor::cat(vec![log_sums, picked.mask_fill(elsewhere, 0.0)], 1)
 }
 
 fn cross_entropy_by_burn(logits: Tensor<2>, targets: &[i32]) -> Tensor<2> {
@@ -47,12 +67,7 @@ impl Kernel<1> for CrossEntropy {
     fn forward(&self, [logits]: [FlexTensor; 1]) -> (FlexTensor, Kept) {
         let logits = contiguous(logits);
         let [rows, classes] = extent(&logits);
-        let from = logits.storage::<f32>();
-        let mut log_sums = vec![0.0; rows];
-        log_sums
-            .par_chunks_mut(BLOCK)
-            .zip(from.par_chunks(BLOCK * classes))
-            .for_each(|(log_sums, rows)| log_sums_of_rows(rows, log_sums));
+        let (from, log_sums) = (logits.storage::<f32>(), log_sums(&logits));
         let loss = |(row, &target): (usize, &usize)| f64::from(log_sums[row] - from[row * classes + target]);
         let sum: f64 = self.targets.iter().enumerate().map(loss).sum();
         (from_numbers(vec![(sum / rows as f64) as f32], [1, 1]), Kept { logits, log_sums })
@@ -71,6 +86,58 @@ impl Kernel<1> for CrossEntropy {
         }
         [Some(logits)]
     }
+}
+
+#[derive(Clone, Debug)]
+struct ShareOfLoss {
+    targets: Vec<Option<usize>>,
+}
+
+impl Kernel<1> for ShareOfLoss {
+    type Kept = Kept;
+
+    fn saved(kept: &mut Kept) -> Vec<(&mut FlexTensor, Saves)> {
+        vec![(&mut kept.logits, Saves::Operand(0))]
+    }
+
+    fn forward(&self, [logits]: [FlexTensor; 1]) -> (FlexTensor, Kept) {
+        let logits = contiguous(logits);
+        let [rows, classes] = extent(&logits);
+        let (from, log_sums) = (logits.storage::<f32>(), log_sums(&logits));
+        let picked = self.targets.iter().enumerate();
+        let picked = picked.map(|(row, target)| target.map_or(0.0, |target| from[row * classes + target]));
+        let shares = log_sums.iter().zip(picked).flat_map(|(log_sum, picked)| [*log_sum, picked]).collect();
+        (from_numbers(shares, [rows, 2]), Kept { logits, log_sums })
+    }
+
+    fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let Kept { mut logits, log_sums } = kept;
+        let [_, classes] = extent(&logits);
+        let gradient = contiguous(gradient);
+        let gradient = gradient.storage::<f32>();
+        let to = logits.storage_mut::<f32>();
+        to.par_chunks_mut(classes)
+            .zip(&log_sums)
+            .zip(gradient.par_chunks(2))
+            .for_each(|((row, log_sum), gradient)| scaled_softmax(&[*log_sum], gradient[0], row));
+        for (row, target) in self.targets.iter().enumerate() {
+            if let Some(target) = target {
+                to[row * classes + target] += gradient[2 * row + 1];
+            }
+        }
+        [Some(logits)]
+    }
+}
+
+/// Returns ln Σ eˡ of each row.
+fn log_sums(logits: &FlexTensor) -> Vec<f32> {
+    let [rows, classes] = extent(logits);
+    let mut log_sums = vec![0.0; rows];
+    log_sums
+        .par_chunks_mut(BLOCK)
+        .zip(logits.storage::<f32>().par_chunks(BLOCK * classes))
+        .for_each(|(log_sums, rows)| log_sums_of_rows(rows, log_sums));
+    log_sums
 }
 
 vectorized! {
@@ -110,6 +177,18 @@ mod tests {
             );
         }
         half_precision_agrees([[4, 32]], |[logits]| cross_entropy(logits, &targets(4, 32)));
+    }
+
+    #[test]
+    fn a_share_of_the_loss_is_that_of_burn() {
+        for [rows, classes] in [[1, 2], [3, 7], [200, 64], [33, 100]] {
+            let targets: Vec<Option<usize>> = (0..rows).map(|row| (row % 3 > 0).then_some(row * 5 % classes)).collect();
+            assert_equal_to_plain(
+                [[rows, classes]],
+                |[logits]| share_of_loss(logits * 10.0, targets.clone()),
+                |[logits]| share_of_loss_by_burn(logits * 10.0, &targets),
+            );
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) use batch_norm::batch_norm;
 pub(crate) use convolution::{Strides, convolution};
 pub(crate) use dropout::{DropoutMask, Every, drop_weights, dropout};
 pub(crate) use linear::{linear, linear_transposed, matrix_product};
-pub(crate) use loss::cross_entropy;
+pub(crate) use loss::{cross_entropy, share_of_loss};
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;
 pub(crate) use pooling::max_pool;

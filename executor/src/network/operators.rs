@@ -112,18 +112,15 @@ pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32], first: usize, gr
     if group.size() == 1 {
         return kernels::cross_entropy(logits, targets);
     }
-    let device = logits.device();
-    let [rows, classes] = logits.dims();
-    let greatest = group.maximum(logits.clone().max_dim(1));
-    let shifted = logits - Tensor::from_inner(greatest);
-    let sum = group.sum(shifted.clone().exp().sum_dim(1));
-    let own: Vec<i32> = targets.iter().map(|target| *target - first as i32).collect();
-    let elsewhere: Vec<bool> = own.iter().map(|target| *target < 0 || *target >= classes as i32).collect();
-    let places = own.iter().zip(&elsewhere).map(|(target, other)| if *other { 0 } else { *target }).collect();
-    let picked = shifted.gather(1, integers::<2>(places, [rows, 1], &device));
-    let elsewhere = Tensor::<2, Bool>::from_data(TensorData::new(elsewhere, [rows, 1]), &device);
-    let target = group.sum(picked.mask_fill(elsewhere, 0.0));
-    (sum.log() - target).mean().reshape([1, 1])
+    let classes = first..first + logits.dims()[1];
+    let own =
+        |target: &i32| Some(*target as usize).filter(|target| classes.contains(target)).map(|target| target - first);
+    let shares = kernels::share_of_loss(logits, targets.iter().map(own).collect());
+    let [log_sums, picked] = [0, 1].map(|column| shares.clone().narrow(1, column, 1));
+    let greatest = Tensor::from_inner(group.maximum(log_sums.clone()));
+    let sums = group.sum(Tensor::cat(vec![(log_sums - greatest.clone()).exp(), picked], 1));
+    let [sum, picked] = [0, 1].map(|column| sums.clone().narrow(1, column, 1));
+    (sum.log() + greatest - picked).mean().reshape([1, 1])
 }
 
 /// Returns a scalar, (1, 1), whose gradient with respect to `output` is `gradient`: backward through a part of a
