@@ -228,6 +228,9 @@ impl DataError {
             Self::NoMask { .. } => "take the tokenizer that belongs to a masked language model",
             Self::TokenizerUnused { .. } => "leave the tokenizer out",
             Self::Vocabulary { .. } => "set model.vocab to at least as many entries, or take a smaller tokenizer",
+            Self::TokenId { id: ..0, .. } => {
+                "token ids are counted from 0; write those that stand for nothing as another token"
+            }
             Self::TokenId { .. } => "set model.vocab to more than the largest token id",
         }
     }

@@ -2,15 +2,13 @@
 
 use rand::RngExt;
 use rand::seq::index;
+use trainyard_models::predicted_tokens;
 
-/// Share of a text's tokens that are predicted.
-/// Source: Devlin et al., arXiv:1810.04805, section 3.1.
-const PREDICTED_SHARE: f64 = 0.15;
-/// Of those, the share that is replaced by the mask.
-/// Source: as above, appendix A.1.
+/// Of the tokens that are predicted, the share that is replaced by the mask.
+/// Source: Devlin et al., arXiv:1810.04805, appendix A.1.
 const MASKED_SHARE: f64 = 0.8;
 /// Of those, the share that is replaced by any token; the others stay unchanged.
-/// Source: as above, appendix A.1.
+/// Source: as above.
 const REPLACED_SHARE: f64 = 0.1;
 
 /// The parameters of masking texts.
@@ -26,9 +24,9 @@ pub(crate) struct Masking {
 }
 
 impl Masking {
-    /// Returns the number of tokens predicted out of `tokens`: what the model says, or 15 %, and at least one.
+    /// Returns the number of tokens predicted out of `tokens`.
     pub(crate) fn predictions(said: Option<usize>, tokens: usize) -> usize {
-        said.unwrap_or_else(|| (tokens as f64 * PREDICTED_SHARE).round() as usize).clamp(1, tokens)
+        predicted_tokens(said.map(|said| said as u64), tokens as u64) as usize
     }
 
     /// Hides tokens and returns where, ascending, and what they were.

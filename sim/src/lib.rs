@@ -64,7 +64,7 @@ pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layer
 pub use cost::{
     Computed, Costs, LayerCost, LayerCosts, LayerKernels, LayerTable, Operation, Phase, Placed, all_reduce_time,
     cases_of_layers, cases_of_update, collective_time, collective_time_by, expected_max_sigma, far_from_timed,
-    layer_costs, product_time, roofline, transfer_time,
+    layer_costs, product_time, roofline, transfer_time, work_of_operator,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use evaluation::{evaluation_time, evaluation_time_with, micro_batches};

@@ -34,6 +34,15 @@ dimensions! {
     }
 }
 
+/// Share of a text's tokens that are predicted.
+/// Source: Devlin et al., arXiv:1810.04805, section 3.1.
+const PREDICTED_SHARE: f64 = 0.15;
+
+/// Returns how many tokens of a text are hidden and predicted: what a model says, or 15 %, and at least one.
+pub fn predicted_tokens(said: Option<u64>, tokens: u64) -> u64 {
+    said.unwrap_or_else(|| (tokens as f64 * PREDICTED_SHARE).round() as u64).clamp(1, tokens)
+}
+
 /// Reads what is on top of an encoder, which predicts no next tokens.
 fn of_an_encoder(at: Field, written: Option<HeadKind>) -> Result<HeadKind, Invalid> {
     match written {

@@ -33,6 +33,7 @@ mod transformer_xl;
 mod vit;
 mod whisper;
 
+pub use bert::predicted_tokens;
 pub use dropout::{Dropout, DropoutSpec, check_dropout};
 pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};

@@ -6,7 +6,7 @@ use super::evaluations::ForwardPasses;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::place;
-use super::model::{countable, model_spec, valid};
+use super::model::{as_executed, countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::resources::Resources;
 use super::software::Trained;
@@ -162,13 +162,20 @@ pub(crate) fn problem_on(
     let place = other(place(&job.cluster, resources, Trained { model: &model, kind, optimizer })?);
     if place.is_measured() && !executor_trains(kind, model.family()) {
         let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
-        return Err(Invalid::conflict("training.method", "cluster.profile", rule).into());
+        let field = if kind.dpo { "training.objective" } else { "training.method" };
+        return Err(Invalid::conflict(field, "cluster.profile", rule).into());
+    }
+    if place.is_measured() && !EXECUTABLE.optimizers.contains(&optimizer) {
+        let names: Vec<String> = EXECUTABLE.optimizers.iter().map(ToString::to_string).collect();
+        let rule = format!("the executor, which measured machines have, has {}", names.join(", "));
+        return Err(Invalid::breaks("training.optimizer", optimizer, rule).into());
     }
     let other_scaling = model.spec().rotary_scaling.filter(|scaling| !scaling.is_of_frequencies());
     if let Some(scaling) = other_scaling.filter(|_| place.is_measured()) {
         let rule = format!("the executor, which measured machines have, does not scale rotary positions by {scaling}");
         return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule).into());
     }
+    let model = if place.is_measured() { as_executed(model) } else { model };
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let training = training(&job.training, optimizer, &job.data, &model)?;

@@ -1,7 +1,7 @@
 //! The model of a job: of the catalog, of a file, of a configuration, or by its dimensions.
 
 use super::error::inside;
-use trainyard_models::{Family, Model, ModelSpec, find, find_published};
+use trainyard_models::{Bert, Family, Model, ModelSpec, find, find_published, predicted_tokens};
 use trainyard_plan::{Architecture, ModelChoice};
 use trainyard_units::Invalid;
 
@@ -15,6 +15,18 @@ pub(crate) fn countable(model: &Model) -> Result<(), Invalid> {
     }
     let allowed = "smaller: a single sample of it is beyond counting; shorten model.seq_len, or take fewer layers";
     Err(Invalid::value("model", format!("`{}`", model.name()), allowed))
+}
+
+/// Returns a model as the executor computes it: it scores the vocabulary for tokens that are predicted, whatever else a
+/// model says.
+pub(crate) fn as_executed(model: Model) -> Model {
+    match model {
+        Model::Bert(bert) => {
+            let predictions = Some(predicted_tokens(bert.predictions, bert.seq_len));
+            Model::Bert(Bert { predictions, ..bert })
+        }
+        model => model,
+    }
 }
 
 /// Returns the model of a description.

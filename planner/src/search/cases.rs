@@ -6,24 +6,32 @@ use std::collections::BTreeSet;
 use trainyard_hardware_profiles::OperatorCase;
 use trainyard_plan::operators::{OperatorGraph, Pass, Sharing};
 use trainyard_plan::{Fixed, Mesh, Precision};
-use trainyard_sim::{cases_of_layers, cases_of_update};
+use trainyard_sim::{cases_of_layers, cases_of_update, work_of_operator};
 
-/// The most multiply-adds forward of the largest operator that is worth timing on processors; a larger one takes longer
-/// in proportion.
-const MULTIPLY_ADDS_MAX: f64 = 3e8;
+/// The most multiply-adds forward, or numbers, of an operator that is quick to time on a processor: some milliseconds.
+const QUICK: f64 = 3e8;
+
+/// The same of an operator that is timed at two sizes at least, if the smaller is no larger: by one alone it is not known
+/// what takes longer with more rows and what does not, such as reading its weights.
+const LARGEST: f64 = 3e9;
 
 /// Returns the operators of a job's model at the shapes that its candidates on a measured machine compute, for each of
-/// the numbers of ranks that calibration measures. Micro-batches are powers of two, of which on processors only those
-/// are taken that are quick to time: other sizes take times between theirs, or in proportion. None if there is no
-/// candidate.
+/// the numbers of ranks that calibration measures. Micro-batches are powers of two, if the job has candidates with such:
+/// other sizes take times between theirs, or in proportion. On processors an operator that is not quick to time is timed
+/// with the smallest of them, and with the largest that takes no more than [`LARGEST`]. None if there is no candidate.
 pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu: bool) -> BTreeSet<OperatorCase> {
     let space = Space::new(problem, fixed);
     let graph = space.graph_of(0);
-    let mut candidates = space.candidates();
-    candidates.retain(|candidate| candidate.batch.micro.is_power_of_two() || is_alone(candidate));
-    let least = candidates.iter().map(|candidate| candidate.batch.micro).min().unwrap_or(1);
-    let most = if is_cpu { (MULTIPLY_ADDS_MAX / multiply_adds(graph)).max(1.0) } else { f64::INFINITY };
-    candidates.retain(|candidate| candidate.batch.micro == least || candidate.batch.micro as f64 <= most);
+    let usual = |candidate: &Candidate| candidate.batch.micro.is_power_of_two() || is_alone(candidate);
+    let (usual, others): (Vec<Candidate>, Vec<Candidate>) = space.candidates().into_iter().partition(usual);
+    let candidates = if usual.is_empty() { others } else { usual };
+    let sizes: BTreeSet<u64> = candidates.iter().map(|candidate| candidate.batch.micro).collect();
+    let of_sample = multiply_adds(graph);
+    let bounded = sizes.iter().rev().find(|micro| **micro as f64 * of_sample <= LARGEST);
+    let always = [sizes.first(), bounded].map(|micro| micro.copied().unwrap_or(1));
+    let wanted = |micro: u64, case: &OperatorCase| {
+        !is_cpu || always.contains(&micro) || work_of_operator(case.operator, &case.shape) <= QUICK
+    };
     let mut all = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for Candidate { parallel, batch, precision, .. } in candidates {
@@ -32,7 +40,8 @@ pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu:
         let Some(at_work) = at_work.or_else(|| ranks.iter().copied().max()) else { continue };
         let Sharing { tensor, sequence, context, expert } = mesh.sharing();
         if seen.insert((batch.micro, tensor, sequence, context, expert, at_work, precision)) {
-            all.extend(cases_of_layers(graph, batch.micro, mesh.sharing(), at_work, precision));
+            let cases = cases_of_layers(graph, batch.micro, mesh.sharing(), at_work, precision);
+            all.extend(cases.into_iter().filter(|case| wanted(batch.micro, case)));
         }
     }
     if all.is_empty() {
@@ -74,7 +83,8 @@ mod tests {
         CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass,
         OperatorSample, PROFILE_SCHEMA,
     };
-    use trainyard_plan::{GlobalBatch, JobSpec, Method};
+    use trainyard_models::Family;
+    use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice};
     use trainyard_units::{Bytes, BytesPerSecond};
 
     /// A machine on which every case takes as long as its first dimension is large.
@@ -174,5 +184,39 @@ mod tests {
         };
         assert_eq!(rows(true), Some(1024));
         assert!(rows(false) > Some(1024));
+    }
+
+    /// With a large vocabulary the head is the largest operator by far; the others are timed as they are computed.
+    #[test]
+    fn a_large_head_is_timed_at_two_sizes_and_the_blocks_at_all() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        let mut job = job("gpt2", 16);
+        job.model = ModelChoice {
+            family: Some(Family::Gpt),
+            layers: Some(2),
+            hidden: Some(96),
+            heads: Some(6),
+            vocab: Some(50_257),
+            seq_len: Some(64),
+            ..ModelChoice::default()
+        };
+        let cases = cases_to_measure(&asked(&job, machine([known])), &Fixed::default(), &[1], true);
+        let rows = |operator| -> BTreeSet<u64> {
+            cases.iter().filter(|case| case.operator == operator).map(|case| case.shape[0]).collect()
+        };
+        assert_eq!(rows(OperatorClass::TiedHead), BTreeSet::from([64, 512]));
+        // Two ranks may share the tokens of a sample.
+        assert_eq!(rows(OperatorClass::LayerNorm), BTreeSet::from([32, 64, 128, 256, 512, 1024]));
+    }
+
+    #[test]
+    fn a_held_micro_batch_that_is_no_power_of_two_is_timed() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        let problem = asked(&job("mnist-mlp", 12), machine([known]));
+        let fixed = Fixed::parse(&["batch.micro=3".to_owned()]).expect("a field of a plan");
+        let cases = cases_to_measure(&problem, &fixed, &[1, 2], true);
+        assert!(cases.iter().any(|case| case.operator == OperatorClass::Linear && case.shape[0] == 3));
     }
 }

@@ -3,7 +3,7 @@
 use super::costs::{Costs, Placed};
 use super::device::{DeviceCosts, LinkCosts, Peaks, Usage};
 use super::operation::Operation;
-use super::timed::{class_and_shape, class_of_update, format_of, timed_parts, work};
+use super::timed::{class_and_shape, class_of_update, format_of, timed_parts, work_of_operator};
 use super::work::{Kernels, LayerWork};
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
@@ -379,10 +379,10 @@ impl<'a> MeasuredPricing<'a> {
                 sample.shape.iter().zip(shape).map(|(a, b)| (*a as f64 / *b as f64).ln().powi(2)).sum();
             let weight = (squared_distance + NEAREST).powi(-2);
             weights += weight;
-            sum += weight * (time(sample).max(SHORTEST) / work(class, &sample.shape)).ln();
+            sum += weight * (time(sample).max(SHORTEST) / work_of_operator(class, &sample.shape)).ln();
         }
         if weights > 0.0 {
-            return Ok(Seconds((sum / weights).exp() * work(class, shape)));
+            return Ok(Seconds((sum / weights).exp() * work_of_operator(class, shape)));
         }
         let in_format = if format == NumberFormat::Fp32 { String::new() } else { format!(" in {}", self.precision) };
         Err(unmeasured(self.machine, format!("{class:?}{in_format}"), self.ranks))

@@ -30,4 +30,4 @@ pub use layer::{Computed, LayerCost, LayerCosts, LayerKernels, expected_max_sigm
 pub(crate) use layer::{Inside, InsideMessage};
 pub use operation::{Operation, Phase};
 pub use roofline::roofline;
-pub use timed::{cases_of_layers, cases_of_update, far_from_timed};
+pub use timed::{cases_of_layers, cases_of_update, far_from_timed, work_of_operator};

@@ -78,7 +78,7 @@ pub(super) fn class_of_update(optimizer: Optimizer) -> Option<OperatorClass> {
 }
 
 /// The quantity that an operator's time grows with: arithmetic for products, elements for the rest.
-pub(super) fn work(class: OperatorClass, shape: &[u64]) -> f64 {
+pub fn work_of_operator(class: OperatorClass, shape: &[u64]) -> f64 {
     let product = |dimensions: &[u64]| dimensions.iter().map(|size| *size as f64).product::<f64>();
     match (class, shape) {
         (OperatorClass::Attention | OperatorClass::FullAttention, [samples, heads, sequence, _]) => {
@@ -299,7 +299,7 @@ mod tests {
                     for (_, part) in timed_parts(kind, false).unwrap_or_default() {
                         let (class, shape) = class_and_shape(part).unwrap_or_else(|| panic!("{name}: {part:?}"));
                         assert_eq!(shape.len(), class.dimensions(), "{part:?}");
-                        assert!(work(class, &shape) > 0.0 && !shape.contains(&0), "{part:?}");
+                        assert!(work_of_operator(class, &shape) > 0.0 && !shape.contains(&0), "{part:?}");
                     }
                 }
             }
