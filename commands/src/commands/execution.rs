@@ -275,6 +275,10 @@ fn warn_of(report: &RunReport, output: &Output) {
         output
             .warn(format!("the training goes without {count} of the weights, of other tasks' heads: `{first}`{more}"));
     }
+    if report.data.corrupt_samples > 0 {
+        let (count, files) = (counted(report.data.corrupt_samples as u64, "sample"), &report.data.path);
+        output.warn(format!("{count} of {files} could not be decoded, and others were trained on in their place"));
+    }
     if report.skipped_steps > 0 {
         output.warn(format!("{} steps were skipped, because a gradient was no number", report.skipped_steps));
     }

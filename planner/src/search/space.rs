@@ -169,8 +169,15 @@ impl<'a> Space<'a> {
             return Some(refused);
         }
         let cluster = self.problem.place.spec_of(&machine.cluster);
+        let offload = self.fixed.offload.unwrap_or(Offload::NONE);
+        // With what the software offloads it with.
+        let software = self.software(choice);
+        let least = software.offloads.iter().find(|(own, _)| *own == offload).map(|(_, least)| *least);
+        let recomputes = software.offloads_with(offload, Recompute::None);
         let spec = PlanSpec {
-            offload: self.fixed.offload.unwrap_or(Offload::NONE),
+            offload,
+            state_sharding: least.unwrap_or_default(),
+            recompute: if recomputes { Recompute::None } else { Recompute::Full },
             placement: self.placement(),
             gradient_compression: self.compression(),
             precision: every_gpu_has(self.problem.method()),

@@ -207,6 +207,9 @@ impl Changed {
         parallel.sequence = fixed.sequence.unwrap_or(old.parallel.sequence && parallel.tensor > 1);
         let split = ParallelSpec { data: 1, ..*parallel };
         spec.cluster.instances = fixed.instances.unwrap_or(old.cluster.instances);
+        if spec.cluster.profile.is_some() && spec.cluster.instances > 1 {
+            return Err(format!("a measured machine is one, and `instances` is {}", spec.cluster.instances));
+        }
         let moved = (&spec.cluster.instance, spec.cluster.instances) != (&old.cluster.instance, old.cluster.instances);
         let mut there = self.there(files.clone())?;
         if let Some(data) = fixed.data {

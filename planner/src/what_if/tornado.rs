@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use trainyard_calibration::network_uncertainty;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Pricing, Sensitivity, WHAT_IF_SCHEMA};
+use trainyard_units::Invalid;
 
 /// The relative change of an assumption without a stated uncertainty.
 const UNSTATED: f64 = 0.2;
@@ -44,6 +45,10 @@ enum How {
 ///
 /// When the plan cannot be simulated as it is.
 pub fn tornado(plan: &HeldPlan) -> Result<WhatIfDocument, WhatIfError> {
+    if plan.document.plan.cluster.profile.is_some() {
+        let why = "a measured machine is known only as it was measured: no assumption is behind its times";
+        return Err(Invalid::whole(why).with_hint("vary a field of the plan, such as --vary batch.micro=1,2,4").into());
+    }
     let expected = plan.as_it_is()?;
     let assumptions = assumptions(&plan.document, &expected);
     let mut sensitivities: Vec<Sensitivity> =
