@@ -267,10 +267,12 @@ impl Kernel<2> for Gated {
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, [FlexTensor; 2]) {
         let [gate, up] = operands.map(contiguous);
         let mut to = vec![0.0; gate.storage::<f32>().len()];
-        match self {
-            Self::Silu => swiglu_forward(gate.storage(), up.storage(), &mut to),
-            Self::GeluTanh => geglu_forward(gate.storage(), up.storage(), &mut to),
-        }
+        let compute = match self {
+            Self::Silu => swiglu_forward,
+            Self::GeluTanh => geglu_forward,
+        };
+        let inputs = gate.storage::<f32>().par_chunks(BLOCK).zip(up.storage::<f32>().par_chunks(BLOCK));
+        to.par_chunks_mut(BLOCK).zip(inputs).for_each(|(to, (gate, up))| compute(gate, up, to));
         let result = FlexTensor::from_data(TensorData::new(to, gate.layout().shape().clone()));
         (result, [gate, up])
     }
@@ -278,10 +280,13 @@ impl Kernel<2> for Gated {
     fn backward(&self, [gate, up]: [FlexTensor; 2], gradient: FlexTensor, _: [bool; 2]) -> [Option<FlexTensor>; 2] {
         let mut gradient = contiguous(gradient);
         let mut to_up = vec![0.0; up.storage::<f32>().len()];
-        match self {
-            Self::Silu => swiglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up),
-            Self::GeluTanh => geglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up),
-        }
+        let compute = match self {
+            Self::Silu => swiglu_backward,
+            Self::GeluTanh => geglu_backward,
+        };
+        let inputs = gate.storage::<f32>().par_chunks(BLOCK).zip(up.storage::<f32>().par_chunks(BLOCK));
+        let outputs = gradient.storage_mut::<f32>().par_chunks_mut(BLOCK).zip(to_up.par_chunks_mut(BLOCK));
+        outputs.zip(inputs).for_each(|((gradient, to_up), (gate, up))| compute(gate, up, gradient, to_up));
         let to_up = FlexTensor::from_data(TensorData::new(to_up, up.layout().shape().clone()));
         [Some(gradient), Some(to_up)]
     }

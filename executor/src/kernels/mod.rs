@@ -25,6 +25,7 @@ mod operation;
 mod philox;
 mod pooling;
 mod product;
+mod rotation;
 #[cfg(test)]
 pub(crate) mod testing;
 mod update;
@@ -42,4 +43,5 @@ pub(crate) use loss::{cross_entropy, share_of_loss};
 pub(crate) use normalization::{layer_norm, rms_norm};
 pub(crate) use operation::lies_on_host;
 pub(crate) use pooling::max_pool;
+pub(crate) use rotation::{Angles, rotate};
 pub(crate) use update::{AdamWStep, MomentumStep, adamw, has_adamw, is_plain, momentum, square_sum, square_sum_there};

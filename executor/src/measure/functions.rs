@@ -1,9 +1,10 @@
 //! Operators of families whose layers do not share a function: as those layers compute them, on rows of features.
 
 use super::prepare::values;
-use crate::kernels::{self, AttentionShape, Scores, Sees, Strides};
-use crate::network::operators::{from_vec, single};
-use burn::tensor::{Device, FloatDType, Tensor};
+use crate::kernels::{self, Angles, AttentionShape, Scores, Sees, Strides};
+use crate::network::operators::single;
+use burn::tensor::Tensor;
+use std::sync::Arc;
 
 /// Computes scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
@@ -18,27 +19,15 @@ pub(super) fn rms_norm(rows: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tenso
     kernels::rms_norm(rows, scale, epsilon)
 }
 
-/// Multiplies one half of the features, activated, by the other half.
-pub(super) fn gated(rows: Tensor<2>) -> Tensor<2> {
-    let width = rows.dims()[1] / 2;
-    kernels::swiglu(rows.clone().narrow(1, 0, width), rows.narrow(1, width, width))
+/// Returns the angles of heads of `width` features for positions that divide `rows`.
+pub(super) fn angles(rows: usize, width: usize) -> Arc<Angles> {
+    let positions = if rows.is_multiple_of(POSITIONS) { POSITIONS } else { rows };
+    let of = |turn: fn(f32) -> f32| values(positions * width / 2, 4).into_iter().map(turn).collect();
+    Arc::new(Angles { pairs: width / 2, cosines: of(f32::cos), sines: of(f32::sin) })
 }
 
-/// Returns cosines and sines of the angles by which features are turned, (rows, width) each.
-pub(super) fn angles(rows: usize, width: usize, device: &Device, format: FloatDType) -> [Tensor<2>; 2] {
-    let of = |turn: fn(f32) -> f32| -> Tensor<2> {
-        let all = values(rows * width, 4).into_iter().map(turn).collect();
-        from_vec(all, [rows, width], device).cast(format)
-    };
-    [of(f32::cos), of(f32::sin)]
-}
-
-/// Rotates each half of the features against the other (rotary position embedding).
-pub(super) fn rotary(rows: Tensor<2>, [cosines, sines]: &[Tensor<2>; 2]) -> Tensor<2> {
-    let half = rows.dims()[1] / 2;
-    let turned = Tensor::cat(vec![rows.clone().narrow(1, half, half).neg(), rows.clone().narrow(1, 0, half)], 1);
-    rows * cosines.clone() + turned * sines.clone()
-}
+/// Positions of the samples whose features are turned: their angles stay in the caches, as those of a model do.
+const POSITIONS: usize = 128;
 
 /// Puts a class token before the patches of an image, and adds positions to all.
 pub(super) fn class_token(patches: Tensor<2>, token: Tensor<2>, positions: Tensor<2>) -> Tensor<2> {

@@ -114,6 +114,9 @@ impl Run for Joined {
 
 const EPSILON: f64 = 1e-5;
 
+/// Features of a head whose positions are rotated, as most models have them.
+const HEAD: usize = 64;
+
 /// Makes what `case` needs on a device, once, and returns what runs it.
 pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
     if case.operator.is_over_parameters() {
@@ -143,10 +146,14 @@ pub(super) fn prepare(case: Case, place: &Place) -> Box<dyn Run> {
         }
         OperatorClass::Activation => bench.passes([a, b], [a, b], gelu),
         OperatorClass::Relu => bench.passes([a, b], [a, b], kernels::relu),
-        OperatorClass::GatedActivation => bench.passes([a, 2 * b], [a, b], functions::gated),
+        OperatorClass::GatedActivation => {
+            let (gate, up) = (bench.start([a, b]), bench.start([a, b]));
+            bench.passes_from([a, b], move || [gate.fresh(), up.fresh()], |[gate, up]| kernels::swiglu(gate, up))
+        }
         OperatorClass::Rotary => {
-            let angles = functions::angles(a, b, &bench.recording(), bench.format);
-            bench.passes([a, b], [a, b], move |x| functions::rotary(x, &angles))
+            let width = 1 << b.trailing_zeros().min(HEAD.trailing_zeros());
+            let angles = functions::angles(a, width);
+            bench.passes([a, b], [a, b], move |x| kernels::rotate(x, &angles, b / width))
         }
         OperatorClass::Residual => bench.residual(a, b),
         OperatorClass::Dropout => {
@@ -230,11 +237,6 @@ fn format_of(format: NumberFormat) -> FloatDType {
 impl Bench {
     fn new(format: NumberFormat, place: Place) -> Self {
         Self { place, format: format_of(format) }
-    }
-
-    /// Returns the device, for tensors that record gradients.
-    fn recording(&self) -> Device {
-        self.place.device.clone().autodiff()
     }
 
     fn plain<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {

@@ -140,8 +140,8 @@ impl Block {
     fn attention(&self, pass: &Pass, weights: &Weights, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         let heads = self.heads.on_rank(pass);
         let rows = pass.tensor.enter(rows, samples);
-        let queries = self.rotation.apply(pass, self.queries.forward(weights, rows.clone()), samples, heads.queries);
-        let keys = self.rotation.apply(pass, self.keys.forward(weights, rows.clone()), samples, heads.keys);
+        let queries = self.rotation.apply(pass, self.queries.forward(weights, rows.clone()), heads.queries);
+        let keys = self.rotation.apply(pass, self.keys.forward(weights, rows.clone()), heads.keys);
         let values = self.values.forward(weights, rows);
         let context = attention(pass, [queries, keys, values], samples, heads, self.mask);
         self.projection.summed(pass, weights, context, samples)

@@ -135,7 +135,7 @@ impl Block {
             let own = packed.clone().narrow(2, part * heads.width, heads.width);
             own.reshape([tokens, heads.queries * heads.width])
         };
-        let [queries, keys] = [0, 1].map(|at| self.rotation.apply(pass, part(at), samples, heads.queries));
+        let [queries, keys] = [0, 1].map(|at| self.rotation.apply(pass, part(at), heads.queries));
         attention(pass, [queries, keys, part(2)], samples, heads, Mask::Causal)
     }
 

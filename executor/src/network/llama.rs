@@ -179,8 +179,8 @@ impl Block {
             }
             None => (queries, keys),
         };
-        let queries = self.rotation.apply(pass, queries, samples, heads.queries);
-        let keys = self.rotation.apply(pass, keys, samples, heads.keys);
+        let queries = self.rotation.apply(pass, queries, heads.queries);
+        let keys = self.rotation.apply(pass, keys, heads.keys);
         attention(pass, [queries, keys, values], samples, heads, self.mask)
     }
 }

@@ -1,8 +1,10 @@
 //! Positions as rotations of queries and keys.
 
 use super::Pass;
-use burn::tensor::{Tensor, TensorData};
+use crate::kernels::{self, Angles};
+use burn::tensor::Tensor;
 use std::f32::consts::TAU;
+use std::sync::Arc;
 use trainyard_models::RotaryScaling;
 use trainyard_units::Invalid;
 
@@ -22,7 +24,6 @@ pub(super) fn check(field: &'static str, features: u64) -> Result<(), Invalid> {
 ///
 /// Source: Su et al., arXiv:2104.09864, equation 34; a part of a head alone: Black et al., arXiv:2204.06745, section 2.1.1.
 pub(super) struct Rotation {
-    positions: usize,
     /// Pairs of features of a head that are turned.
     pairs: usize,
     /// (positions, pairs), flat.
@@ -41,29 +42,15 @@ impl Rotation {
         let angles: Vec<f32> =
             (0..positions).flat_map(|t| frequencies.iter().map(move |frequency| t as f32 * frequency)).collect();
         let (cosines, sines) = angles.into_iter().map(|angle| (angle.cos(), angle.sin())).unzip();
-        Self { positions, pairs, cosines, sines }
+        Self { pairs, cosines, sines }
     }
 
     /// Turns all heads of the own tokens, (samples × own tokens, heads × width).
-    pub(super) fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
-        let [height, width] = rows.dims();
-        let (pairs, dtype) = (self.pairs, rows.dtype());
+    pub(super) fn apply(&self, pass: &Pass, rows: Tensor<2>, heads: usize) -> Tensor<2> {
         let (first, ranks) = (pass.context.first_token(), pass.context.size());
-        let own = self.positions / ranks;
-        let table = |values: &[f32]| {
-            let own_rows: Vec<f32> = values.chunks(pairs).skip(first).step_by(ranks).flatten().copied().collect();
-            Tensor::<4>::from_data(TensorData::new(own_rows, [1, own, 1, pairs]), &pass.device).cast(dtype)
-        };
-        let (cosines, sines) = (table(&self.cosines), table(&self.sines));
-        let features = rows.reshape([samples, own, heads, width / heads]);
-        let part = |start, length| features.clone().narrow(3, start, length);
-        let (first, second) = (part(0, pairs), part(pairs, pairs));
-        let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
-        let turned_second = second * cosines + first * sines;
-        let mut parts = vec![turned_first, turned_second];
-        let rest = width / heads - 2 * pairs;
-        parts.extend((rest > 0).then(|| part(2 * pairs, rest)));
-        Tensor::cat(parts, 3).reshape([height, width])
+        let own = |values: &[f32]| values.chunks(self.pairs).skip(first).step_by(ranks).flatten().copied().collect();
+        let angles = Angles { pairs: self.pairs, cosines: own(&self.cosines), sines: own(&self.sines) };
+        kernels::rotate(rows, &Arc::new(angles), heads)
     }
 }
 
