@@ -6,7 +6,7 @@ use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
 use trainyard_sim::campaign::{
-    Campaign, CampaignPrice, Checkpoint, Evaluation, StartUp, StepTime, Steps, best_interval,
+    Campaign, CampaignPrice, Checkpoint, Evaluation, StartUp, StepTime, Steps, best_interval, longest_interval,
 };
 use trainyard_sim::{Machine, evaluation_time};
 use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
@@ -53,7 +53,7 @@ impl Assembly<'_> {
             }),
         };
         campaign.checkpoint.interval = match self.settings.interval {
-            None => best_interval(&campaign),
+            None => Seconds(best_interval(&campaign).0.min(longest_interval(write).0)),
             Some(interval) if interval < write => {
                 let allowed = format!("at least {}, the time of writing a checkpoint", human_duration(write));
                 return Err(Invalid::value("campaign.checkpoint_interval", human_duration(interval), allowed));

@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
-use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, open_interval};
+use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, longest_interval, open_interval};
 use trainyard_units::{Seconds, Usd, UsdPerHour};
 
 /// The overheads of a training that do not depend on how long a step takes.
@@ -81,7 +81,10 @@ impl Overheads {
             RunConditions { pricing, ..*conditions }.hazards(settings.scenario)
         });
         let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(conditions.instances(), write));
-        let interval = settings.interval.or_else(|| open_interval(losing, write));
+        let interval = settings.interval.or_else(|| {
+            let open = open_interval(losing, write)?;
+            Some(Seconds(open.0.min(longest_interval(write).0)))
+        });
         let exposure = known.ok().filter(|_| conditions.pricing == Pricing::Spot).map(|hazards| Exposure {
             instances: conditions.instances(),
             hazards,

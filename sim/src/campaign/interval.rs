@@ -63,6 +63,13 @@ pub fn open_interval(losing: f64, write: Seconds) -> Option<Seconds> {
     Some(Seconds(low / losing))
 }
 
+/// The longest interval that is taken unless the user says another: an hour, or a hundred times as long as a checkpoint
+/// takes. A stated default: machines are rarely interrupted, and [`best_interval`] of a few is many hours, but a training
+/// also ends for causes that have no rate, and nobody wants to lose half a day to one.
+pub fn longest_interval(write: Seconds) -> Seconds {
+    Seconds((100.0 * write.0).max(3600.0))
+}
+
 /// Checkpoints that are written in the course of a training that nothing interrupts: one after each `interval`, counted
 /// in whole steps, and one after the last step. No longer steps make it fewer.
 pub fn checkpoints(steps: u64, step: Seconds, interval: Seconds) -> u64 {

@@ -13,7 +13,7 @@ mod straggler;
 mod stretch;
 
 pub use course::{RunPhases, SimulatedRun, simulate_campaign};
-pub use interval::{best_interval, checkpoints, expected_time, open_interval};
+pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
 pub use reclaims::{Exposure, Reclaims};
 
 use straggler::slowest;
