@@ -111,6 +111,9 @@ pub struct WhatIfFigures {
     /// Price of the whole training; absent for machines that are not rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_date: Option<String>,
 }
 
 /// What an assumption does to a plan when it is varied by its own uncertainty.

@@ -179,29 +179,31 @@ impl Reasons<'_> {
         let own = self.chosen.plan.cluster().instances;
         let other = |instances| self.best(&Fixed { instances: Some(instances), ..self.same_cluster() });
         if own > 1 {
-            let (fewer, too_large) = other(own - 1);
-            return Some(match (fewer, too_large) {
-                (Some(fewer), _) => {
-                    let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
-                    let late = met.filter(|deadline| fewer.elapsed_s > deadline.0);
-                    let why = late.map_or_else(
-                        || self.against(&fewer),
-                        |deadline| {
-                            let time = human_duration(Seconds(fewer.elapsed_s));
-                            format!("{} would take {time}, more than {}", own - 1, human_duration(deadline))
-                        },
-                    );
-                    format!("{own} instances rather than {}: {why}", own - 1)
-                }
-                (None, Some(large)) => {
-                    format!("{own} instances: plans on {} {}", own - 1, does_not_fit(large))
-                }
-                (None, None) => format!("{own} instances: the global batch does not divide over {}", own - 1),
+            // Where nothing divides evenly over one fewer, half as many.
+            let tried = [own - 1, own / 2].into_iter().map(|fewer| (fewer, other(fewer)));
+            let (number, found) = tried.into_iter().find(|(_, (best, large))| best.is_some() || large.is_some())?;
+            return Some(match found {
+                (Some(fewer), _) => self.against_fewer(own, (number, &fewer)),
+                (None, large) => format!("{own} instances: plans on {number} {}", does_not_fit(large?)),
             });
         }
         let (more, _) = if rental.max_instances > 1 { other(2) } else { (None, None) };
         let more = more?;
         Some(format!("one instance rather than 2: {}", self.against(&more)))
+    }
+
+    /// Compares with a plan on fewer machines, which may miss the deadline.
+    fn against_fewer(&self, own: u32, (number, fewer): (u32, &Evaluated)) -> String {
+        let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
+        let late = met.filter(|deadline| fewer.elapsed_s > deadline.0);
+        let why = late.map_or_else(
+            || self.against(fewer),
+            |deadline| {
+                let time = human_duration(Seconds(fewer.elapsed_s));
+                format!("{number} would take {time}, more than {}", human_duration(deadline))
+            },
+        );
+        format!("{own} instances rather than {number}: {why}")
     }
 
     /// Compares with the same number of the same GPUs in smaller machines.

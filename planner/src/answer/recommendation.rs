@@ -118,7 +118,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             let of_stack = Aim { top: 1, stack: Some(index), ..*aim };
             chosen(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
         };
-        let reason = best.is_none().then(|| "no plan of it fits, or meets deadline and budget".into());
+        let reason = best.is_none().then(|| format!("no plan of it fits{}", problem.and_meets_goal()));
         StackChoice {
             stack: stack.name.clone(),
             best: best.as_ref().map(|best| runner_up(problem, job, best)),

@@ -119,7 +119,7 @@ impl Rejections<'_> {
         let ranked = self.found.best.last().filter(|_| full).map(|last| ranking.worth(Totals::found(last)));
         let times = ranked.map_or(bound, |last| last.max(bound)) / ranking.worth(Totals::found(self.chosen));
         if !full && times <= 1.0 {
-            let why = "has no plan that fits and meets deadline and budget".into();
+            let why = format!("has no plan that fits{}", self.problem.and_meets_goal());
             return Some(rejected(RejectedBy::Objective, name, why, None));
         }
         let dear = ranking.objective == Objective::Cost && least.cost_usd.is_some();

@@ -11,7 +11,7 @@ use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
-use trainyard_units::human_count;
+use trainyard_units::{counted, human_count};
 
 /// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
 /// (23.7 and 23.6 %), at 8 more often (24.8 %), at 4 and 2 much more (27.3 and 34.7 %): Wu and He, arXiv:1803.08494,
@@ -42,6 +42,7 @@ impl Warnings<'_> {
     /// Lists all warnings: what may be wrong with the training first, then what the figures leave out.
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all: Vec<String> = [
+            batch_beyond_data(self.problem, self.plan.batch().global),
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
             self.fine_tuning(),
             self.learning_rate(),
@@ -304,6 +305,23 @@ fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images:
         }
     };
     Some(rule)
+}
+
+/// Warns that a step takes more samples than there are, as where a batch in tokens was meant.
+fn batch_beyond_data(problem: &Problem, batch: u64) -> Option<String> {
+    let Training::Passes(volume) = problem.training else { return None };
+    let whole = |tokens: u64| batch / tokens;
+    let meant = problem.model.tokens_per_sample().map(whole).filter(|samples| *samples > 0);
+    let meant = meant.map_or_else(String::new, |samples| {
+        format!("; {} tokens would be {}", human_count(batch), counted(samples, "sample"))
+    });
+    (batch > volume.samples).then(|| {
+        format!(
+            "a step takes {} samples (`training.global_batch`), more than the {} of the data, which are then trained on several times{meant}",
+            human_count(batch),
+            human_count(volume.samples)
+        )
+    })
 }
 
 /// Formats a number with three digits.

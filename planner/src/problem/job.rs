@@ -78,6 +78,16 @@ pub(crate) struct Enough {
 }
 
 impl Problem {
+    /// Returns what a plan must do besides fitting, for sentences such as "no plan fits and meets the deadline".
+    pub(crate) fn and_meets_goal(&self) -> &'static str {
+        match (self.deadline, self.budget) {
+            (None, None) => "",
+            (Some(_), None) => " and meets the deadline",
+            (None, Some(_)) => " and meets the budget",
+            (Some(_), Some(_)) => " and meets deadline and budget",
+        }
+    }
+
     /// Returns the same problem, whose searches stop once `cancellation` is cancelled. A plan found then is no
     /// recommendation.
     #[must_use]

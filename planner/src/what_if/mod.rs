@@ -378,6 +378,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         steps: prediction.steps,
         time_s: prediction.time_s,
         cost_usd: prediction.cost_usd,
+        price_date: prediction.price.as_ref().map(|price| price.date.clone()),
     }
 }
 

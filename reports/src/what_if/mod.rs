@@ -26,6 +26,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     }
     let mut text = parts.join("\n");
     text += &bullets(width, "Software", &software_differs(document).into_iter().collect::<Vec<_>>());
+    text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text
@@ -62,6 +63,20 @@ fn plans_differ(document: &WhatIfDocument) -> bool {
     let all = || document.cases.iter().filter_map(|case| case.figures.as_ref()).chain(&document.base);
     let first = all().next().map(layout);
     all().any(|figures| Some(layout(figures)) != first)
+}
+
+/// Says which cases have prices of which date, where these differ.
+fn dates_differ(document: &WhatIfDocument) -> Option<String> {
+    let mut dates: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for case in &document.cases {
+        if let Some(date) = case.figures.as_ref().and_then(|figures| figures.price_date.as_deref()) {
+            dates.entry(date).or_default().push(case.values.join(" / "));
+        }
+    }
+    let each: Vec<String> =
+        dates.iter().rev().map(|(date, cases)| format!("{} as of {date}", cases.join(", "))).collect();
+    (each.len() > 1)
+        .then(|| format!("they are of different dates, which is a part of what costs differ by: {}", each.join("; ")))
 }
 
 /// Says why cases differ in their software, where they do and nobody asked for it.
@@ -226,6 +241,7 @@ pub(crate) mod tests {
             steps: 100,
             time_s,
             cost_usd: Some(time_s * f64::from(instances)),
+            price_date: Some("2026-07-20".into()),
         }
     }
 
