@@ -37,6 +37,8 @@ pub struct SharedStore {
     pub needed: Bytes,
     /// Bytes that there are.
     pub available: Bytes,
+    /// Those that plans may use: the system, loaders and checkpoints need some too.
+    pub usable: Bytes,
 }
 
 /// Something that does not fit.
@@ -97,7 +99,7 @@ impl Footprint {
     ///
     /// The stage or the store that lacks most, if any does.
     pub fn fits(&self) -> Result<(), OutOfMemory> {
-        self.fits_within(&self.usable)
+        self.fits_within(&self.usable, |shared| shared.usable)
     }
 
     /// Refuses a stage that does not fit on its devices, whatever it leaves free, or a store that is too small.
@@ -106,19 +108,20 @@ impl Footprint {
     ///
     /// As [`Footprint::fits`].
     pub fn fits_without_margin(&self) -> Result<(), OutOfMemory> {
-        self.fits_within(&self.limits)
+        self.fits_within(&self.limits, |shared| shared.available)
     }
 
-    fn fits_within(&self, limits: &[Bytes]) -> Result<(), OutOfMemory> {
+    fn fits_within(&self, limits: &[Bytes], of_store: fn(&SharedStore) -> Bytes) -> Result<(), OutOfMemory> {
         let beyond = |stage: &StageId| self.total(*stage).0.saturating_sub(limits[stage.0 as usize].0);
         if let Some(stage) = self.stages().filter(|stage| beyond(stage) > 0).max_by_key(beyond) {
             let available = limits[stage.0 as usize];
             return Err(OutOfMemory::Device { stage, needed: self.total(stage), available });
         }
-        match self.shared.iter().find(|shared| shared.needed > shared.available) {
+        match self.shared.iter().find(|shared| shared.needed > of_store(shared)) {
             None => Ok(()),
-            Some(SharedStore { store, needed, available }) => {
-                Err(OutOfMemory::Machine { store: *store, needed: *needed, available: *available })
+            Some(shared) => {
+                let (store, needed, available) = (shared.store, shared.needed, of_store(shared));
+                Err(OutOfMemory::Machine { store, needed, available })
             }
         }
     }
@@ -305,7 +308,7 @@ fn fullest_machine(plan: &Plan, machine: &Machine, layout: Layout<'_>, store: St
             Store::Host => host.memory,
             Store::Nvme => host.disk,
         };
-        Some(SharedStore { store, needed, available })
+        Some(SharedStore { store, needed, available, usable: usable(available, &machine.stack) })
     };
     let share = |shared: &SharedStore| shared.needed.as_f64() / shared.available.as_f64().max(1.0);
     needed.into_iter().filter_map(on).max_by(|a, b| share(a).total_cmp(&share(b)))

@@ -152,7 +152,10 @@ fn a_training_is_drawn_as_often_as_was_asked_and_its_shares_add_up() {
         let phases = campaign["phases"].as_object().expect("phases").values().filter_map(Value::as_f64).sum();
         equal(phases, number(&campaign, "/time_s/mean"));
         // Checkpoints are quick to write there.
-        equal(number(&campaign, "/checkpoint/interval_s"), number(&campaign, "/checkpoint/best_interval_s").min(3600.0));
+        equal(
+            number(&campaign, "/checkpoint/interval_s"),
+            number(&campaign, "/checkpoint/best_interval_s").min(3600.0),
+        );
         campaign
     };
     let on_demand = drawn("plan.json");
