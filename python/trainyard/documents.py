@@ -2150,6 +2150,8 @@ class WhatIfFigures:
     """Seconds of the whole training."""
     cost_usd: float | None = None
     """Price of the whole training; absent for machines that are not rented."""
+    price_date: str | None = None
+    """The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented."""
 
 
 @dataclass(frozen=True, kw_only=True)
