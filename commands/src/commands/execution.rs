@@ -138,7 +138,7 @@ pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
     on_interrupt(|| {
         STOP.store(true, Ordering::Relaxed);
         // What is under way may take long.
-        eprintln!("\nstopping as soon as what is under way is done and kept; again to stop at once");
+        eprintln!("\nstopping as soon as what is under way is done; again to stop at once");
     });
     &STOP
 }

@@ -11,14 +11,15 @@ use trainyard_sim::{cases_of_layers, cases_of_update, work_of_operator};
 /// The most multiply-adds forward, or numbers, of an operator that is quick to time on a processor: some milliseconds.
 const QUICK: f64 = 3e8;
 
-/// The same of an operator that is timed at two sizes at least, if the smaller is no larger: by one alone it is not known
-/// what takes longer with more rows and what does not, such as reading its weights.
+/// The same of the largest operator that is timed besides the smallest: by one size alone it is not known what takes longer
+/// with more rows and what does not, such as reading weights.
 const LARGEST: f64 = 3e9;
 
 /// Returns the operators of a job's model at the shapes that its candidates on a measured machine compute, for each of
 /// the numbers of ranks that calibration measures. Micro-batches are powers of two, if the job has candidates with such:
 /// other sizes take times between theirs, or in proportion. On processors an operator that is not quick to time is timed
-/// with the smallest of them, and with the largest that takes no more than [`LARGEST`]. None if there is no candidate.
+/// with the smallest of them, and with the largest with which no operator of the model has more than ten times what is
+/// quick. None if there is no candidate.
 pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu: bool) -> BTreeSet<OperatorCase> {
     let space = Space::new(problem, fixed);
     let graph = space.graph_of(0);

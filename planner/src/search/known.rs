@@ -147,7 +147,11 @@ impl Steps {
         whole: bool,
         simulate: impl FnOnce() -> Option<Simulated>,
     ) -> Option<Simulated> {
-        let same = |step: &&Step| step.choice == choice && step.plan == *plan;
+        // What mostly differs first.
+        let same = |step: &&Step| {
+            (step.choice, step.plan.batch, step.plan.parallel) == (choice, plan.batch, plan.parallel)
+                && step.plan == *plan
+        };
         if let Some(step) = self.kept().iter().filter(|step| step.is_enough(whole)).find(same) {
             return step.simulated.clone();
         }
