@@ -420,11 +420,18 @@ def check_plugin(known, config):
         plugin()
 
 
+def split(text):
+    """The shares of training, validation and test, as megatron-core reads them."""
+    from megatron.core.datasets.blended_megatron_dataset_config import parse_and_normalize_split
+
+    assert sum(parse_and_normalize_split(text)) == 1.0, text
+
+
 # Arguments of megatron/training/arguments.py, core 0.15 and 0.16, that are no fields of the configurations of the core.
 MEGATRON_OWN = {
     "micro-batch-size": int, "global-batch-size": int, "train-iters": int, "lr-warmup-iters": int,
     "lr-decay-style": str, "lr-decay-iters": int, "data-path": str, "tokenizer-type": str, "vocab-size": int,
-    "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
+    "split": split, "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
     "ckpt-format": str, "vocab-file": str, "save-retain-interval": int, "pretrained-checkpoint": str, "spec": str,
     "tokenizer-model": str, "rope-scaling-factor": float, "rotary-seq-len-interpolation-factor": int,
@@ -433,7 +440,7 @@ MEGATRON_OWN_FLAGS = {
     "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion", "use-tp-pp-dp-mapping",
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
     "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
-    "accumulate-allreduce-grads-in-fp32", "use-rope-scaling",
+    "accumulate-allreduce-grads-in-fp32", "use-rope-scaling", "exit-signal-handler",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}
