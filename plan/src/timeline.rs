@@ -19,7 +19,7 @@ pub struct Interval {
 /// The intervals of a step, simulated or measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// All activities that took time: one stream after another, each in the order of its work.
+    /// All activities that took time, those of each stream in order.
     pub intervals: Vec<Interval>,
     /// Start and end of the step that is counted, where steps follow each other without draining the pipeline and
     /// several were recorded.

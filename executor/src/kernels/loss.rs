@@ -57,6 +57,19 @@ struct Kept {
     log_sums: Vec<f32>,
 }
 
+impl Kept {
+    fn of(logits: FlexTensor) -> Self {
+        let logits = contiguous(logits);
+        let [rows, classes] = extent(&logits);
+        let mut log_sums = vec![0.0; rows];
+        log_sums
+            .par_chunks_mut(BLOCK)
+            .zip(logits.storage::<f32>().par_chunks(BLOCK * classes))
+            .for_each(|(log_sums, rows)| log_sums_of_rows(rows, log_sums));
+        Self { logits, log_sums }
+    }
+}
+
 impl Kernel<1> for CrossEntropy {
     type Kept = Kept;
 
@@ -65,12 +78,11 @@ impl Kernel<1> for CrossEntropy {
     }
 
     fn forward(&self, [logits]: [FlexTensor; 1]) -> (FlexTensor, Kept) {
-        let logits = contiguous(logits);
-        let [rows, classes] = extent(&logits);
-        let (from, log_sums) = (logits.storage::<f32>(), log_sums(&logits));
+        let kept = Kept::of(logits);
+        let ([rows, classes], from, log_sums) = (extent(&kept.logits), kept.logits.storage::<f32>(), &kept.log_sums);
         let loss = |(row, &target): (usize, &usize)| f64::from(log_sums[row] - from[row * classes + target]);
         let sum: f64 = self.targets.iter().enumerate().map(loss).sum();
-        (from_numbers(vec![(sum / rows as f64) as f32], [1, 1]), Kept { logits, log_sums })
+        (from_numbers(vec![(sum / rows as f64) as f32], [1, 1]), kept)
     }
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
@@ -101,13 +113,12 @@ impl Kernel<1> for ShareOfLoss {
     }
 
     fn forward(&self, [logits]: [FlexTensor; 1]) -> (FlexTensor, Kept) {
-        let logits = contiguous(logits);
-        let [rows, classes] = extent(&logits);
-        let (from, log_sums) = (logits.storage::<f32>(), log_sums(&logits));
+        let kept = Kept::of(logits);
+        let ([rows, classes], from) = (extent(&kept.logits), kept.logits.storage::<f32>());
         let picked = self.targets.iter().enumerate();
         let picked = picked.map(|(row, target)| target.map_or(0.0, |target| from[row * classes + target]));
-        let shares = log_sums.iter().zip(picked).flat_map(|(log_sum, picked)| [*log_sum, picked]).collect();
-        (from_numbers(shares, [rows, 2]), Kept { logits, log_sums })
+        let shares = kept.log_sums.iter().zip(picked).flat_map(|(log_sum, picked)| [*log_sum, picked]).collect();
+        (from_numbers(shares, [rows, 2]), kept)
     }
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
@@ -127,17 +138,6 @@ impl Kernel<1> for ShareOfLoss {
         }
         [Some(logits)]
     }
-}
-
-/// Returns ln Σ eˡ of each row.
-fn log_sums(logits: &FlexTensor) -> Vec<f32> {
-    let [rows, classes] = extent(logits);
-    let mut log_sums = vec![0.0; rows];
-    log_sums
-        .par_chunks_mut(BLOCK)
-        .zip(logits.storage::<f32>().par_chunks(BLOCK * classes))
-        .for_each(|(log_sums, rows)| log_sums_of_rows(rows, log_sums));
-    log_sums
 }
 
 vectorized! {

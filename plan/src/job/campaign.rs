@@ -11,7 +11,8 @@ pub struct CampaignSpec {
     /// Whether machines must be found and booted first; cold if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<StartKind>,
-    /// Training time from one checkpoint to the next, `10 min`; the best one if left out.
+    /// Training time from one checkpoint to the next, `10 min`; the best one if left out, up to an hour or a hundred times what
+    /// writing one takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_interval: Option<String>,
     /// Where checkpoints go; s3 if left out.

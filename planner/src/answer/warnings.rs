@@ -373,6 +373,7 @@ fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
 mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
+    use trainyard_plan::GlobalBatch;
 
     #[test]
     fn batch_normalisation_over_few_samples_is_warned_of() {
@@ -394,6 +395,18 @@ mod tests {
         assert!(rule(Optimizer::Momentum, 128).is_some_and(|rule| rule.starts_with("0.500 times (linear: Goyal")));
         let tokens = learning_rate_rule(Optimizer::Momentum, 32_768, 256, false);
         assert!(tokens.is_some_and(|rule| !rule.contains("LARS")));
+    }
+
+    #[test]
+    fn a_batch_beyond_the_data_is_warned_of_and_told_in_tokens() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.samples = Some(1000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        assert_eq!(batch_beyond_data(&problem, 1000), None);
+        let told = batch_beyond_data(&problem, 4096).expect("more than there are");
+        assert!(told.contains("more than the 1,000") && told.ends_with("4,096 tokens would be 4 samples"), "{told}");
     }
 
     #[test]

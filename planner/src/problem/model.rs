@@ -1,7 +1,7 @@
 //! The model of a job: of the catalog, of a file, of a configuration, or by its dimensions.
 
 use super::error::inside;
-use trainyard_models::{Bert, Family, Model, ModelSpec, find, find_published, predicted_tokens};
+use trainyard_models::{Bert, Family, HeadKind, Model, ModelSpec, find, find_published, predicted_tokens};
 use trainyard_plan::{Architecture, ModelChoice};
 use trainyard_units::Invalid;
 
@@ -21,7 +21,7 @@ pub(crate) fn countable(model: &Model) -> Result<(), Invalid> {
 /// model says.
 pub(crate) fn as_executed(model: Model) -> Model {
     match model {
-        Model::Bert(bert) => {
+        Model::Bert(bert) if matches!(bert.head, HeadKind::Pretraining | HeadKind::MaskedLanguageModel) => {
             let predictions = Some(predicted_tokens(bert.predictions, bert.seq_len));
             Model::Bert(Bert { predictions, ..bert })
         }

@@ -85,7 +85,7 @@ mod tests {
         OperatorSample, PROFILE_SCHEMA,
     };
     use trainyard_models::Family;
-    use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice};
+    use trainyard_plan::{GlobalBatch, JobSpec, Method, ModelChoice, Optimizer};
     use trainyard_units::{Bytes, BytesPerSecond};
 
     /// A machine on which every case takes as long as its first dimension is large.
@@ -209,6 +209,29 @@ mod tests {
         assert_eq!(rows(OperatorClass::TiedHead), BTreeSet::from([64, 512]));
         // Two ranks may share the tokens of a sample.
         assert_eq!(rows(OperatorClass::LayerNorm), BTreeSet::from([32, 64, 128, 256, 512, 1024]));
+    }
+
+    #[test]
+    fn what_the_executor_offloads_can_be_held_and_what_it_lacks_is_named() {
+        let known =
+            OperatorCase { operator: OperatorClass::Residual, format: NumberFormat::Fp32, ranks: 1, shape: vec![1, 1] };
+        let asked_of = asked(&job("gpt2", 4), machine([known.clone()]));
+        let refusal = |held: &[&str]| {
+            let held: Vec<String> = held.iter().map(ToString::to_string).collect();
+            let fixed = Fixed::parse(&held).expect("fields of a plan");
+            let space = Space::new(&asked_of, &fixed);
+            (space.candidates().is_empty(), space.refusal(0))
+        };
+        assert_eq!(refusal(&["offload=activations"]), (false, None));
+        assert_eq!(refusal(&["offload=optimizer+parameters"]), (false, None));
+        let (none, told) = refusal(&["offload=activations", "recompute=none"]);
+        assert!(none && told.is_some_and(|told| told.contains("activations with recompute full")));
+        let mut other = job("gpt2", 4);
+        other.training.optimizer = Some(Optimizer::RmsProp);
+        let resources =
+            Resources { profile: Some(machine([known])), profile_path: Some("local".into()), ..Resources::default() };
+        let told = problem(&other, resources).expect_err("the executor lacks it").to_string();
+        assert!(told.contains("`training.optimizer` is rmsprop") && told.contains("adamw"), "{told}");
     }
 
     #[test]

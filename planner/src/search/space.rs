@@ -170,14 +170,17 @@ impl<'a> Space<'a> {
         }
         let cluster = self.problem.place.spec_of(&machine.cluster);
         let offload = self.fixed.offload.unwrap_or(Offload::NONE);
-        // With what the software offloads it with.
+        // Unless that is held, with what the software offloads it with.
         let software = self.software(choice);
         let least = software.offloads.iter().find(|(own, _)| *own == offload).map(|(_, least)| *least);
-        let recomputes = software.offloads_with(offload, Recompute::None);
+        let alone = software.offloads_with(offload, Recompute::None);
+        let usual = (least.unwrap_or_default(), if alone { Recompute::None } else { Recompute::Full });
+        let held =
+            if offload == Offload::NONE { (None, None) } else { (self.fixed.state_sharding, self.fixed.recompute) };
         let spec = PlanSpec {
             offload,
-            state_sharding: least.unwrap_or_default(),
-            recompute: if recomputes { Recompute::None } else { Recompute::Full },
+            state_sharding: held.0.unwrap_or(usual.0),
+            recompute: held.1.unwrap_or(usual.1),
             placement: self.placement(),
             gradient_compression: self.compression(),
             precision: every_gpu_has(self.problem.method()),

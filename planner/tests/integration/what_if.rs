@@ -357,3 +357,11 @@ fn cases_that_nobody_waits_for_are_not_sought() {
     let found = ask(&subject, &["instances=1,2"]);
     assert!(reason(&found, 0).contains("cancelled") && reason(&found, 1).contains("cancelled"));
 }
+
+#[test]
+fn nothing_is_assumed_of_a_measured_machine() {
+    let mut document = plan(&["instance=p3.16xlarge"]);
+    document.plan.cluster.profile = Some("profile.toml".into());
+    let told = tornado(&HeldPlan { document, files: MachineFiles::default() }).expect_err("nothing is assumed");
+    assert!(told.to_string().contains("known only as it was measured") && told.hint().is_some(), "{told}");
+}

@@ -13,6 +13,7 @@ use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::LaunchFile;
 
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
@@ -113,6 +114,10 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     }
     if let Some(selector) = selector(draft) {
         pod["nodeSelector"] = selector;
+    }
+    if draft.job.is_spot() {
+        // Of the 30 that pods get otherwise a checkpoint may take more.
+        pod["terminationGracePeriodSeconds"] = json!(catalog().operations().spot_notice.value.0 as u64);
     }
     json!({ "spec": pod })
 }

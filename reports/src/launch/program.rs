@@ -119,7 +119,7 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
 /// Tells what a checkpoint before a machine is reclaimed needs, as expected interruptions are priced.
 pub(super) fn notice(draft: &mut Draft<'_>) {
     draft.remark(
-        "the prediction counts on a checkpoint within the two minutes before a spot instance is reclaimed: ranks write one on SIGTERM, which something must send them when the notice comes (AWS's Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
+        "where a checkpoint is written within the two minutes' notice of a spot instance, the prediction counts on one: ranks write it on SIGTERM, which something must send them when the notice comes (AWS Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
     );
 }
 

@@ -96,6 +96,8 @@ pub(super) struct Implementation {
     /// What PyTorch's fused attention lacks.
     pub(super) lacking: &'static str,
     pub(super) needs: &'static str,
+    /// `true` if the GPUs of the plan have it.
+    pub(super) runs: bool,
 }
 
 impl<'a> Attention<'a> {
@@ -128,12 +130,14 @@ impl<'a> Attention<'a> {
                 name: "kernels-community/vllm-flash-attn3",
                 lacking: "has no sinks",
                 needs: "package kernels, Hopper GPUs",
+                runs: self.generation == "Hopper",
             })
         } else if has(|attention| attention.soft_cap) {
             Some(Implementation {
                 name: "flash_attention_2",
                 lacking: "does not cap scores",
                 needs: "package flash-attn, GPUs from Ampere on",
+                runs: !self.is_before_transformer_engine(),
             })
         } else {
             None
@@ -149,6 +153,25 @@ impl<'a> Attention<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_plan::{ClusterSpec, PlanSpec};
+
+    #[test]
+    fn attention_that_pytorch_lacks_is_named_where_the_gpus_have_it() {
+        let named = |model: &str, kernel, generation| {
+            let model = &trainyard_models::find(model).expect("in the catalog").model;
+            let plain = PlanSpec::plain(model.spec(), ClusterSpec::of("p5.48xlarge", 1), model.graph().len());
+            let plan = Plan::try_from(plain).expect("a valid plan");
+            Attention { kernel, generation }.implementation(&plan).map(|own| (own.name, own.runs))
+        };
+        assert_eq!(named("gpt2", "flash", "Hopper"), None);
+        assert_eq!(named("gemma-2-2b", "unfused", "Volta"), None);
+        assert_eq!(named("gemma-2-2b", "flash", "Ampere"), Some(("flash_attention_2", true)));
+        assert_eq!(named("gemma-2-2b", "memory-efficient", "Turing"), Some(("flash_attention_2", false)));
+        for (generation, runs) in [("Ampere", false), ("Hopper", true)] {
+            let expected = Some(("kernels-community/vllm-flash-attn3", runs));
+            assert_eq!(named("gpt-oss-20b", "flash", generation), expected);
+        }
+    }
 
     #[test]
     fn stacks_of_one_engine_share_a_name() {

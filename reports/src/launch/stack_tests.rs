@@ -470,3 +470,13 @@ fn a_fine_tuning_starts_from_its_weights() {
         assert_eq!(error.hint().as_deref(), Some("for example `--weights gpt2-xl`"));
     }
 }
+
+#[test]
+fn spot_instances_are_asked_for_a_checkpoint_when_they_are_reclaimed() {
+    let on = |pricing: &str, target| first(&[("plan.pricing", json!(pricing))], &pytorch("pytorch-ddp", false), target);
+    let pods = on("spot", Target::Kubernetes);
+    assert!(pods.contains("terminationGracePeriodSeconds: 120") && pods.contains("enable_jit_checkpoint"), "{pods}");
+    assert!(!on("on-demand", Target::Torchrun).contains("enable_jit_checkpoint"));
+    let script = first(&[("plan.pricing", json!("spot"))], &megatron(), Target::Megatron);
+    assert!(script.contains("--exit-signal-handler") && script.contains("--split 100,0,0"), "{script}");
+}

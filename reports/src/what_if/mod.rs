@@ -76,7 +76,7 @@ fn dates_differ(document: &WhatIfDocument) -> Option<String> {
     let each: Vec<String> =
         dates.iter().rev().map(|(date, cases)| format!("{} as of {date}", cases.join(", "))).collect();
     (each.len() > 1)
-        .then(|| format!("they are of different dates, which is a part of what costs differ by: {}", each.join("; ")))
+        .then(|| format!("they are of different dates, and so costs may differ for that alone: {}", each.join("; ")))
 }
 
 /// Says why cases differ in their software, where they do and nobody asked for it.
@@ -314,6 +314,15 @@ pub(crate) mod tests {
         for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
             assert!(page.contains(words), "{words}\n{page}");
         }
+    }
+
+    #[test]
+    fn prices_of_different_dates_are_told() {
+        let mut document = document();
+        assert_eq!(dates_differ(&document), None);
+        document.cases[0].figures.as_mut().expect("a plan").price_date = Some("2025-04-05".into());
+        let told = dates_differ(&document).expect("two dates");
+        assert!(told.ends_with(&format!("{} as of 2025-04-05", document.cases[0].values[0])), "{told}");
     }
 
     #[test]
