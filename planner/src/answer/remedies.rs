@@ -368,10 +368,12 @@ pub(crate) fn remedy_reason(remedies: &[Remedy]) -> Option<String> {
     let (plain, rest) = remedies.split_first()?;
     let taken: Vec<&str> = rest.iter().filter_map(|remedy| remedy.taken.as_deref()).collect();
     let done = if taken.is_empty() { "fewer samples at once".into() } else { taken.join(", ") };
+    let (needed, available) = (plain.memory_bytes, plain.available_bytes);
+    let room = if needed <= available { ", which leaves too little free" } else { "" };
     Some(format!(
-        "fits through {done}: {} would need {}, and a GPU has {}",
+        "fits through {done}: {} would need {} of a GPU's {}{room}",
         plain.remedy,
-        human_bytes(Bytes(plain.memory_bytes)),
-        human_bytes(Bytes(plain.available_bytes))
+        human_bytes(Bytes(needed)),
+        human_bytes(Bytes(available))
     ))
 }

@@ -3,7 +3,7 @@
 use super::error::LaunchError;
 use super::software::Attention;
 use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transport, catalog};
-use trainyard_models::{Operator, OperatorKind};
+use trainyard_models::{Attention as Computed, OperatorKind};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
@@ -93,14 +93,29 @@ impl<'a> Job<'a> {
         self.stack.is_some_and(|stack| stack.runs.fused_optimizer)
     }
 
-    /// Returns the attention that the stack computes on these GPUs; `None` for models without attention, and where no
-    /// stack states it.
+    /// Returns the attention that the stack computes on these GPUs, as it was priced; `None` for models without attention,
+    /// and where no stack states it.
     pub(super) fn attention(&self) -> Option<Attention<'a>> {
         let gpu = self.pool.device.gpu()?;
-        let attends = |operator: &Operator| matches!(operator.kind, OperatorKind::Attention(_));
         let stack = self.stack.filter(|stack| !stack.runs.attention.is_empty())?;
-        let there = self.plan.graph().layers().any(|layer| layer.operators.iter().any(attends));
-        there.then(|| Attention::of(stack, &gpu.generation))
+        let first = self.attentions().next()?;
+        Some(Attention::of(stack, &gpu.generation, first.kernel.is_fused()))
+    }
+
+    /// Returns `true` if scores are bounded, or have sinks beside them, which PyTorch's fused attention does not compute.
+    ///
+    /// # Source
+    ///
+    /// transformers 5.24, `_supports_sdpa` in `models/gemma2/modeling_gemma2.py` and `models/gpt_oss/modeling_gpt_oss.py`.
+    pub(super) fn changes_scores(&self) -> bool {
+        self.attentions().any(|attention| attention.soft_cap || attention.sinks)
+    }
+
+    fn attentions(&self) -> impl Iterator<Item = &Computed> {
+        self.plan.graph().layers().flat_map(|layer| &layer.operators).filter_map(|operator| match &operator.kind {
+            OperatorKind::Attention(attention) => Some(attention),
+            _ => None,
+        })
     }
 
     pub(super) fn document(&self) -> &PlanDocument {

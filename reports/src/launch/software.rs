@@ -4,7 +4,6 @@ use super::Target;
 use super::error::LaunchError;
 use super::job::Job;
 use trainyard_hardware_profiles::{EXECUTOR_STACK, Stack};
-use trainyard_models::{Attention as Computed, Operator, OperatorKind};
 use trainyard_plan::{Offload, Plan, StateSharding};
 
 /// The software that runs the steps of a plan.
@@ -90,58 +89,16 @@ pub(super) struct Attention<'a> {
     pub(super) generation: &'a str,
 }
 
-/// An implementation of attention that transformers does not choose by itself.
-pub(super) struct Implementation {
-    pub(super) name: &'static str,
-    /// What PyTorch's fused attention lacks.
-    pub(super) lacking: &'static str,
-    pub(super) needs: &'static str,
-    /// `true` if the GPUs of the plan have it.
-    pub(super) runs: bool,
-}
-
 impl<'a> Attention<'a> {
-    /// Returns the attention kernel of a stack on GPUs of a generation.
-    pub(super) fn of(stack: &'a Stack, generation: &'a str) -> Self {
-        Self { kernel: stack.runs.attention_on(generation).unwrap_or("unfused"), generation }
+    /// Returns the attention kernel of a stack on GPUs of a generation, for a model whose attention `is_fused` or not.
+    pub(super) fn of(stack: &'a Stack, generation: &'a str, is_fused: bool) -> Self {
+        let chosen = stack.runs.attention_on(generation).filter(|_| is_fused);
+        Self { kernel: chosen.unwrap_or("unfused"), generation }
     }
 
     /// Returns `true` if attention scores go through memory.
     pub(super) fn is_unfused(self) -> bool {
         self.kernel == "unfused"
-    }
-
-    /// Returns what transformers must be told to compute the attention of a plan in fused kernels, where PyTorch's own lack
-    /// a part of it.
-    ///
-    /// # Source
-    ///
-    /// transformers 5.24, `_supports_sdpa` and `_compatible_flash_implementations` in `models/gemma2/modeling_gemma2.py`
-    /// and `models/gpt_oss/modeling_gpt_oss.py`.
-    pub(super) fn implementation(self, plan: &Plan) -> Option<Implementation> {
-        let has = |wanted: fn(&Computed) -> bool| {
-            let attends = |operator: &Operator| matches!(&operator.kind, OperatorKind::Attention(own) if wanted(own));
-            plan.graph().layers().any(|layer| layer.operators.iter().any(attends))
-        };
-        if self.is_unfused() {
-            None
-        } else if has(|attention| attention.sinks) {
-            Some(Implementation {
-                name: "kernels-community/vllm-flash-attn3",
-                lacking: "has no sinks",
-                needs: "package kernels, Hopper GPUs",
-                runs: self.generation == "Hopper",
-            })
-        } else if has(|attention| attention.soft_cap) {
-            Some(Implementation {
-                name: "flash_attention_2",
-                lacking: "does not cap scores",
-                needs: "package flash-attn, GPUs from Ampere on",
-                runs: !self.is_before_transformer_engine(),
-            })
-        } else {
-            None
-        }
     }
 
     /// Returns `true` if NVIDIA's Transformer Engine has no kernels for the GPUs; it has them from Ampere on.
@@ -153,25 +110,6 @@ impl<'a> Attention<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::{ClusterSpec, PlanSpec};
-
-    #[test]
-    fn attention_that_pytorch_lacks_is_named_where_the_gpus_have_it() {
-        let named = |model: &str, kernel, generation| {
-            let model = &trainyard_models::find(model).expect("in the catalog").model;
-            let plain = PlanSpec::plain(model.spec(), ClusterSpec::of("p5.48xlarge", 1), model.graph().len());
-            let plan = Plan::try_from(plain).expect("a valid plan");
-            Attention { kernel, generation }.implementation(&plan).map(|own| (own.name, own.runs))
-        };
-        assert_eq!(named("gpt2", "flash", "Hopper"), None);
-        assert_eq!(named("gemma-2-2b", "unfused", "Volta"), None);
-        assert_eq!(named("gemma-2-2b", "flash", "Ampere"), Some(("flash_attention_2", true)));
-        assert_eq!(named("gemma-2-2b", "memory-efficient", "Turing"), Some(("flash_attention_2", false)));
-        for (generation, runs) in [("Ampere", false), ("Hopper", true)] {
-            let expected = Some(("kernels-community/vllm-flash-attn3", runs));
-            assert_eq!(named("gpt-oss-20b", "flash", generation), expected);
-        }
-    }
 
     #[test]
     fn stacks_of_one_engine_share_a_name() {

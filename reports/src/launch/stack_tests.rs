@@ -39,6 +39,11 @@ fn given(
 ) -> Result<LaunchDocument, LaunchError> {
     let mut document = with(changes);
     document["plan"]["stack"] = json!(stack.name);
+    // Plans state the attention that they were priced with.
+    let model = &mut document["plan"]["model"];
+    if model["family"] == "gpt" && !changes.iter().any(|(path, _)| *path == "plan.model.attention") {
+        model["attention"] = json!("flash");
+    }
     let document: PlanDocument = serde_json::from_value(document).expect("a plan document");
     let named = &document.plan.cluster;
     let cluster = catalog().cluster(&named.instance, named.instances).expect("in the catalog");
@@ -121,6 +126,18 @@ fn what_was_priced_is_switched_on() {
     // PyTorch's attention keeps no scores, so that selective recomputation needs no note.
     let selective = first(&[("plan.recompute", json!("selective"))], &eager, Target::Torchrun);
     assert!(!selective.contains("plan.recompute"), "{selective}");
+}
+
+#[test]
+fn attention_that_was_priced_as_separate_kernels_is_not_called_fused() {
+    let model = &trainyard_models::find("gemma-2-2b").expect("in the catalog").model;
+    let stages = ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }]));
+    let model = ("plan.model", json!(model.spec()));
+    let script = first(&[model, stages], &pytorch("pytorch-ddp", false), Target::Torchrun);
+    assert!(script.contains("attn_implementation eager: what transformers falls back to"), "{script}");
+    let unfused = ("plan.model.attention", json!("unfused"));
+    let script = first(&[unfused], &megatron(), Target::Megatron);
+    assert!(script.contains("--attention-backend unfused"), "{script}");
 }
 
 #[test]

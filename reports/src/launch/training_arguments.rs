@@ -11,7 +11,7 @@ use super::error::LaunchError;
 use super::field::{DROPOUT, Field};
 use super::fine_tuning;
 use super::program::{Places, notice};
-use super::software::{Attention, Engine, Implementation};
+use super::software::Engine;
 use serde_json::json;
 use trainyard_models::Divisible;
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
@@ -142,14 +142,9 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     }
     let Some(attention) = draft.job.attention() else { return };
     draft.tells(&[Field::Attention]);
-    if let Some(own) = attention.implementation(draft.job.plan()) {
-        if own.runs && fine_tuning::is_trls(draft) {
-            list.add("attn_implementation", own.name);
-        }
-        draft.remark(fused_attention(attention, &own));
-        return;
-    }
-    draft.remark(if attention.is_unfused() {
+    draft.remark(if attention.is_unfused() && draft.job.changes_scores() {
+        "attention was priced as separate kernels, attn_implementation eager: what transformers falls back to where scores are bounded or have sinks".to_owned()
+    } else if attention.is_unfused() {
         "attention was priced as separate kernels: attn_implementation eager is that; sdpa, transformers' default, is at least as fast".to_owned()
     } else {
         format!(
@@ -157,22 +152,6 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
             attention.kernel, attention.generation
         )
     });
-}
-
-/// Tells which implementation computes an attention as it was priced, or that these GPUs have none.
-fn fused_attention(attention: Attention<'_>, own: &Implementation) -> String {
-    let Implementation { name, lacking, needs, runs } = own;
-    let eager = "eager, to which transformers falls back, is slower and keeps all scores";
-    if *runs {
-        let kernel = attention.kernel;
-        return format!(
-            "attention was priced as {kernel}, which takes attn_implementation {name} ({needs}): PyTorch's own {lacking}, and {eager}"
-        );
-    }
-    format!(
-        "attention was priced as {}, which transformers does not have on {} GPUs: PyTorch's own {lacking}, and {name} needs {needs}; {eager}, so that steps take longer and more memory than predicted",
-        attention.kernel, attention.generation
-    )
 }
 
 /// Returns `true` if the configuration of the launcher compiles the model, as that of Accelerate does.
