@@ -68,6 +68,9 @@ pub struct Network {
     /// Number of network cards, which share the rates equally.
     #[serde(default = "one")]
     pub interfaces: u32,
+    /// Sustained rate of sockets over all interfaces together, where it is less than what the adapters have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<Sourced<BytesPerSecond>>,
     /// Rate of one TCP connection, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<Sourced<BytesPerSecond>>,

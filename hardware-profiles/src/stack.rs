@@ -247,6 +247,9 @@ pub struct Stack {
     pub let_go_at_once: Option<Sourced<bool>>,
     /// Memory that the allocator holds without using it, relative to the size of the tensors.
     pub fragmentation: Sourced<f64>,
+    /// Main memory that the software takes for what it keeps there, relative to the size of the tensors; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload_memory: Option<Sourced<f64>>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
     pub step_overhead: Sourced<Seconds>,
     /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the

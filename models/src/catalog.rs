@@ -21,8 +21,22 @@ pub struct CatalogEntry {
     pub source: String,
     /// The data set that it is usually trained on.
     pub dataset: String,
+    /// The format of its published weights, if it is none that weights are trained in.
+    pub weights: Option<PublishedWeights>,
     /// The model.
     pub model: Model,
+}
+
+/// Published weights that have to be converted before they are trained further.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedWeights {
+    /// Their format.
+    pub format: String,
+    /// What writes a copy of them in bfloat16.
+    pub to_bf16: String,
+    /// The publication that says so.
+    pub source: String,
 }
 
 /// A file of the catalog as written.
@@ -34,6 +48,9 @@ pub struct ModelFile {
     /// The data set that it is usually trained on; every file of the catalog names one.
     #[serde(default)]
     pub dataset: Option<String>,
+    /// The format of the published weights, if it is none that weights are trained in.
+    #[serde(default)]
+    pub weights: Option<PublishedWeights>,
     /// The model.
     pub model: ModelSpec,
 }
@@ -58,7 +75,7 @@ fn read(path: &str) -> CatalogEntry {
 fn entry(file: ModelFile) -> CatalogEntry {
     let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("model catalog: {error}"));
     let dataset = file.dataset.unwrap_or_else(|| panic!("model catalog: {} names no data set", model.name()));
-    CatalogEntry { source: file.source, dataset, model }
+    CatalogEntry { source: file.source, dataset, weights: file.weights, model }
 }
 
 /// Reads the TOML files of a folder that comes with the program, in the order of their names.

@@ -94,20 +94,20 @@ pub(crate) fn phases(phases: &CampaignPhases, total: f64) -> Vec<[String; 3]> {
 }
 
 /// The columns of [`scenarios`].
-pub(crate) const SCENARIOS: [&str; 6] =
-    ["reclaims", ">time (5 to 95 %)", ">cost (5 to 95 %)", ">goodput", ">reclaimed", ">checkpoint every"];
+pub(crate) const SCENARIOS: [&str; 5] =
+    ["reclaims", ">time (5 to 95 %)", ">USD (5 to 95 %)", ">reclaimed", ">checkpoint"];
 
 /// Returns the results of the same campaign if spot instances are reclaimed more often.
-pub(crate) fn scenarios(document: &CampaignDocument) -> Vec<[String; 6]> {
-    let range = |quantiles: &Quantiles, show: fn(f64) -> String| {
+pub(crate) fn scenarios(document: &CampaignDocument) -> Vec<[String; 5]> {
+    let range = |quantiles: &Quantiles, show: &dyn Fn(f64) -> String| {
         format!("{} ({} to {})", show(quantiles.p50), show(quantiles.p5), show(quantiles.p95))
     };
+    let amount = |dollars| usd(dollars).trim_end_matches(" USD").to_owned();
     let row = |scenario: &Scenario| {
         [
             format!("× {}", scenario.factor),
-            range(&scenario.time_s, seconds),
-            scenario.cost_usd.as_ref().map_or_else(|| "–".into(), |cost| range(cost, usd)),
-            percent(scenario.goodput.p50),
+            range(&scenario.time_s, &seconds),
+            scenario.cost_usd.as_ref().map_or_else(|| "–".into(), |cost| range(cost, &amount)),
             count(scenario.interruptions.reclaims),
             seconds(scenario.checkpoint_interval_s),
         ]

@@ -333,6 +333,7 @@ fn network(network: &Network) -> Vec<(&'static str, String)> {
         ("network cards", network.interfaces.to_string()),
         ("transport", transport(network.transport).into()),
     ];
+    rows.extend(network.sockets.as_ref().map(|rate| sourced_as("sockets", rate, bandwidth)));
     rows.extend(network.flow_limit.as_ref().map(|limit| sourced_as("one connection", limit, bandwidth)));
     rows
 }
@@ -404,6 +405,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
     rows.extend(stack.let_go_at_once.as_ref().map(|does| sourced("values let go after their last use", does)));
     rows.extend(stack.tiled_loss.as_ref().map(|does| sourced("loss of adapters and preferences in tiles", does)));
+    rows.extend(stack.offload_memory.as_ref().map(|part| sourced("main memory over what is offloaded", part)));
     rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     rows.extend(stack.causal_softmax.as_ref().map(|only| sourced("fused softmax for causal masks only", only)));

@@ -164,6 +164,7 @@ fn stated(catalog: &Catalog, gbit: f64, cards: u32, transport: Transport) -> Net
         transport,
         also: Vec::new(),
         interfaces: cards,
+        sockets: None,
         flow_limit: None,
         messaging,
     }

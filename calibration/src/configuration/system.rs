@@ -117,6 +117,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
                 transport: Transport::Infiniband,
                 also: Vec::new(),
                 interfaces: 1,
+                sockets: None,
                 flow_limit: None,
                 messaging: catalog.messaging(Transport::Infiniband).clone(),
             },

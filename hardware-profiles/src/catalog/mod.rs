@@ -142,6 +142,10 @@ fn current(transports: &[TransportDefault], transport: Transport) -> Option<&Tra
     transports.iter().find(|default| default.transport == transport && default.published_as.is_empty())
 }
 
+fn greater<T: PartialOrd + Clone>(own: Sourced<T>, other: &Sourced<T>) -> Sourced<T> {
+    if own.value < other.value { other.clone() } else { own }
+}
+
 /// Gives a machine type whose network does not state its messaging that of the network's transport.
 fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
     if let Some(Value::Table(network)) = table.get_mut("network")
@@ -236,13 +240,24 @@ impl Catalog {
         current(&self.transports, transport)?.flow_limit.as_ref()
     }
 
-    /// Returns a network as it is used over another transport.
+    /// Returns a network as it is used over another transport. Machines wait for the slowest path whatever carries the
+    /// messages, and sockets are no quicker than an adapter that was made to be quicker.
     pub fn network_over(&self, network: &Network, transport: Transport) -> Network {
         if network.transport == transport {
             return network.clone();
         }
-        let (messaging, flow_limit) = (self.messaging(transport).clone(), self.flow_limit(transport).cloned());
-        Network { transport, flow_limit, messaging, ..network.clone() }
+        let (mut messaging, flow_limit) = (self.messaging(transport).clone(), self.flow_limit(transport).cloned());
+        messaging.growth = messaging.growth.or_else(|| network.messaging.growth.clone());
+        if transport.is_sockets() && !network.transport.is_sockets() {
+            let usual = &network.messaging;
+            messaging.step = greater(messaging.step, &usual.step);
+            messaging.chunk_trips = greater(messaging.chunk_trips, &usual.chunk_trips);
+        }
+        let mut over = Network { transport, flow_limit, messaging, ..network.clone() };
+        if let Some(rate) = network.sockets.clone().filter(|_| transport.is_sockets()) {
+            (over.baseline, over.burst) = (rate.clone(), rate);
+        }
+        over
     }
 
     /// Returns the same parameters for the software release that `text` names by its published label, if it names one.

@@ -354,7 +354,16 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
         }
         messaging.connections = Some(stated(counted(below("connections"), connections, CONNECTIONS_MAX)?));
     }
-    Ok(Network { baseline, burst, transport, also: Vec::new(), interfaces: cards, flow_limit, messaging })
+    Ok(Network {
+        baseline,
+        burst,
+        transport,
+        also: Vec::new(),
+        interfaces: cards,
+        sockets: None,
+        flow_limit,
+        messaging,
+    })
 }
 
 /// Returns the network of a single machine, which has none.
@@ -366,6 +375,7 @@ fn no_network() -> Network {
         transport: Transport::Tcp,
         also: Vec::new(),
         interfaces: 1,
+        sockets: None,
         flow_limit: None,
         messaging: catalog().messaging(Transport::Tcp).clone(),
     }

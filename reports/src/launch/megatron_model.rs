@@ -244,7 +244,7 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
     let plan = draft.job.plan();
     let Some(loader) = loader(plan.model()) else {
         draft.remark(format!(
-            "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only"
+            "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only; Megatron Bridge reads more models (AutoBridge.import_ckpt)"
         ));
         return Ok(());
     };

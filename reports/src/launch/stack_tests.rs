@@ -141,6 +141,16 @@ fn attention_that_was_priced_as_separate_kernels_is_not_called_fused() {
 }
 
 #[test]
+fn weights_that_are_published_in_a_format_of_their_own_are_converted() {
+    let model = &trainyard_models::find("gpt-oss-20b").expect("in the catalog").model;
+    let stages = ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }]));
+    let changes = [("plan.model", json!(model.spec())), stages];
+    let options = LaunchOptions { weights: Some("openai/gpt-oss-20b".into()), ..LaunchOptions::default() };
+    let launch = given(&changes, &pytorch("pytorch-ddp", false), Target::Torchrun, &options).expect("launch files");
+    assert!(launch.files[0].text.contains("published in MXFP4"), "{}", launch.files[0].text);
+}
+
+#[test]
 fn megatron_computes_the_attention_that_was_priced() {
     assert!(first(&[], &megatron(), Target::Megatron).contains("--attention-backend flash"));
     let single = [("plan.precision", json!("fp32"))];

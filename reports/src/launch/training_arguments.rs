@@ -13,7 +13,7 @@ use super::fine_tuning;
 use super::program::{Places, notice};
 use super::software::Engine;
 use serde_json::json;
-use trainyard_models::Divisible;
+use trainyard_models::{Divisible, PublishedWeights};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::counted;
 
@@ -58,6 +58,14 @@ pub(super) fn arguments(
     let trls = fine_tuning::is_trls(draft);
     if let Some(weights) = draft.weights() {
         list.add("model_name_or_path", weights);
+        if let Some(published) = published_weights(plan.model().name()) {
+            draft.remark(format!(
+                "weights of {} are published in {}, which are not trained further as they are; {} makes a copy in bfloat16",
+                plan.model().name(),
+                published.format,
+                published.to_bf16
+            ));
+        }
         if !trls {
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
         }
@@ -72,6 +80,11 @@ pub(super) fn arguments(
         draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
     }
     Ok(list.0)
+}
+
+/// Returns what is known of the published weights of a model of the catalog that have to be converted.
+fn published_weights(model: &str) -> Option<&'static PublishedWeights> {
+    trainyard_models::find(model).ok()?.weights.as_ref()
 }
 
 #[derive(Default)]
