@@ -47,6 +47,16 @@ impl LayerMemory {
         Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream + whole }
     }
 
+    /// Computes the memory of a layer whose loss writes the gradient of the logits over them.
+    pub(crate) fn in_place(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {
+        let others =
+            layer.operators.iter().filter(|operator| !matches!(operator.kind, OperatorKind::CrossEntropy { .. }));
+        let element = spec.precision.element_bytes();
+        let widest = others.map(|operator| operator.on_rank(spec.batch.micro, sharing).stored().bytes(element).0).max();
+        let stream = layer.stream_on_rank(spec.batch.micro, sharing) * element;
+        Self { workspace: widest.unwrap_or(0) + stream, ..Self::of(spec, sharing, layer) }
+    }
+
     /// Computes the memory of a layer whose loss is taken tile by tile: it keeps the input of the product with the
     /// vocabulary, computes logits again backward, and adds gradients up in single precision.
     pub(crate) fn in_tiles(spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {

@@ -85,8 +85,8 @@ pub use job::{
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
-    Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations_with, kept_elsewhere, resident,
-    resident_with,
+    Lifetime, Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations_with, kept_elsewhere,
+    resident, resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use name::UnknownName;

@@ -10,7 +10,7 @@ use crate::schedules::StageId;
 use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{Layer, LayerRole, OperatorGraph};
+use trainyard_models::{Gemm, Layer, LayerRole, Operator, OperatorGraph, OperatorKind, Pass};
 use trainyard_units::Bytes;
 
 /// Number of layers whose gathered weights, and unreduced gradients, are in memory at once: the one that computes and
@@ -41,6 +41,19 @@ impl Resident {
     }
 }
 
+/// When software lets go of what a step computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Gradients, and what layers keep, are there together.
+    Step,
+    /// Every value goes after its last use, as with a compiler of the whole step: layers behind the one that is in backward
+    /// hold nothing any more, and gradients of the only micro-batch come to be one after another.
+    LastUse,
+    /// Layer by layer, as in the executor: the same, but gradients of a layer lie beside those of earlier micro-batches until
+    /// they are added, and gradients of the loss are written over the logits.
+    Layer,
+}
+
 /// What the software that will run a plan keeps in memory, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -48,9 +61,8 @@ pub struct Retention {
     pub element: u64,
     /// `true` if gradients are reduced in buckets during backward, and not in one piece after it.
     pub bucketed: bool,
-    /// `true` if every value is let go after its last use, as a compiler of the whole step does: layers behind the one that
-    /// is in backward hold nothing any more, and gradients of the only micro-batch come to be one after another.
-    pub let_go_at_once: bool,
+    /// When values are let go.
+    pub lifetime: Lifetime,
     /// `true` if it takes the loss over the vocabulary in tiles where a model is adapted or trained on pairs.
     pub tiles_loss: bool,
 }
@@ -80,12 +92,27 @@ pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], reten
         buffers: buffers(plan, chunks, held, retention),
         workspace,
     };
+    let whole = Resident { buffers: whole.buffers + loaded_whole(plan, held, whole.total()), ..whole };
     match chunks {
-        [layers] if retention.let_go_at_once && offload.activations.is_none() => {
+        [layers] if retention.lifetime != Lifetime::Step && offload.activations.is_none() => {
             fullest_moment(plan, stage, layers.clone(), retention, whole)
         }
         _ => whole,
     }
+}
+
+/// Returns by how much weights in four bits, which every rank loads whole before it shares them out, need more than the
+/// `rest` of training.
+///
+/// # Source
+///
+/// transformers 5.24, `modeling_utils.py`, `get_init_context`: weights are shared out as they are made (`zero.Init`) only
+/// where the model is not quantised; `quantizers/quantizer_bnb_4bit.py`, `update_device_map`: all go to the rank's own GPU.
+fn loaded_whole(plan: &Plan, held: ParameterCounts, rest: Bytes) -> Bytes {
+    if plan.method() != Method::Qlora || plan.state_sharding() != StateSharding::Parameters {
+        return Bytes(0);
+    }
+    Bytes(held.weight_bytes(plan.precision().element_bytes()).0.saturating_sub(rest.0))
 }
 
 /// The fullest moment of the backward pass of a run of layers, or behind it, where values are let go after their last use;
@@ -99,21 +126,50 @@ fn fullest_moment(
 ) -> Resident {
     let of_one = kept_activations_with(plan, &layers, retention);
     let others = Bytes(plan.pipeline().peak(stage, &[1]).saturating_sub(1)) * of_one.0;
+    let by_layer = retention.lifetime == Lifetime::Layer;
     let in_backward = |layer: usize| {
         let alone = layer..layer + 1;
         let run = std::slice::from_ref(&alone);
-        let come = if plan.batch().accumulation == 1 { layer..layers.end } else { layers.clone() };
+        let (once, behind) = (plan.batch().accumulation == 1, layer..layers.end);
+        let come = if once { behind.clone() } else { layers.clone() };
+        // A head that is the token table has gradients of its own, though the table counts as the embedding's.
+        let fresh = match (by_layer, once) {
+            (false, _) => Bytes(0),
+            (true, true) => of_tied_heads(plan, behind, retention),
+            (true, false) => {
+                gradients(plan, plan.held(&alone), retention) + of_tied_heads(plan, alone.clone(), retention)
+            }
+        };
+        let inside = if by_layer { without_loss(plan, layer) } else { workspace(plan, run, retention) };
         Resident {
-            gradients: gradients(plan, plan.held(&come), retention),
+            gradients: gradients(plan, plan.held(&come), retention) + fresh,
             activations: others
                 + kept_activations_with(plan, &(layers.start..layer + 1), retention)
                 + recomputed_at_once(plan, run, retention),
-            workspace: workspace(plan, run, retention),
+            workspace: inside,
             ..whole
         }
     };
     let behind = Resident { activations: Bytes(0), workspace: Bytes(0), ..whole };
     layers.clone().map(in_backward).chain([behind]).max_by_key(Resident::total).unwrap_or(whole)
+}
+
+/// Computes the bytes of the gradients that products with token tables have at the other end of a model.
+fn of_tied_heads(plan: &Plan, layers: Range<usize>, retention: Retention) -> Bytes {
+    let (micro, sharing) = (plan.batch().micro, plan.sharing());
+    let operators = layers.flat_map(|layer| &plan.graph().layer(layer).operators);
+    let weights = |operator: &Operator| match operator.on_rank(micro, sharing) {
+        kind @ OperatorKind::TiedHead { .. } => {
+            kind.gemms(Pass::Forward).into_iter().map(|Gemm { n, k, .. }| n * k).sum()
+        }
+        _ => 0,
+    };
+    Bytes(retention.element * operators.map(weights).sum::<u64>())
+}
+
+/// Computes the workspace of a layer where the gradient of a loss takes the place of the logits.
+fn without_loss(plan: &Plan, layer: usize) -> Bytes {
+    Bytes(LayerMemory::in_place(plan.spec(), plan.sharing(), plan.graph().layer(layer)).workspace)
 }
 
 fn chunks_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
@@ -131,8 +187,8 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
         bytes += optimizer_state(plan, held);
     }
     if offload.optimizer.is_some() && store == Store::Host {
-        // The gradients that the processor reads.
-        bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes());
+        // The gradients that the processor reads, in the precision of what it updates.
+        bytes += plan.changed_bytes(plan.shard_of(held), Precision::Fp32.element_bytes());
     }
     if offload.activations == Some(store) {
         bytes += peak_of(plan, stage, &chunks_of(plan, stage), |layers| plan.kept_activations(layers));
@@ -325,21 +381,21 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(&plan, StageId(0), Retention { element: 4, bucketed, let_go_at_once: false, tiles_loss: false })
+        resident(&plan, StageId(0), Retention { element: 4, bucketed, lifetime: Lifetime::Step, tiles_loss: false })
     }
 
     #[test]
     fn values_that_are_let_go_at_once_are_there_at_one_moment() {
-        let of = |accumulation, micro, let_go_at_once| {
+        let of = |accumulation, micro, lifetime| {
             let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
             let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
             let plan = plan.expect("a valid plan");
-            let store = Retention { element: 4, bucketed: false, let_go_at_once, tiles_loss: false };
+            let store = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false };
             (resident(&plan, StageId(0), store), plan)
         };
         for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
-            let (whole, plan) = of(accumulation, micro, false);
-            let (moment, _) = of(accumulation, micro, true);
+            let (whole, plan) = of(accumulation, micro, Lifetime::Step);
+            let (moment, _) = of(accumulation, micro, Lifetime::LastUse);
             assert!(moment.total() < whole.total(), "{moment:?} {whole:?}");
             assert_eq!((moment.parameters, moment.optimizer_state), (whole.parameters, whole.optimizer_state));
             if accumulation > 1 {
@@ -348,7 +404,7 @@ mod tests {
             }
             // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
             let layers = plan.graph().len();
-            let retention = Retention { element: 4, bucketed: false, let_go_at_once: true, tiles_loss: false };
+            let retention = Retention { element: 4, bucketed: false, lifetime: Lifetime::LastUse, tiles_loss: false };
             let at = |layer: usize| {
                 let kept = plan.kept_activations(&(0..layer + 1)).0;
                 let gradients = 4 * plan.held(&(layer..layers)).updated();
@@ -356,6 +412,31 @@ mod tests {
             };
             let fullest = (0..layers).map(at).max().expect("layers").max(whole.gradients.0);
             assert_eq!(moment.activations.0 + moment.gradients.0 + moment.workspace.0, fullest);
+        }
+    }
+
+    /// With a large vocabulary the fullest moment is backward through the head: everything is kept, logits once, and the
+    /// table has the head's gradient, beside that of earlier micro-batches where there are some.
+    #[test]
+    fn layer_by_layer_the_head_that_is_the_table_counts_with_its_gradient() {
+        let of = |accumulation, lifetime| {
+            let mut base = spec(accumulation);
+            base.model.vocab = Some(200_000);
+            base.batch = BatchSpec { global: 4 * 8 * accumulation, micro: 8, accumulation };
+            let plan = Plan::try_from(PlanSpec { state_sharding: StateSharding::None, ..base }).expect("a valid plan");
+            let retention = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false };
+            (resident(&plan, StageId(0), retention), plan)
+        };
+        let (table, norm) = (4 * 200_000 * 1024, 4 * 2 * 1024);
+        for accumulation in [1, 3] {
+            let (held, plan) = of(accumulation, Lifetime::Layer);
+            let layers = plan.graph().len();
+            assert_eq!(held.activations, plan.kept_activations(&(0..layers)));
+            let earlier = if accumulation == 1 { 0 } else { 4 * plan.graph().parameters() };
+            assert_eq!(held.gradients.0, earlier + table + norm);
+            assert!(held.workspace.0 < table / 4, "{held:?}");
+            let (whole, _) = of(accumulation, Lifetime::Step);
+            assert!(whole.workspace.0 > table, "{whole:?}");
         }
     }
 
@@ -374,6 +455,17 @@ mod tests {
 
     /// Llama 1 of 65 or 33 billion parameters with QLoRA of rank 64, one sample of 512 tokens, recomputed.
     fn qlora(hidden: u64, ffn: u64, layers: u32, heads: u64) -> Resident {
+        qlora_over(StateSharding::None, 1, hidden, ffn, layers, heads)
+    }
+
+    fn qlora_over(
+        state_sharding: StateSharding,
+        data: u32,
+        hidden: u64,
+        ffn: u64,
+        layers: u32,
+        heads: u64,
+    ) -> Resident {
         let model = ModelSpec {
             hidden: Some(hidden),
             ffn: Some(ffn),
@@ -386,6 +478,9 @@ mod tests {
         };
         let lora = LoraSpec { rank: Some(64), ..LoraSpec::default() };
         let plan = Plan::try_from(PlanSpec {
+            state_sharding,
+            parallel: ParallelSpec { data, ..ParallelSpec::default() },
+            batch: BatchSpec { global: data.into(), micro: 1, accumulation: 1 },
             precision: Precision::Bf16Mixed,
             recompute: Recompute::Full,
             fine_tuning: Some(FineTuningSpec {
@@ -397,7 +492,11 @@ mod tests {
             ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
         })
         .expect("a valid plan");
-        resident(&plan, StageId(0), Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false })
+        resident(
+            &plan,
+            StageId(0),
+            Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
+        )
     }
 
     #[test]
@@ -430,7 +529,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false },
+                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
             )
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
@@ -446,6 +545,14 @@ mod tests {
     }
 
     #[test]
+    fn weights_in_four_bits_that_are_shared_out_are_loaded_whole() {
+        let of = |state_sharding, data| qlora_over(state_sharding, data, 8192, 22_016, 80, 64);
+        let (alone, shared) = (of(StateSharding::None, 1), of(StateSharding::Parameters, 8));
+        assert!(shared.parameters.0 < alone.parameters.0 / 7);
+        assert_eq!(shared.total(), alone.parameters);
+    }
+
+    #[test]
     fn in_eight_bits_products_keep_half_of_their_inputs_and_copies_of_weights() {
         let of = |precision| {
             let spec = PlanSpec { precision, state_sharding: StateSharding::None, ..spec(1) };
@@ -453,7 +560,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false },
+                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
             )
         };
         let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
@@ -472,7 +579,7 @@ mod tests {
         let fine_tuning = FineTuningSpec::towards(dpo, Method::Full, None, None).expect("valid");
         let plan = PlanSpec { precision: Precision::Bf16Mixed, recompute: Recompute::Full, fine_tuning, ..spec(1) };
         let plan = Plan::try_from(PlanSpec { model: whole, ..plan }).expect("a valid plan");
-        let retention = Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: true };
+        let retention = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: true };
         let all = 0..plan.graph().len();
         let (_, head) = layers_in(&plan, std::slice::from_ref(&all), retention).last().expect("a head");
         // The token table is the head; 2 · 1024 tokens, 1024 wide, in tiles of 32 768 words.
@@ -500,7 +607,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 2, bucketed: true, let_go_at_once: false, tiles_loss: false },
+                Retention { element: 2, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
             )
         };
         let whole = 6_738_415_616;
@@ -527,7 +634,7 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                let store = Retention { element: 4, bucketed: true, let_go_at_once: false, tiles_loss: false };
+                let store = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false };
                 resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;

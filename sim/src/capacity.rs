@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::{AttentionKernel, DropoutSpec, Image, OperatorKind};
 use trainyard_plan::{
-    Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere, resident,
-    resident_with,
+    Lifetime, Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere,
+    resident, resident_with,
 };
 use trainyard_units::{Bytes, human_bytes};
 
@@ -202,9 +202,10 @@ fn retention(plan: &Plan, machine: &Machine) -> Retention {
     let summed = if stack.compute_precision_gradients.value { computed } else { Precision::Fp32.element_bytes() };
     let both = computed < summed && stack.keeps_half_gradients.as_ref().is_some_and(|kept| kept.value);
     let element = if both { summed + computed } else { summed };
-    let let_go_at_once = stack.let_go_at_once.as_ref().is_some_and(|does| does.value);
+    let compiled = stack.let_go_at_once.as_ref().is_some_and(|does| does.value);
+    let lifetime = costs(machine).lifetime().unwrap_or(if compiled { Lifetime::LastUse } else { Lifetime::Step });
     let bucketed = machine.lowering().bucket.is_some();
-    Retention { element, bucketed, let_go_at_once, tiles_loss: stack.tiles_loss() }
+    Retention { element, bucketed, lifetime, tiles_loss: stack.tiles_loss() }
 }
 
 /// Memory of the software beside what a plan holds.
@@ -293,25 +294,31 @@ pub fn longest_chunks(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
         .collect()
 }
 
+/// What a stack takes of main memory to keep so many bytes there.
+fn in_main_memory(kept: Bytes, stack: &Stack) -> Bytes {
+    let taken = stack.offload_memory.as_ref().map_or(1.0, |taken| taken.value);
+    Bytes((kept.as_f64() * taken) as u64)
+}
+
 /// The machine whose memory or disk is asked most of, relative to what it has.
 fn fullest_machine(plan: &Plan, machine: &Machine, layout: Layout<'_>, store: Store) -> Option<SharedStore> {
     let kept: Vec<Bytes> = plan.stages().ids().map(|stage| kept_elsewhere(plan, stage, store)).collect();
-    let mut needed: BTreeMap<u32, Bytes> = BTreeMap::new();
+    let mut all: BTreeMap<u32, Bytes> = BTreeMap::new();
     for stage in plan.stages().ids() {
         for rank in plan.mesh().stage_ranks(stage.0) {
-            *needed.entry(layout.position(rank).instance).or_default() += kept[stage.0 as usize];
+            *all.entry(layout.position(rank).instance).or_default() += kept[stage.0 as usize];
         }
     }
-    let on = |(instance, needed): (u32, Bytes)| {
+    let on = |(instance, kept): (u32, Bytes)| {
         let host = machine.cluster.pool_of(instance).host.as_ref()?;
-        let available = match store {
-            Store::Host => host.memory,
-            Store::Nvme => host.disk,
+        let (needed, available) = match store {
+            Store::Host => (in_main_memory(kept, &machine.stack), host.memory),
+            Store::Nvme => (kept, host.disk),
         };
         Some(SharedStore { store, needed, available, usable: usable(available, &machine.stack) })
     };
     let share = |shared: &SharedStore| shared.needed.as_f64() / shared.available.as_f64().max(1.0);
-    needed.into_iter().filter_map(on).max_by(|a, b| share(a).total_cmp(&share(b)))
+    all.into_iter().filter_map(on).max_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
 #[cfg(test)]
@@ -347,7 +354,7 @@ mod tests {
                 resident(
                     plan,
                     StageId(0),
-                    Retention { element: 4, bucketed: false, let_go_at_once: false, tiles_loss: false },
+                    Retention { element: 4, bucketed: false, lifetime: Lifetime::Step, tiles_loss: false },
                 )
                 .activations
             };

@@ -17,6 +17,9 @@ use half::bf16;
 /// Multiplications from which threads share the work: below, handing it out takes longer.
 pub(super) const SHARED_FROM: usize = 192 * 192 * 192;
 
+/// Rows of a result that are computed together: gemm copies what they come from, up to 512 numbers of each row, into a buffer.
+const ROWS_AT_ONCE: usize = 8192;
+
 /// Numbers as a matrix, whatever their order in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a, T = f32> {
@@ -65,6 +68,11 @@ impl<'a, T> Matrix<'a, T> {
 
     fn stride(&self, dimension: usize) -> isize {
         isize::try_from(self.strides[dimension]).expect("strides come from a tensor")
+    }
+
+    /// Returns some of its rows.
+    fn some_rows(self, first: usize, rows: usize) -> Self {
+        Self { numbers: &self.numbers[first * self.strides[0]..], rows, ..self }
     }
 
     /// Returns the same numbers with rows and columns exchanged.
@@ -144,10 +152,20 @@ fn outer(left: &FlexTensor, right: &FlexTensor) -> [usize; 2] {
 /// Writes left · right to rows × columns numbers, row by row, or adds it to them. Every caller has room for as many
 /// at `to`, which nobody else reads or writes meanwhile.
 fn multiply(left: Matrix<'_>, right: Matrix<'_>, to: *mut f32, add: bool) {
-    let (rows, inner, columns) = (left.rows, left.columns, right.columns);
-    if rows * inner * columns == 0 {
+    if left.rows * left.columns * right.columns == 0 {
         return;
     }
+    for first in (0..left.rows).step_by(ROWS_AT_ONCE) {
+        let rows = ROWS_AT_ONCE.min(left.rows - first);
+        // SAFETY: there is room for all rows, and so for those behind the first ones.
+        let to = unsafe { to.add(first * right.columns) };
+        multiply_at_once(left.some_rows(first, rows), right, to, add);
+    }
+}
+
+/// What [`multiply`] does, of rows that are computed together; there is something to compute.
+fn multiply_at_once(left: Matrix<'_>, right: Matrix<'_>, to: *mut f32, add: bool) {
+    let (rows, inner, columns) = (left.rows, left.columns, right.columns);
     let parallelism =
         if rows * inner * columns >= SHARED_FROM { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
     let row = isize::try_from(columns).expect("a row lies in memory");
@@ -201,7 +219,7 @@ mod tests {
 
     #[test]
     fn products_are_sums_over_the_inner_dimension() {
-        for [rows, inner, columns] in [[1, 1, 1], [3, 5, 2], [17, 33, 9], [192, 193, 200]] {
+        for [rows, inner, columns] in [[1, 1, 1], [3, 5, 2], [17, 33, 9], [192, 193, 200], [ROWS_AT_ONCE + 5, 2, 3]] {
             let (left, right) = (numbers(rows * inner, 1), numbers(inner * columns, 2));
             let start = numbers(rows * columns, 3);
             let expected: Vec<f32> = (0..rows * columns)

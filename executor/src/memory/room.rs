@@ -1,12 +1,12 @@
 //! Whether a plan fits into the memory that is free, said before anything is allocated.
 
 use trainyard_host::available_memory;
-use trainyard_plan::{Plan, Rank, Retention, StageId, Store, kept_elsewhere, resident};
+use trainyard_plan::{Lifetime, Plan, Rank, Retention, StageId, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
 const RETENTION: Retention =
-    Retention { element: size_of::<f32>() as u64, bucketed: true, let_go_at_once: false, tiles_loss: false };
+    Retention { element: size_of::<f32>() as u64, bucketed: true, lifetime: Lifetime::Layer, tiles_loss: false };
 
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@
 
 use super::exchange::{TensorGroup, with_gradient, with_gradients};
 use crate::kernels::{self, AttentionShape, DropoutMask, Scores, Sees};
-use burn::tensor::{Bool, DType, Device, FloatDType, IndexingUpdateOp, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 
 /// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
 pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
@@ -91,15 +91,12 @@ pub(super) fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 
 /// Returns rows of a table, (entries, width) → (places, width). What is recorded holds the places, not the table.
 pub(super) fn picked_rows(table: Tensor<2>, places: Tensor<1, Int>) -> Tensor<2> {
-    let shape = table.dims();
+    let [entries, _] = table.dims();
     let of_result = places.clone();
     with_gradient(
         table,
         |table| table.select(0, places),
-        move |gradient| {
-            let zeros = like(Tensor::<2>::zeros(shape, &gradient.device()), gradient.dtype());
-            zeros.select_assign(0, of_result.clone(), gradient, IndexingUpdateOp::Add)
-        },
+        move |gradient| kernels::sums_by_place(gradient, of_result.clone(), entries),
     )
 }
 

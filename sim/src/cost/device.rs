@@ -8,8 +8,8 @@ use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
 use trainyard_plan::operators::{AttentionKernel, Layer, Pass, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, CopyDirection, Exchange, OperatorRate, Optimizer, ParameterCounts, Plan, Precision, Rank,
-    Resident, StageId, Store,
+    Collective, Collectives, CopyDirection, Exchange, Lifetime, OperatorRate, Optimizer, ParameterCounts, Plan,
+    Precision, Rank, Resident, StageId, Store,
 };
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 
@@ -141,6 +141,11 @@ pub(crate) trait DeviceCosts: Sync {
 
     /// Returns the kernel of attention, if it is the same whatever the model says.
     fn attention(&self) -> Option<AttentionKernel> {
+        None
+    }
+
+    /// Returns when values are let go, if that is the same whatever the stack says.
+    fn lifetime(&self) -> Option<Lifetime> {
         None
     }
 

@@ -13,8 +13,9 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::operators::{AttentionKernel, Layer, LayerRole, Operator, OperatorKind, Pass, Sharing, Tuned};
 use trainyard_plan::{
-    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Method, NotExecutable, Optimizer,
-    ParameterCounts, Plan, Precision, Rank, Recompute, Resident, StageId, Store, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Lifetime, Method, NotExecutable,
+    Optimizer, ParameterCounts, Plan, Precision, Rank, Recompute, Resident, StageId, Store, kept_elsewhere,
+    not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
@@ -90,13 +91,19 @@ impl DeviceCosts for MeasuredMachine {
         Some(if self.device.is_cpu() { AttentionKernel::Flash } else { AttentionKernel::Unfused })
     }
 
+    /// Processors let go layer by layer. The memory of GPUs was not looked at that closely.
+    fn lifetime(&self) -> Option<Lifetime> {
+        (self.device == DeviceKind::Cpu).then_some(Lifetime::Layer)
+    }
+
     /// State that the executor keeps in main memory counts, because that is the device's own; with one micro-batch,
-    /// gradients come to be as activations are let go; and adapters share inputs.
+    /// gradients come to be as activations are let go, which processors count layer by layer; and adapters share inputs.
     fn resident(&self, plan: &Plan, stage: StageId, held: Resident) -> Resident {
         let once = held.activations.as_f64() * (1.0 - share_of_copies(plan, stage));
         let held = Resident { activations: Bytes(once as u64), ..held };
         let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
-        let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
+        let together = plan.batch().accumulation == 1 && self.lifetime().is_none();
+        let at_once = if together { held.activations.0 } else { 0 };
         Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
     }
 
