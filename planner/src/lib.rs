@@ -25,6 +25,7 @@
 mod amount;
 mod cache;
 mod cancellation;
+mod relative;
 
 // Changes to machines, prices and plans.
 mod edits;
@@ -63,6 +64,7 @@ pub use problem::{
     check_hyper_parameters, executable, forward_passes, no_warm_pool, price_not_found, price_of, price_used, problem,
     purchase, stored_bytes,
 };
+pub use relative::{pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, cases_to_measure};
 pub use trainyard_plan::Fixed;

@@ -2,8 +2,8 @@
 
 use crate::cost::Rent;
 use crate::problem::{
-    AUTO_STACK, catalog_with, data_set, executor_stack, forward_plan, has_instead, in_job, inside, memory_margin,
-    on_no_instance, price_of, price_used, purchase, send_over, transport_named,
+    AUTO_STACK, catalog_with, data_set, executable_on, executor_stack, forward_plan, has_instead, in_job, inside,
+    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, transport_named,
 };
 use std::sync::Arc;
 use trainyard_calibration::interval;
@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{
     Stack, Transport, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{ClusterSpec, JobSpec, Plan, StepTrace, Store};
+use trainyard_plan::{ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, simulate_with,
     step_trace,
@@ -219,8 +219,17 @@ fn simulated(plan: &Plan, machine: &Machine, options: Options) -> Result<Outcome
 ///
 /// # Errors
 ///
-/// When the plan names what no catalog has or a file that is not given.
+/// When the plan names what no catalog has or a file that is not given, or is none that its stack can run.
 pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, Invalid> {
+    let machine = named_machine(document, files)?;
+    if document.plan.stack.is_some() && machine.cluster.first().device.measured().is_none() {
+        runs(&plan_of(document)?, &machine)?;
+    }
+    Ok(machine)
+}
+
+/// Does the same for a document whose plan is about to change.
+pub(crate) fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, Invalid> {
     let named = &document.plan.cluster;
     let MachineFiles { machine: file, constants, prices: _ } = files;
     if let (Some(path), None) = (&named.constants, &constants) {
@@ -257,6 +266,17 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
     let stack = stack_of(document);
     let stack = catalog.stack(stack).map_err(|error| inside("plan.stack", &error, error.hint()))?;
     Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
+}
+
+/// Refuses a plan that the stack of the machines cannot run.
+fn runs(plan: &Plan, machine: &Machine) -> Result<(), Invalid> {
+    match executable_on(machine)?.refusal(plan) {
+        Some(NotExecutable { field, value, allowed }) => {
+            let rule = format!("{} runs {allowed}", machine.stack.name);
+            Err(Invalid::breaks(format!("plan.{field}"), value, rule))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the transport that a plan names for its instances.

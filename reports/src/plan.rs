@@ -18,7 +18,7 @@ use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Pr
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
-use trainyard_planner::{Evaluations, expected_count, forward_passes, plan_of};
+use trainyard_planner::{Evaluations, expected_count, forward_passes, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
 /// How much of a plan is told.
@@ -396,28 +396,15 @@ fn search(document: &PlanDocument, width: Width) -> String {
     bullets(width, "Search", &items)
 }
 
-/// Tells which families were not searched, and how the best of them that was found compares.
+/// Tells which families were not searched, and how what would be recommended of them compares.
 fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
     let families: Vec<String> = left_out.families.iter().map(|family| family.to_uppercase()).collect();
     let families = families.join(", ");
     let found = left_out.best.as_ref().zip(own.cost_usd).map(|(best, cost)| {
-        let money = compared(best.cost_usd, cost, ["cheaper", "dearer"]);
-        let time = compared(best.time_s, own.elapsed_s(), ["faster", "slower"]);
+        let (money, time) = (price(best.cost_usd, cost), pace(best.time_s, own.elapsed_s()));
         let (on, instances) = (&best.instance, best.instances);
         let (takes, costs) = (seconds(best.time_s), usd(best.cost_usd));
-        format!(
-            "; the best that a short search finds there is {instances} × {on}: {takes}, {costs}, {money} and {time}"
-        )
+        format!("; a short search recommends {instances} × {on} there: {takes}, {costs}, {money} and {time}")
     });
     format!("not considered: {families}: add --instances '*'{}", found.unwrap_or_default())
-}
-
-/// Compares an amount with another, of which less is better: `3 % cheaper`, `2.1 times slower`.
-fn compared(other: f64, own: f64, [better, worse]: [&str; 2]) -> String {
-    let (ratio, word) = if other <= own { (own / other, better) } else { (other / own, worse) };
-    match ratio {
-        ratio if ratio >= 2.0 => format!("{ratio:.1} times {word}"),
-        ratio if other <= own => format!("{:.0} % {word}", 100.0 * (1.0 - 1.0 / ratio)),
-        ratio => format!("{:.0} % {word}", 100.0 * (ratio - 1.0)),
-    }
 }

@@ -1,8 +1,9 @@
 //! What would change the decision: the nearest price, network and global batch at which another plan wins.
 //!
 //! Plans are held: those that the report ranks, each on its own machines. A price scales what a plan's machines cost, so
-//! it takes no simulation; the network and the batch take a few. A plan that is not ranked might win earlier, which is
-//! why sentences say among which plans they compare.
+//! it takes no simulation; the network and the batch take a few. A plan that is not ranked might win earlier, and what
+//! would be recommended then may be a third one that is simpler, which is why sentences say no more than how two plans
+//! compare.
 
 use crate::cost::Overheads;
 use crate::edits::{MachineChange, Part, Setting, set_batch};
@@ -29,7 +30,20 @@ pub(crate) struct Changes<'a> {
     problem: &'a Problem,
     chosen: &'a Evaluated,
     others: Vec<&'a Evaluated>,
+    /// `true` if a plan that is better already was left out of the others.
+    ahead: bool,
     ranking: Ranking,
+}
+
+/// In what a plan is better than the recommended one.
+#[derive(Clone, Copy)]
+enum Better {
+    Cheaper,
+    Faster,
+    /// It alone meets deadline and budget.
+    InGoal,
+    /// It misses them by less.
+    Nearer,
 }
 
 impl<'a> Changes<'a> {
@@ -47,8 +61,9 @@ impl<'a> Changes<'a> {
         let ranking = Ranking::of(problem, chosen);
         // A plan that cannot be told from the recommended one may be slightly ahead of it: nothing must change for
         // that.
+        let all = others.len();
         others.retain(|other| !ranking.prefers(Totals::found(other), Totals::found(chosen)));
-        Self { problem, chosen, others, ranking }
+        Self { problem, chosen, ahead: others.len() < all, others, ranking }
     }
 
     /// Returns the nearest price, network and batch at which another plan wins, where there is one, and sentences about
@@ -56,9 +71,12 @@ impl<'a> Changes<'a> {
     pub(crate) fn all(&self) -> (Vec<Change>, Vec<String>) {
         let (price, quick) = (self.price(), self.quick());
         let (network, batch) = (quick.network(), quick.global_batch());
-        let mut sentences: Vec<String> = [&price, &network, &batch].into_iter().flatten().map(sentence).collect();
-        sentences.extend(quick.without_effect(network.is_none(), batch.is_none()));
-        ([price, network, batch].into_iter().flatten().collect(), sentences)
+        let without_effect = quick.without_effect(network.is_none(), batch.is_none());
+        // At the price that is told, the two cost the same.
+        let found: Vec<(Change, Better)> =
+            [price.map(|price| (price, Better::Cheaper)), network, batch].into_iter().flatten().collect();
+        let sentences = found.iter().map(|(change, better)| sentence(change, *better)).chain(without_effect).collect();
+        (found.into_iter().map(|(change, _)| change).collect(), sentences)
     }
 
     /// Keeps only the plans that are quick to simulate again: none if the recommended one is not.
@@ -82,7 +100,29 @@ impl<'a> Changes<'a> {
             .filter(|_| batch)
             .map(|(least, most)| format!("a global batch of {} to {}", human_count(*least), human_count(*most)));
         let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| format!("still the best of these plans with {}", parts.join(" or ")))
+        let beaten = match (self.ahead, self.seeks_cost()) {
+            (false, _) => "the best of these plans",
+            (true, true) => "better than the dearer of these plans",
+            (true, false) => "better than the slower of these plans",
+        };
+        (!parts.is_empty()).then(|| format!("still {beaten} with {}", parts.join(" or ")))
+    }
+
+    /// Returns `true` if less cost is better, and not less time.
+    fn seeks_cost(&self) -> bool {
+        self.ranking.objective == Objective::Cost && self.chosen.cost_usd.is_some()
+    }
+
+    /// Tells in what a plan that is preferred to the recommended one is better.
+    fn better(&self, totals: Totals, own: Totals) -> Better {
+        // Where nothing meets the goal, the ranking is that of a nearest miss.
+        let met = Ranking::goal(self.problem).meets_goal(totals);
+        match (self.ranking.meets_goal(totals), self.ranking.meets_goal(own)) {
+            (true, false) if met => Better::InGoal,
+            (true, false) | (false, _) => Better::Nearer,
+            (true, true) if self.seeks_cost() => Better::Cheaper,
+            (true, true) => Better::Faster,
+        }
     }
 
     /// Returns the cost of a plan's storage, which does not depend on the price of its machines.
@@ -127,28 +167,29 @@ impl<'a> Changes<'a> {
     }
 
     /// Finds the network, faster or slower on all machines by the same factor, at which another plan wins.
-    fn network(&self) -> Option<Change> {
+    fn network(&self) -> Option<(Change, Better)> {
         if self.others.is_empty() || !self.wired() {
             return None;
         }
         let towards = [FACTOR_MAX, 1.0 / FACTOR_MAX].map(|end| self.nearest_factor(end));
-        let (factor, winner) =
+        let (factor, (better, winner)) =
             towards.into_iter().flatten().min_by(|a, b| a.0.ln().abs().total_cmp(&b.0.ln().abs()))?;
         // Of the two plans the one on more machines is the one whose network it is about.
         let wide = [winner, self.chosen].into_iter().max_by_key(|plan| plan.plan.cluster().instances)?;
         let present = baseline(&self.machine(wide, 1.0))?;
-        Some(Change {
+        let change = Change {
             what: ChangedQuantity::Network,
             instance: Some(wide.plan.cluster().instance.clone()),
             present,
             at: present * factor,
             winner: summary(&winner.plan),
-        })
+        };
+        Some((change, better))
     }
 
     /// Finds the factor between 1 and `end` nearest to 1 with which another plan wins, if one wins at `end`. Assumes
     /// that in between a plan begins to win only once.
-    fn nearest_factor(&self, end: f64) -> Option<(f64, &'a Evaluated)> {
+    fn nearest_factor(&self, end: f64) -> Option<(f64, (Better, &'a Evaluated))> {
         let winners = self.winners(end, &self.others)?;
         let (mut loses, mut wins) = (1.0, (end, winners));
         for _ in 0..HALVINGS {
@@ -163,17 +204,17 @@ impl<'a> Changes<'a> {
 
     /// Returns the plans that are better than the recommended one when the network is `factor` times as fast, the best
     /// first; `None` if there are none.
-    fn winners(&self, factor: f64, others: &[&'a Evaluated]) -> Option<Vec<&'a Evaluated>> {
+    fn winners(&self, factor: f64, others: &[&'a Evaluated]) -> Option<Vec<(Better, &'a Evaluated)>> {
         let own = self.with_network(self.chosen, factor)?;
         let all: Vec<Option<Totals>> = others.par_iter().map(|other| self.with_network(other, factor)).collect();
-        let mut better: Vec<(f64, &Evaluated)> = others
+        let mut better: Vec<(Totals, &Evaluated)> = others
             .iter()
             .zip(all)
             .filter_map(|(other, totals)| Some((totals.filter(|totals| self.ranking.prefers(*totals, own))?, *other)))
-            .map(|(totals, other)| (self.ranking.worth(totals), other))
             .collect();
-        better.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (!better.is_empty()).then(|| better.into_iter().map(|(_, other)| other).collect())
+        better.sort_by(|a, b| self.ranking.worth(a.0).total_cmp(&self.ranking.worth(b.0)));
+        let told = |(totals, other)| (self.better(totals, own), other);
+        (!better.is_empty()).then(|| better.into_iter().map(told).collect())
     }
 
     fn with_network(&self, plan: &Evaluated, factor: f64) -> Option<Totals> {
@@ -192,16 +233,18 @@ impl<'a> Changes<'a> {
     }
 
     /// Finds the nearest global batch at which another plan wins, with its layout held.
-    fn global_batch(&self) -> Option<Change> {
+    fn global_batch(&self) -> Option<(Change, Better)> {
         let present = self.chosen.plan.batch().global;
-        let (at, winner) = self.batches().into_iter().find_map(|batch| Some((batch, self.best_at(batch)?)))?;
-        Some(Change {
+        let (at, (better, winner)) =
+            self.batches().into_iter().find_map(|batch| Some((batch, self.best_at(batch)?)))?;
+        let change = Change {
             what: ChangedQuantity::GlobalBatch,
             instance: None,
             present: present as f64,
             at: at as f64,
             winner: summary(&winner),
-        })
+        };
+        Some((change, better))
     }
 
     /// Lists the global batches to try, the nearest first: those at which the recommended plan can be held.
@@ -232,7 +275,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Returns the plan that is better than the recommended one at another global batch, if there is one.
-    fn best_at(&self, global: u64) -> Option<Plan> {
+    fn best_at(&self, global: u64) -> Option<(Better, Plan)> {
         if self.others.is_empty() {
             return None;
         }
@@ -240,7 +283,8 @@ impl<'a> Changes<'a> {
         let others: Vec<Option<(Plan, Totals)>> =
             self.others.par_iter().map(|other| self.with_batch(other, global)).collect();
         let better = others.into_iter().flatten().filter(|(_, totals)| self.ranking.prefers(*totals, own));
-        better.min_by(|a, b| self.ranking.worth(a.1).total_cmp(&self.ranking.worth(b.1))).map(|(plan, _)| plan)
+        let best = better.min_by(|a, b| self.ranking.worth(a.1).total_cmp(&self.ranking.worth(b.1)));
+        best.map(|(plan, totals)| (self.better(totals, own), plan))
     }
 
     fn with_batch(&self, held: &Evaluated, global: u64) -> Option<(Plan, Totals)> {
@@ -287,14 +331,20 @@ pub(crate) fn summary(plan: &Plan) -> PlanSummary {
     }
 }
 
-/// Describes a change in words.
-fn sentence(change: &Change) -> String {
+/// Describes a change in words: how two plans that are held compare then, and not what would be recommended.
+fn sentence(change: &Change, better: Better) -> String {
     let Change { what, instance, present, at, winner } = change;
     let instance = instance.as_deref().unwrap_or_default();
-    let wins = format!("{} × {} would win", winner.instances, winner.instance);
+    let other = format!("{} × {}", winner.instances, winner.instance);
+    let is_better = match better {
+        Better::Cheaper => format!("{other} would be cheaper than this plan"),
+        Better::Faster => format!("{other} would be faster than this plan"),
+        Better::InGoal => format!("{other} would meet the goal and this plan would not"),
+        Better::Nearer => format!("{other} would come nearer to the goal than this plan"),
+    };
     match what {
         ChangedQuantity::Price => format!(
-            "{wins} if {instance} cost {} USD/h instead of {}, {:.0} % less",
+            "{other} would be as cheap as this plan if {instance} cost {} USD/h instead of {}, {:.0} % less",
             dollars(*at),
             dollars(*present),
             100.0 * (1.0 - at / present)
@@ -305,13 +355,13 @@ fn sentence(change: &Change) -> String {
             let how = if times > 1.0 {
                 format!("{times:.1} times as fast")
             } else {
-                format!("{:.1} times slower", 1.0 / times)
+                format!("{:.1} times as slow", 1.0 / times)
             };
-            format!("{wins} if the network were {how}: {to} Gbit/s for each {instance} instead of {from}")
+            format!("{is_better} if the network were {how}: {to} Gbit/s for each {instance} instead of {from}")
         }
         ChangedQuantity::GlobalBatch => {
             let batch = |samples: f64| human_count(samples.round() as u64);
-            format!("{wins} at a global batch of {} instead of {}", batch(*at), batch(*present))
+            format!("{is_better} at a global batch of {} instead of {}", batch(*at), batch(*present))
         }
     }
 }
@@ -353,11 +403,13 @@ mod tests {
         let (problem, found) = decided();
         let changes = Changes::new(&problem, &found.best[0], &found, None);
         assert!(changes.winners(1.0, &changes.others).is_none(), "the recommended plan is the best as things are");
-        let change = changes.network().expect("with a slow enough network fewer machines are faster");
+        let (change, better) = changes.network().expect("with a slow enough network fewer machines are faster");
         let factor = change.at / change.present;
         assert!(changes.winners(factor, &changes.others).is_some());
         assert!(changes.winners(factor.powf(0.9), &changes.others).is_none());
-        assert_eq!(sentence(&change).contains("slower"), factor < 1.0);
+        let told = sentence(&change, better);
+        assert_eq!(told.contains("times as slow"), factor < 1.0, "{told}");
+        assert!(told.contains("would be faster than this plan if"), "{told}");
     }
 
     #[test]
@@ -384,22 +436,29 @@ mod tests {
         let (_, found) = decided();
         let winner = summary(&found.best[0].plan);
         let name = format!("{} × {}", winner.instances, winner.instance);
-        let change = |what, instance: Option<&str>, present, at| {
-            sentence(&Change { what, instance: instance.map(Into::into), present, at, winner: winner.clone() })
+        let told = |better, what, instance: Option<&str>, present, at| {
+            let instance = instance.map(Into::into);
+            sentence(&Change { what, instance, present, at, winner: winner.clone() }, better)
         };
+        let change = |what, instance, present, at| told(Better::Cheaper, what, instance, present, at);
         assert_eq!(
             change(ChangedQuantity::Price, Some("p3.2xlarge"), 3.06, 2.448),
-            format!("{name} would win if p3.2xlarge cost 2.45 USD/h instead of 3.06, 20 % less")
+            format!("{name} would be as cheap as this plan if p3.2xlarge cost 2.45 USD/h instead of 3.06, 20 % less")
         );
         assert_eq!(
             change(ChangedQuantity::Network, Some("p4d.24xlarge"), 5e10, 1e11),
             format!(
-                "{name} would win if the network were 2.0 times as fast: 800 Gbit/s for each p4d.24xlarge instead of 400"
+                "{name} would be cheaper than this plan if the network were 2.0 times as fast: 800 Gbit/s for each \
+                 p4d.24xlarge instead of 400"
             )
         );
         assert_eq!(
             change(ChangedQuantity::GlobalBatch, None, 512.0, 1024.0),
-            format!("{name} would win at a global batch of 1,024 instead of 512")
+            format!("{name} would be cheaper than this plan at a global batch of 1,024 instead of 512")
+        );
+        assert_eq!(
+            told(Better::InGoal, ChangedQuantity::GlobalBatch, None, 512.0, 1024.0),
+            format!("{name} would meet the goal and this plan would not at a global batch of 1,024 instead of 512")
         );
     }
 }

@@ -16,24 +16,51 @@ pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluate
     if Ranking::goal(problem).meets_goal(Totals::found(chosen)) {
         return None;
     }
-    let cheap_enough = || {
-        let fixed = &limits.fixed;
-        let cheapest = search(problem, fixed, Aim::best(Objective::Cost)).best.into_iter().next()?;
-        let (cost, budget) = (cheapest.cost_usd?, problem.budget?);
-        let (cluster, time) = (cheapest.plan.cluster(), human_duration(Seconds(cheapest.elapsed_s)));
-        Some(if cost <= budget {
-            format!("{} × {} cost {} and take {time}", cluster.instances, cluster.instance, usd(cost))
-        } else {
-            format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(cost))
-        })
-    };
     match problem.deadline {
         Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, chosen, deadline),
-        _ => cheap_enough(),
+        _ => {
+            let cheapest = Cheapest::of(problem, limits)?;
+            let Cheapest { plan, cost, affordable } = &cheapest;
+            let (on, time) = (machines(plan), human_duration(Seconds(plan.elapsed_s)));
+            Some(if *affordable {
+                format!("{on} cost {} and take {time}", usd(*cost))
+            } else {
+                format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(*cost))
+            })
+        }
     }
 }
 
-/// Says how many instances would meet a deadline, if more than there are would.
+/// The cheapest plan of all.
+struct Cheapest {
+    plan: Evaluated,
+    cost: f64,
+    /// `true` if it is within the budget.
+    affordable: bool,
+}
+
+impl Cheapest {
+    /// Finds it; `None` without a budget.
+    fn of(problem: &Problem, limits: &Limits) -> Option<Self> {
+        let budget = problem.budget?;
+        let plan = search(problem, &limits.fixed, Aim::best(Objective::Cost)).best.into_iter().next()?;
+        let cost = plan.cost_usd?;
+        Some(Self { plan, cost, affordable: cost <= budget })
+    }
+
+    /// Says what the budget alone would need.
+    fn told(&self) -> String {
+        if self.affordable {
+            let (on, time) = (machines(&self.plan), human_duration(Seconds(self.plan.elapsed_s)));
+            format!("the budget is met by {on} for {}, which take {time}", usd(self.cost))
+        } else {
+            format!("no plan costs less than {}", usd(self.cost))
+        }
+    }
+}
+
+/// Says how many instances would meet a deadline, if more than there are would; where none of them keeps to the budget
+/// too, what each of the two alone would need.
 fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
     if !problem.place.may_grow() {
         return None;
@@ -41,43 +68,92 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     if limits.fixed.instances.is_some() {
         return Some("the number of instances is held; with more of them training takes less time".into());
     }
-    let cap = match &problem.place {
-        Place::Rented(rental) => rental.max_instances,
-        Place::Owned { machine, .. } => machine.cluster.machines(),
+    let larger = Larger::new(problem, chosen, deadline);
+    if let Some(plan) = larger.first(problem, limits, Within::Goal) {
+        return Some(larger.enough(problem, &plan));
+    }
+    let cheapest = Cheapest::of(problem, limits);
+    let Some(cheapest) = cheapest.map(|cheapest| cheapest.told()) else {
+        return Some(larger.late(chosen, deadline));
     };
-    // Instances that scale without loss would need so many.
-    let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
-    let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
-    let caps = std::iter::successors(Some(least), |most| most.checked_mul(2)).take_while(|most| *most <= INSTANCES_MAX);
-    let mut tried = cap;
-    for most in caps {
-        tried = most;
-        let larger = with_at_most(problem, most);
-        let aim = Aim { within: Within::Goal, ..Aim::best(Objective::Cost) };
-        let Some(plan) = search(&larger, &limits.fixed, aim).best.into_iter().next() else { continue };
-        let (cluster, time) = (plan.plan.cluster(), human_duration(Seconds(plan.elapsed_s)));
+    Some(match larger.first(problem, limits, Within::Deadline) {
+        Some(plan) => format!("no plan was found that meets both: {}; {cheapest}", in_time_alone(problem, &plan)),
+        None => format!("{}; {cheapest}", larger.late(chosen, deadline)),
+    })
+}
+
+/// More machines than the job allows.
+struct Larger {
+    /// The machines that the job allows.
+    cap: u32,
+    /// The numbers of machines to try as the most, ascending.
+    caps: Vec<u32>,
+}
+
+impl Larger {
+    fn new(problem: &Problem, chosen: &Evaluated, deadline: Seconds) -> Self {
+        let cap = match &problem.place {
+            Place::Rented(rental) => rental.max_instances,
+            Place::Owned { machine, .. } => machine.cluster.machines(),
+        };
+        // Instances that scale without loss would need so many.
+        let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
+        let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
+        let caps = std::iter::successors(Some(least), |most| most.checked_mul(2));
+        Self { cap, caps: caps.take_while(|most| *most <= INSTANCES_MAX).collect() }
+    }
+
+    /// Finds the cheapest plan within these limits on the fewest machines that have one.
+    fn first(&self, problem: &Problem, limits: &Limits, within: Within) -> Option<Evaluated> {
+        let aim = Aim { within, ..Aim::best(Objective::Cost) };
+        self.caps.iter().find_map(|most| {
+            let larger = with_at_most(problem, *most);
+            search(&larger, &limits.fixed, aim).best.into_iter().next()
+        })
+    }
+
+    /// Says that so many machines meet the goal, and how to allow them.
+    fn enough(&self, problem: &Problem, plan: &Evaluated) -> String {
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
-        let enough = format!(
-            "{} × {} are enough and end in about {time}{cost}",
-            human_count(cluster.instances.into()),
-            cluster.instance
-        );
-        let cap = human_count(cap.into());
-        return Some(match &problem.place {
+        let time = human_duration(Seconds(plan.elapsed_s));
+        let (on, cap) = (machines(plan), human_count(self.cap.into()));
+        let enough = format!("{on} are enough and end in about {time}{cost}");
+        match &problem.place {
             Place::Rented(_) => format!(
                 "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {}",
-                cluster.instances
+                plan.plan.cluster().instances
             ),
             Place::Owned { .. } => format!("with more machines than the {cap} of the cluster file: {enough}"),
-        });
+        }
     }
-    Some(format!(
-        "no plan on up to {} instances was found that ends within {}; on {} it takes {}",
-        human_count(tried.into()),
-        human_duration(deadline),
-        human_count(chosen.plan.cluster().instances.into()),
-        human_duration(Seconds(chosen.elapsed_s))
-    ))
+
+    /// Says that no number of machines that was tried meets the deadline.
+    fn late(&self, chosen: &Evaluated, deadline: Seconds) -> String {
+        format!(
+            "no plan on up to {} instances was found that ends within {}; on {} it takes {}",
+            human_count(self.caps.last().copied().unwrap_or(self.cap).into()),
+            human_duration(deadline),
+            human_count(chosen.plan.cluster().instances.into()),
+            human_duration(Seconds(chosen.elapsed_s))
+        )
+    }
+}
+
+/// Says what the deadline alone would need.
+fn in_time_alone(problem: &Problem, plan: &Evaluated) -> String {
+    let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for about {}", usd(cost)));
+    let allowed = match &problem.place {
+        Place::Rented(_) => format!(" (--max-instances {})", plan.plan.cluster().instances),
+        Place::Owned { .. } => String::new(),
+    };
+    let time = human_duration(Seconds(plan.elapsed_s));
+    format!("the deadline is met by {}{cost}, which take about {time}{allowed}", machines(plan))
+}
+
+/// Names the machines of a plan: `48 × p4d.24xlarge`.
+fn machines(plan: &Evaluated) -> String {
+    let cluster = plan.plan.cluster();
+    format!("{} × {}", human_count(cluster.instances.into()), cluster.instance)
 }
 
 /// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
@@ -91,4 +167,36 @@ pub(super) fn with_at_most(problem: &Problem, most: u32) -> Problem {
         rental.most = rental.instances.iter().map(|(instance, _)| quotas.cap(instance, most)).collect();
     }
     larger
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    /// What a job on one machine is told that has a deadline and, if any, this budget.
+    fn told(budget: Option<f64>) -> String {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-xl".into());
+        job.data.samples = Some(5_000_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(512));
+        job.cluster.instances = Some(vec!["p3.16xlarge".into()]);
+        job.cluster.max_instances = Some(1);
+        (job.goal.deadline, job.goal.budget) = (Some("20 h".into()), budget);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
+        document.to_meet_goal.expect("one instance takes longer")
+    }
+
+    #[test]
+    fn where_deadline_and_budget_go_together_nowhere_each_is_told_alone() {
+        let deadline = told(None);
+        assert!(deadline.contains(" × p3.16xlarge are enough"), "{deadline}");
+        let rich = told(Some(1e6));
+        assert_eq!(rich, deadline);
+        let poor = told(Some(1.0));
+        assert!(poor.starts_with("no plan was found that meets both: the deadline is met by "), "{poor}");
+        assert!(poor.contains("(--max-instances ") && poor.contains("; no plan costs less than "), "{poor}");
+    }
 }

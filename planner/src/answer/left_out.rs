@@ -1,7 +1,7 @@
-//! What a job that names no instance types leaves out, and how the best that a short search finds there compares.
+//! What a job that names no instance types leaves out, and how what would be recommended there compares.
 
 use super::limits::Limits;
-use super::solve::{SEARCHED_MAX, briefly};
+use super::solve::{SEARCHED_MAX, recommended_on};
 use crate::problem::{DEFAULT_INSTANCES, Place, Problem, Rental, has_instead, price_of};
 use crate::search::{Evaluated, Found};
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
@@ -50,6 +50,8 @@ fn cheapest_sizes(instances: &mut Vec<(Instance, Price)>) {
     instances.dedup_by(|(dearer, _), (cheapest, _)| (&dearer.gpu, dearer.gpus) == (&cheapest.gpu, cheapest.gpus));
 }
 
+/// Chooses among the plans on these types by the rule by which the job's own plan was chosen: the cheapest of them may be
+/// many times slower than one that costs hardly more.
 fn best_of(
     problem: &Problem,
     limits: &Limits,
@@ -66,7 +68,7 @@ fn best_of(
         without_transport: Vec::new(),
         ..rental.clone()
     };
-    let best = briefly(problem, limits, others, chosen)?;
+    let best = recommended_on(problem, limits, others, chosen)?;
     let cluster = best.plan.cluster();
     Some(LeftOutPlan {
         instance: cluster.instance.clone(),
@@ -82,6 +84,7 @@ mod tests {
     use crate::answer::recommend;
     use crate::problem::{Resources, problem};
     use trainyard_plan::GlobalBatch;
+    use trainyard_plan::document::PlanDocument;
 
     fn job() -> JobSpec {
         let mut job = JobSpec::default();
@@ -97,19 +100,36 @@ mod tests {
         recommend(&problem, &Limits::default(), job).expect("a plan").search.left_out
     }
 
+    fn recommended_on(job: &JobSpec, types: &str) -> PlanDocument {
+        let mut named = job.clone();
+        named.cluster.instances = Some(vec![types.into()]);
+        let problem = problem(&named, Resources::default()).expect("a solvable job");
+        recommend(&problem, &Limits::default(), &named).expect("a plan")
+    }
+
     #[test]
     fn families_that_nobody_asked_for_are_named_with_the_best_of_them() {
         let left_out = left_out_of(&job()).expect("types are left out");
         assert!(left_out.families.contains(&"g6".into()) && left_out.families.contains(&"p5".into()));
         assert!(!left_out.families.contains(&"p4d".into()));
         let best = left_out.best.expect("a small space");
-        let mut named = job();
-        named.cluster.instances = Some(vec![best.instance.clone()]);
-        let problem = problem(&named, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &named).expect("a plan");
-        // A short search comes near what a whole one finds.
-        assert!(document.prediction.cost_usd.expect("rented") <= best.cost_usd * (1.0 + 1e-9));
-        assert!(document.prediction.cost_usd.expect("rented") >= best.cost_usd * 0.8);
+        let document = recommended_on(&job(), &best.instance);
+        // With these types alone another plan of theirs may be near enough to the cheapest.
+        assert!(document.prediction.cost_usd.expect("rented") <= best.cost_usd * 1.1);
+        assert!(document.prediction.cost_usd.expect("rented") >= best.cost_usd * 0.9);
         assert_eq!(document.search.left_out, None);
+    }
+
+    #[test]
+    fn what_is_named_is_what_would_be_recommended_of_all_types() {
+        let mut job = job();
+        job.model.name = Some("gpt2-xl".into());
+        (job.data.tokens, job.training.global_batch) = (Some(1e10), Some(GlobalBatch::Exactly(512)));
+        let best = left_out_of(&job).and_then(|left_out| left_out.best).expect("a small space");
+        let all = recommended_on(&job, "*");
+        assert_eq!((best.instance, best.instances), (all.plan.cluster.instance, all.plan.cluster.instances));
+        // The search is a brief one.
+        assert!((best.cost_usd / all.prediction.cost_usd.expect("rented") - 1.0).abs() < 0.1);
+        assert!((best.time_s / all.prediction.elapsed_s() - 1.0).abs() < 0.1);
     }
 }

@@ -5,6 +5,7 @@ mod bound_by;
 mod changes;
 mod draft;
 mod goal;
+mod layout;
 mod left_out;
 mod limits;
 mod methods;

@@ -4,10 +4,11 @@ use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::ways_out::WaysOut;
 use crate::problem::{Place, Problem, names_of_those_that, of_these, refused, software_of, trains};
+use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
 use trainyard_sim::Machine;
-use trainyard_units::{Bytes, counted, human_bytes, human_count};
+use trainyard_units::{Bytes, counted, human_count};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -38,7 +39,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: the least that any needs is {}, and {} may be used of a device", human_count(*candidates), human_bytes(*needed), human_bytes(*available))]
+    #[error("no plan of {} fits into memory: the least that any needs is {}, and {} may be used of a device", human_count(*candidates), apart(*needed, *available).0, apart(*needed, *available).1)]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -130,12 +131,11 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
 /// Lists what would relieve a want of memory.
 fn relief((needed, available): (Bytes, Bytes), tokens: Option<u64>, method: Method, ways_out: &WaysOut) -> String {
     let WaysOut { stack, instances, instance } = ways_out;
-    let times = needed.as_f64() / available.as_f64().max(1.0);
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
         Some(match instance {
             Some(instance) => format!("search types whose GPUs have more memory (--instances {instance})"),
-            None => format!("take GPUs with {times:.2} times the memory"),
+            None => format!("take GPUs with {} times the memory", times_the_memory(needed, available)),
         }),
         instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
         Some(match tokens {

@@ -1,10 +1,12 @@
 //! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
 //! other kind and comparing.
 
-use super::solve::recommended;
+use super::layout::{UNSHARDED, differences, held_as};
+use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
+use crate::relative::{apart, pace, pace_beside, price, same, would_be};
 use crate::search::{Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, Within};
 use rayon::prelude::*;
 use std::sync::Mutex;
@@ -13,10 +15,13 @@ use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
 use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
-use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
+use trainyard_units::{Bytes, Seconds, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
+
+/// The number of plans that do not fit, the least memory that they need, and the memory that there is.
+type TooLarge = (u64, Bytes, Bytes);
 
 /// The reasons for one recommended plan.
 pub(crate) struct Reasons<'a> {
@@ -62,7 +67,7 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
 }
 
 /// Converts a search into its form in a document.
-pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<(u64, Bytes, Bytes)>) -> Evidence {
+pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<TooLarge>) -> Evidence {
     Evidence {
         reason: 0,
         fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
@@ -112,11 +117,30 @@ impl Reasons<'_> {
         Fixed { instance: Some(cluster.instance.clone()), instances: Some(cluster.instances), ..self.fixed.clone() }
     }
 
-    /// Finds the best plan with these fields held, without deadline and budget, and what did not fit.
-    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+    /// Finds the plan that would be recommended with these fields held, without deadline and budget, and what did not
+    /// fit. Where there is nothing to look at, nobody is told to search for it: software may refuse these fields.
+    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<TooLarge>) {
         let (best, too_large) = recommended(self.problem, fixed);
-        self.note(evidence(fixed, best.as_ref(), too_large));
+        if best.is_some() || too_large.is_some() {
+            self.note(evidence(fixed, best.as_ref(), too_large));
+        }
         (best, too_large)
+    }
+
+    /// Does the same for the cheapest plan or, where time is sought, the fastest, even where a simpler one would be
+    /// recommended in its place: other sentences compare with it too.
+    fn optimum(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<TooLarge>) {
+        let mut found = found_with(self.problem, fixed);
+        let Some(optimum) = found.optimum.take() else {
+            let too_large = found.too_large.into_values().next();
+            let best = found.best.into_iter().next();
+            if best.is_some() || too_large.is_some() {
+                self.note(evidence(fixed, best.as_ref(), too_large));
+            }
+            return (best, too_large);
+        };
+        self.note(evidence(&held_as(self.problem, fixed, &optimum), Some(&optimum), None));
+        (Some(*optimum), None)
     }
 
     /// Compares with the best plan with these fields: `other` with how it would do or, if none fits, `larger` with the
@@ -126,6 +150,19 @@ impl Reasons<'_> {
             (Some(best), _) => Some(format!("{other} {}", self.other_side(&best))),
             (None, large) => large.map(|large| format!("{larger} {}", does_not_fit(large))),
         }
+    }
+
+    /// Compares with the best plan that has these fields and is otherwise laid out as the chosen one. If the software
+    /// has no such plans, compares with the best that has the fields of `loose`, and says what else it changes.
+    fn alike(&self, fixed: &Fixed, loose: &Fixed, other: &str, larger: &str) -> Option<String> {
+        let told = |(best, large): (Option<Evaluated>, Option<TooLarge>)| match best {
+            Some(best) => {
+                let changes = with(&differences(&self.chosen.plan, &best.plan));
+                Some(format!("{other}{changes} {}", self.other_side(&best)))
+            }
+            None => large.map(|large| format!("{larger} {}", does_not_fit(large))),
+        };
+        told(self.best(fixed)).or_else(|| told(self.best(loose)))
     }
 
     fn objective(&self) -> String {
@@ -177,7 +214,7 @@ impl Reasons<'_> {
             return None;
         }
         let own = self.chosen.plan.cluster().instances;
-        let other = |instances| self.best(&Fixed { instances: Some(instances), ..self.same_cluster() });
+        let other = |instances| self.optimum(&Fixed { instances: Some(instances), ..self.same_cluster() });
         if own > 1 {
             // Where nothing divides evenly over one fewer, half as many.
             let tried = [own - 1, own / 2].into_iter().map(|fewer| (fewer, other(fewer)));
@@ -227,7 +264,7 @@ impl Reasons<'_> {
         };
         let instances = devices / smaller.gpus;
         let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
-        let (other, _) = self.best(&fixed);
+        let (other, _) = self.optimum(&fixed);
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
         let devices = human_count(u64::from(devices));
         Some(format!("{} rather than {instances} × {} for the same {devices} GPUs: {why}", own.name, smaller.name))
@@ -252,7 +289,9 @@ impl Reasons<'_> {
             let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
             let (other, _) = self.best(&split);
             return match other {
-                Some(other) => format!("{own}; {} than 2 pipeline stages", self.compared(&other)),
+                Some(other) => {
+                    format!("{own}; {}", pace_beside(self.chosen.time_s, other.time_s, "2 pipeline stages"))
+                }
                 None => own,
             };
         }
@@ -289,12 +328,7 @@ impl Reasons<'_> {
     fn precision(&self) -> Option<String> {
         let own = self.chosen.plan.precision();
         let other = self.tried.iter().find(|tried| tried.precision != own)?;
-        self.note(evidence(&other.fixed, other.best.as_ref(), other.too_large));
-        let why = match (&other.best, other.too_large) {
-            (Some(best), _) => self.other_side(best),
-            (None, Some(large)) => does_not_fit(large),
-            (None, None) => return None,
-        };
+        let why = self.in_format(other)?;
         let other = other.precision;
         let units = match own {
             Precision::Fp8Mixed => " (products of blocks in eight bits)",
@@ -302,6 +336,32 @@ impl Reasons<'_> {
             _ => "",
         };
         Some(format!("{own}{units}: {other} {why}"))
+    }
+
+    /// Compares with plans in another number format: with one that is laid out as the chosen one or, where that does not
+    /// fit, with the best of all.
+    fn in_format(&self, other: &Tried) -> Option<String> {
+        let note = || self.note(evidence(&other.fixed, other.best.as_ref(), other.too_large));
+        note();
+        let Some(best) = &other.best else {
+            let (needed, available) = other.too_large.map(|(_, needed, available)| apart(needed, available))?;
+            return Some(format!(
+                "would not fit, whatever else changes (at least {needed} needed, {available} available)"
+            ));
+        };
+        let changes = differences(&self.chosen.plan, &best.plan);
+        if changes.is_empty() {
+            return Some(self.other_side(best));
+        }
+        let other_layout = changes.join(", ");
+        Some(match self.best(&Fixed { precision: Some(other.precision), ..self.same_layout() }) {
+            (Some(alike), _) => self.other_side(&alike),
+            (None, Some(large)) => {
+                note();
+                format!("{} and, with {other_layout}, {}", does_not_fit(large), self.other_side(best))
+            }
+            (None, None) => format!("with {other_layout} {}", self.other_side(best)),
+        })
     }
 
     /// Returns the user's held fields and the cluster, degrees and number format of the chosen plan.
@@ -324,6 +384,17 @@ impl Reasons<'_> {
         Fixed { stack: stack.or_else(|| self.fixed.stack.clone()), ..self.same_degrees() }
     }
 
+    /// Returns the same fields with the sharding and offload of the chosen plan.
+    fn same_layout(&self) -> Fixed {
+        let plan = &self.chosen.plan;
+        Fixed {
+            state_sharding: Some(plan.state_sharding()),
+            sharding_ranks: plan.sharding_ranks().or(self.fixed.sharding_ranks),
+            offload: Some(plan.offload()),
+            ..self.same_software()
+        }
+    }
+
     fn recompute(&self) -> Option<String> {
         if self.fixed.recompute.is_some() {
             return None;
@@ -337,9 +408,10 @@ impl Reasons<'_> {
             Recompute::Selective => "attention recomputed (selective)",
             _ => "full recomputation",
         };
-        let kept = Fixed { recompute: Some(Recompute::None), ..self.same_software() };
+        let kept = |held| Fixed { recompute: Some(Recompute::None), ..held };
         let other = format!("{what}: keeping all activations at these degrees");
-        self.rather_than(&kept, &other, &format!("{what}: all activations at these degrees"))
+        let larger = format!("{what}: all activations at these degrees");
+        self.alike(&kept(self.same_layout()), &kept(self.same_software()), &other, &larger)
     }
 
     /// Compares with unsharded state on every replica.
@@ -360,8 +432,14 @@ impl Reasons<'_> {
             _ => "optimizer state sharded (ZeRO-1)",
         };
         let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
-        let other = format!("{what}: unsharded at these degrees it");
-        self.rather_than(&whole, &other, &format!("{what}: unsharded states at these degrees"))
+        Some(match self.best(&whole) {
+            (Some(best), _) => {
+                let mut changes = differences(&self.chosen.plan, &best.plan);
+                changes.retain(|change| change != UNSHARDED);
+                format!("{what}: unsharded at these degrees{} it {}", with(&changes), self.other_side(&best))
+            }
+            (None, large) => format!("{what}: unsharded states at these degrees {}", does_not_fit(large?)),
+        })
     }
 
     /// Compares with 1F1B or, if that was chosen, with GPipe.
@@ -379,7 +457,8 @@ impl Reasons<'_> {
             runs => format!(" ({runs} runs of layers on each stage)"),
         };
         let other = format!("schedule {own}{runs}: {plainer}");
-        self.rather_than(&Fixed { schedule: Some(plainer), ..self.same_software() }, &other, &other)
+        let held = |held| Fixed { schedule: Some(plainer), ..held };
+        self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
     fn sequence(&self) -> Option<String> {
@@ -387,7 +466,8 @@ impl Reasons<'_> {
             return None;
         }
         let other = "sequence parallel too: tensor parallel alone";
-        self.rather_than(&Fixed { sequence: Some(false), ..self.same_software() }, other, other)
+        let held = |held| Fixed { sequence: Some(false), ..held };
+        self.alike(&held(self.same_layout()), &held(self.same_software()), other, other)
     }
 
     /// Everything on the devices.
@@ -408,20 +488,15 @@ impl Reasons<'_> {
         }
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
-        let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
+        let held = |held| Fixed { micro: Some(micro), recompute, ..held };
         let other = format!("micro-batch {}: {micro} with the same recomputation", batch.micro);
-        self.rather_than(&fixed, &other, &other)
+        self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
-    /// Describes the chosen plan relative to another: `47 % faster, 6 % dearer`.
+    /// Describes the chosen plan relative to another: `89 % faster, 6 % dearer`.
     fn against(&self, other: &Evaluated) -> String {
         let costs = self.chosen.cost_usd.zip(other.cost_usd);
         traded((self.chosen.time_s, other.time_s), costs)
-    }
-
-    /// Describes the chosen plan relative to another in time: `7 % faster`.
-    fn compared(&self, other: &Evaluated) -> String {
-        relative(self.chosen.time_s, other.time_s, "faster", "slower")
     }
 
     /// Describes another plan relative to the chosen one: `would be 12 % slower`.
@@ -429,7 +504,7 @@ impl Reasons<'_> {
         let ratio = other.time_s / self.chosen.time_s;
         let indistinct = !same(ratio, 1.0) && ratio < 1.0 && ratio > 1.0 - INDISTINCT;
         let doubt = if indistinct { ", less than predictions can tell" } else { "" };
-        format!("would be {}{doubt}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
+        format!("{}{doubt}", would_be(other.time_s, self.chosen.time_s))
     }
 }
 
@@ -468,16 +543,22 @@ fn split_in_words(tensor: u32, pipeline: u32) -> String {
     }
 }
 
+/// Names what a plan that is compared changes besides, within a sentence; nothing if it changes nothing else.
+fn with(changes: &[String]) -> String {
+    if changes.is_empty() { String::new() } else { format!(", with {},", changes.join(", ")) }
+}
+
 /// Describes the memory that plans need which do not fit.
-fn does_not_fit((_, needed, available): (u64, Bytes, Bytes)) -> String {
-    format!("would not fit ({} needed, {} available)", human_bytes(needed), human_bytes(available))
+fn does_not_fit((_, needed, available): TooLarge) -> String {
+    let (needed, available) = apart(needed, available);
+    format!("would not fit ({needed} needed, {available} available)")
 }
 
 /// Describes what a plan's time and cost, each beside those of another plan, give up and gain.
 fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
-    let pace = relative(time, other_time, "faster", "slower");
+    let pace = pace(time, other_time);
     let Some((cost, other_cost)) = costs else { return pace };
-    let price = relative(cost, other_cost, "cheaper", "dearer");
+    let price = price(cost, other_cost);
     match (same(time, other_time), same(cost, other_cost)) {
         (true, true) => "as fast and as dear".into(),
         (true, false) => format!("{price} in the same time"),
@@ -485,23 +566,6 @@ fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
         (false, false) if time < other_time && cost > other_cost => format!("{pace}, {price}"),
         (false, false) if time > other_time && cost < other_cost => format!("{price} but {pace}"),
         (false, false) => format!("{price} and {pace}"),
-    }
-}
-
-/// Returns `true` if two amounts differ by less than what is shown.
-fn same(own: f64, other: f64) -> bool {
-    (own / other - 1.0).abs() < 0.005
-}
-
-/// Describes how `own` compares with `other`, less being better.
-fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
-    let ratio = own / other;
-    match ratio {
-        _ if same(own, other) => format!("no {more}"),
-        r if r < 0.5 => format!("{:.1} times {less}", 1.0 / r),
-        r if r < 1.0 => format!("{:.0} % {less}", (1.0 - r) * 100.0),
-        r if r >= 2.0 => format!("{r:.1} times {more}"),
-        r => format!("{:.0} % {more}", (r - 1.0) * 100.0),
     }
 }
 
@@ -536,13 +600,5 @@ mod tests {
              sharded"
         );
         assert!(why(1, 4, whole, "none", true).starts_with("4-way context parallel: the"));
-    }
-
-    #[test]
-    fn comparisons_read_as_people_say_them() {
-        assert_eq!(relative(97.0, 100.0, "cheaper", "dearer"), "3 % cheaper");
-        assert_eq!(relative(25.0, 100.0, "cheaper", "dearer"), "4.0 times cheaper");
-        assert_eq!(relative(130.0, 100.0, "cheaper", "dearer"), "30 % dearer");
-        assert_eq!(relative(100.1, 100.0, "cheaper", "dearer"), "no dearer");
     }
 }

@@ -3,11 +3,12 @@
 use super::remedies::Remedies;
 use crate::amount::usd;
 use crate::problem::{Place, Problem};
+use crate::relative::apart;
 use crate::search::{Evaluated, Found, Ranking, Space, Totals};
 use std::collections::BTreeMap;
 use trainyard_plan::document::{Rejected, RejectedBy};
 use trainyard_plan::{Fixed, JobSpec, Objective};
-use trainyard_units::{Seconds, human_bytes, human_duration};
+use trainyard_units::{Seconds, human_duration};
 
 /// A search with the plan that it led to.
 pub(crate) struct Rejections<'a> {
@@ -64,7 +65,7 @@ impl Rejections<'_> {
         }
         if let Some((count, needed, available)) = self.found.too_large.get(&kind).filter(|large| large.0 >= plans) {
             let times = needed.as_f64() / available.as_f64().max(1.0);
-            let (needed, available) = (human_bytes(*needed), human_bytes(*available));
+            let (needed, available) = apart(*needed, *available);
             let why = format!("does not fit (at least {needed} needed, {available} available)");
             return Some(Rejected { count: *count, ..rejected(RejectedBy::Memory, name, why, Some(times)) });
         }

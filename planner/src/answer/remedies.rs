@@ -6,6 +6,7 @@
 
 use super::solve::recommended;
 use crate::problem::Problem;
+use crate::relative::{apart, times_the_memory};
 use crate::search::Evaluated;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Rejected, RejectedBy, Remedy};
@@ -15,7 +16,7 @@ use trainyard_plan::{
     StateSharding, Store,
 };
 use trainyard_sim::{Footprint, Machine, footprint};
-use trainyard_units::{Bytes, human_bytes};
+use trainyard_units::Bytes;
 
 /// The offload that is tried: of everything that can be.
 const OFFLOAD: Offload =
@@ -119,10 +120,11 @@ impl<'a> Remedies<'a> {
         let (None, Some((count, needed, available))) = recommended(self.problem, fixed) else { return None };
         let times = needed.as_f64() / available.as_f64().max(1.0);
         let cluster = self.chosen.cluster();
-        let (needed, available) = (human_bytes(needed), human_bytes(available));
+        let much = if times < 1.1 { times_the_memory(needed, available) } else { format!("{times:.1}") };
+        let (needed, available) = apart(needed, available);
         Some(Rejected {
             what: format!("{name} on {} × {}", cluster.instances, cluster.instance),
-            why: format!("does not fit (at least {needed} needed, {available} available, {times:.1} times as much)"),
+            why: format!("does not fit (at least {needed} needed, {available} available, {much} times as much)"),
             count,
             limit: Some(RejectedBy::Memory),
             times: Some(times),
@@ -368,12 +370,7 @@ pub(crate) fn remedy_reason(remedies: &[Remedy]) -> Option<String> {
     let (plain, rest) = remedies.split_first()?;
     let taken: Vec<&str> = rest.iter().filter_map(|remedy| remedy.taken.as_deref()).collect();
     let done = if taken.is_empty() { "fewer samples at once".into() } else { taken.join(", ") };
-    let (needed, available) = (plain.memory_bytes, plain.available_bytes);
-    let room = if needed <= available { ", which leaves too little free" } else { "" };
-    Some(format!(
-        "fits through {done}: {} would need {} of a GPU's {}{room}",
-        plain.remedy,
-        human_bytes(Bytes(needed)),
-        human_bytes(Bytes(available))
-    ))
+    let room = if plain.memory_bytes <= plain.available_bytes { ", which leaves too little free" } else { "" };
+    let (needed, available) = apart(Bytes(plain.memory_bytes), Bytes(plain.available_bytes));
+    Some(format!("fits through {done}: {} would need {needed} of a GPU's {available}{room}", plain.remedy))
 }

@@ -5,14 +5,14 @@ use super::no_plan::{NoPlan, no_plan};
 use crate::cost::Rent;
 use crate::predict::{predict, predict_of};
 use crate::problem::{Enough, Place, Problem, Rental, price_used};
-use crate::search::{Aim, Evaluated, Found, Prepared, Within, choose, nearest, other, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, Within, choose, choose_briefly, nearest, other, search};
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Invalid};
 
-/// The largest space of plans of the job's own search with which the types that it leaves out are searched too, with
-/// the effort of a draft. A stated default: that takes less than a tenth of a second.
+/// The largest space of plans of the job's own search with which other questions about its types, and the types that it
+/// leaves out, are searched too. A stated default: that takes about as long as the job's own search.
 pub(crate) const SEARCHED_MAX: u64 = 300_000;
 
 /// The effort of a draft's search, stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
@@ -167,13 +167,36 @@ pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_>, limits
     all.flat_map(|found| found.best.iter().chain(&found.fastest).chain(found.optimum.as_deref())).cloned().collect()
 }
 
-/// Searches with these fields held, without deadline and budget, and returns the plan that would be recommended, and
-/// the number and memory of plans that do not fit.
-pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+/// Searches with these fields held, without deadline and budget: what would be recommended comes first.
+pub(crate) fn found_with(problem: &Problem, fixed: &Fixed) -> Found {
     let (prepared, aim) = (Prepared::new(problem, fixed), Aim::best(problem.objective));
-    let found = choose(&prepared, problem, aim, prepared.search(aim));
+    choose(&prepared, problem, aim, prepared.search(aim))
+}
+
+/// Returns the plan that would be recommended with these fields held, without deadline and budget, and the number and
+/// memory of plans that do not fit.
+pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+    let found = found_with(problem, fixed);
     let too_large = found.too_large.into_values().next();
     (found.best.into_iter().next(), too_large)
+}
+
+/// Returns the plan that a brief search would recommend on other machines, within the goal and in the number format of a
+/// plan.
+pub(crate) fn recommended_on(
+    problem: &Problem,
+    limits: &Limits,
+    others: Rental,
+    like: &Evaluated,
+) -> Option<Evaluated> {
+    let problem = Problem {
+        place: Place::Rented(Box::new(others)),
+        enough: Some(ENOUGH),
+        precisions: vec![like.plan.precision()],
+        ..problem.clone()
+    };
+    let prepared = Prepared::new(&problem, &limits.fixed);
+    choose_briefly(&prepared, Aim { top: 1, ..aim(&problem, limits) })
 }
 
 /// Searches briefly for the best plan on other machines within the goal, in the number format of a plan.

@@ -6,8 +6,8 @@ use super::terms::{terms, unpriced_copies};
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Rental, Training};
 use crate::search::Totals;
-use trainyard_hardware_profiles::{Instance, Service, Transport};
-use trainyard_models::Sample;
+use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
+use trainyard_models::{AttentionKernel, OperatorKind, Sample, Tuned};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
@@ -44,6 +44,8 @@ impl Warnings<'_> {
         let mut all: Vec<String> = [
             batch_beyond_data(self.problem, self.plan.batch().global),
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            self.experts(),
+            self.attention(),
             self.fine_tuning(),
             self.learning_rate(),
             self.loss_scaling(),
@@ -100,6 +102,54 @@ impl Warnings<'_> {
         });
         let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
         ((self.job.training.method.is_some() || kind.dpo) && !own.is_empty()).then(|| own.join("; "))
+    }
+
+    /// Tells what is not done with experts that an expert of the field would do.
+    fn experts(&self) -> Option<String> {
+        let mut operators = self.plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
+        let is_expert = |kind: &OperatorKind| {
+            matches!(kind, OperatorKind::ExpertLinear { .. } | OperatorKind::Tuned(Tuned::Frozen { experts: 2.., .. }))
+        };
+        if !operators.any(|operator| is_expert(&operator.kind)) {
+            return None;
+        }
+        let adapters = match self.plan.method() {
+            Method::Lora => Some("adapters lie beside attention and shared experts, not beside the other experts"),
+            Method::Qlora => Some(
+                "adapters lie beside attention and shared experts, not beside the other experts, which stay in 16 bits too: \
+                 bitsandbytes quantises linear layers alone",
+            ),
+            _ => None,
+        };
+        let Place::Rented(rental) = &self.problem.place else { return adapters.map(Into::into) };
+        let shares_out = |stack: &Stack| stack.runs.degrees.iter().flatten().any(|degree| degree == "expert");
+        let elsewhere = (!rental.stacks.iter().any(|stack| shares_out(stack))).then_some(
+            "experts are not shared out over GPUs, because no software that is modelled does that for this model; Megatron \
+             Core does it for many, and may be several times faster",
+        );
+        let all: Vec<&str> = [adapters, elsewhere].into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Tells of attention that is priced as separate kernels though the GPUs have fused ones.
+    ///
+    /// # Source
+    ///
+    /// transformers 5.24, `_supports_sdpa` in `models/gemma2/modeling_gemma2.py` and `models/gpt_oss/modeling_gpt_oss.py`.
+    fn attention(&self) -> Option<String> {
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let kernel = machine.stack.runs.attention_on(&machine.cluster.first().device.gpu()?.generation)?;
+        let mut operators = self.plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
+        let lacks = |kind: &OperatorKind| match kind {
+            OperatorKind::Attention(own) => (own.soft_cap || own.sinks) && !own.kernel.is_fused(),
+            _ => false,
+        };
+        let is_told = kernel != AttentionKernel::Unfused.name() && operators.any(|operator| lacks(&operator.kind));
+        is_told.then(|| {
+            "attention is priced as separate kernels, as transformers computes bounded scores and sinks by default \
+             (attn_implementation eager); flash kernels that have them are faster and not modelled"
+                .to_owned()
+        })
     }
 
     /// Warns of an interval that is wide because of the software, and says how to narrow it.

@@ -3,6 +3,7 @@
 use super::{ExplainError, NamedPlan};
 use crate::amount::usd;
 use crate::predict::stack_of;
+use crate::relative::{pace, price, same};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
@@ -10,9 +11,6 @@ use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The names of two plans that are compared.
 const NAMES: [&str; 2] = ["A", "B"];
-
-/// Times and prices that differ by less than this share count as the same.
-const SAME: f64 = 0.005;
 
 /// The least share of the plans' difference from which a part of the critical path is named.
 const TOLD: f64 = 0.1;
@@ -139,45 +137,34 @@ pub(super) fn verdict(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<String>
     let times = [own.prediction.time_s, other.prediction.time_s];
     let mut sentences = match sides(times) {
         None => vec![format!("both take the same time, {}", duration(times[0]))],
-        Some(Sides { less, more, ratio }) => {
+        Some(Sides { less, more }) => {
             let plans = [own, other];
             let mut told = vec![format!(
                 "{} is faster: {} rather than {}, {}",
                 NAMES[less],
                 duration(times[less]),
                 duration(times[more]),
-                by(ratio, "faster")
+                pace(times[less], times[more])
             )];
             told.extend(why(plans[less], plans[more], NAMES[more]));
             told
         }
     };
-    sentences.extend(price(own, other, sides(times)));
+    sentences.extend(cheaper(own, other, sides(times)));
     sentences
 }
 
-/// The indices of the smaller and the larger of two numbers, and the larger over the smaller.
+/// The indices of the smaller and the larger of two numbers.
 #[derive(Clone, Copy)]
 struct Sides {
     less: usize,
     more: usize,
-    ratio: f64,
 }
 
 /// Compares two numbers; `None` if they are the same.
 fn sides([own, other]: [f64; 2]) -> Option<Sides> {
     let (less, more) = if own <= other { (0, 1) } else { (1, 0) };
-    let ratio = own.max(other) / own.min(other);
-    (ratio > 1.0 + SAME).then_some(Sides { less, more, ratio })
-}
-
-/// Formats a ratio: `2.3 times faster`, `12 % faster`.
-fn by(ratio: f64, what: &str) -> String {
-    if ratio >= 2.0 {
-        format!("{ratio:.1} times {what}")
-    } else {
-        format!("{:.0} % {what}", (1.0 - 1.0 / ratio) * 100.0)
-    }
+    (!same(own.min(other), own.max(other))).then_some(Sides { less, more })
 }
 
 fn duration(seconds: f64) -> String {
@@ -229,9 +216,9 @@ fn spent(plan: &ExplainedPlan, times: f64) -> Sums {
 }
 
 /// Says which plan is cheaper, and whether for its time or for its machines.
-fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Option<String> {
+fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Option<String> {
     let costs = [own.prediction.cost_usd?, other.prediction.cost_usd?];
-    let Some(Sides { less, more, ratio }) = sides(costs) else {
+    let Some(Sides { less, more }) = sides(costs) else {
         return Some(format!("both cost the same, {}", usd(costs[0])));
     };
     let plans = [own, other];
@@ -250,6 +237,6 @@ fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Op
         NAMES[less],
         usd(costs[less]),
         usd(costs[more]),
-        by(ratio, "cheaper")
+        price(costs[less], costs[more])
     ))
 }

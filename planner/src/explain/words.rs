@@ -106,7 +106,8 @@ fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
         GradientCompression::None => String::new(),
         other => format!(", compressed ({other})"),
     };
-    Some(format!("gradients are all-reduced over {copies} ranks {often}{form}, {}", place(spread.gradient)))
+    let how = if plan.shards(StateSharding::Gradients) { "reduce-scattered" } else { "all-reduced" };
+    Some(format!("gradients are {how} over {copies} ranks {often}{form}, {}", place(spread.gradient)))
 }
 
 fn held(plan: &Plan, prediction: &Prediction) -> String {

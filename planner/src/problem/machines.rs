@@ -163,7 +163,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Re
         let way = if kind == TuningKind::FULL { String::new() } else { format!(" by {kind}") };
         let updates = all.iter().any(|stack| executable(stack).is_ok_and(|runs| runs.updates_with(optimizer)));
         let by = if updates { String::new() } else { format!(" with {optimizer}") };
-        let rule = format!("it does not train {}{way}{by}", model.name());
+        let rule = format!("plans of {}{way}{by} with it are not modelled", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }
     let margin = memory_margin(choice)?;

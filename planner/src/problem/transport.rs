@@ -63,6 +63,8 @@ pub(crate) fn send_over(cluster: &mut Cluster, transport: Transport, catalog: &C
 mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, Precision, StateSharding};
+    use trainyard_sim::{Machine, simulate};
 
     fn refused(transport: Transport, names: &[&str]) -> (String, Option<String>) {
         let types: Vec<&Instance> =
@@ -100,5 +102,33 @@ mod tests {
         assert_eq!(network.transport, Transport::TcpPods);
         assert_eq!(&network.messaging, catalog().messaging(Transport::TcpPods));
         assert_eq!(network.flow_limit.as_ref(), catalog().flow_limit(Transport::TcpPods));
+    }
+
+    /// Sharded states of a large model over many machines, whose network is felt.
+    #[test]
+    fn no_transport_is_faster_than_the_usual_one() {
+        let model = trainyard_models::find("llama-2-7b").expect("in the catalog").model.spec();
+        for (instance, state_sharding) in [
+            ("p5.48xlarge", StateSharding::Gradients),
+            ("p5.48xlarge", StateSharding::Parameters),
+            ("p4d.24xlarge", StateSharding::Parameters),
+        ] {
+            let steps =
+                [Transport::EfaGpudirect, Transport::Efa, Transport::Tcp, Transport::TcpPods].map(|transport| {
+                    let mut cluster = catalog().cluster(instance, 8).expect("in the catalog");
+                    send_over(&mut cluster, transport, catalog());
+                    let stack = catalog().stack("deepspeed").expect("in the catalog").clone();
+                    let machine = Machine { cluster, stack };
+                    let plan = PlanSpec {
+                        parallel: ParallelSpec { data: 64, ..ParallelSpec::default() },
+                        batch: BatchSpec { global: 128, micro: 1, accumulation: 2 },
+                        state_sharding,
+                        precision: Precision::Bf16Mixed,
+                        ..PlanSpec::plain(model.clone(), ClusterSpec::of(instance, 8), 34)
+                    };
+                    simulate(&Plan::try_from(plan).expect("a valid plan"), &machine).expect("a step").step_time.0
+                });
+            assert!(steps.is_sorted(), "{instance} {state_sharding}: {steps:?}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::found::Found;
 use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
+use crate::relative::{pace, price};
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan};
@@ -38,6 +39,18 @@ fn indistinct(one: &Stack, other: &Stack) -> f64 {
     }
     let known = MEDIAN_OF_INTERVAL * one.uncertainty.value.hypot(other.uncertainty.value);
     known.clamp(INDISTINCT, GIVEN_UP_MAX)
+}
+
+/// Returns the best plan that a brief search finds with `aim`, or one that cannot be told from it and that is much faster
+/// (where cost is minimized) or much cheaper (where time is).
+pub(crate) fn choose_briefly(prepared: &Prepared<'_>, aim: Aim) -> Option<Evaluated> {
+    let best = prepared.search(aim).best.into_iter().next()?;
+    let (other, totals) = (other(aim.objective), Totals::found(&best));
+    let ceilings = Ceilings::near(aim.objective, totals, 1.0 + INDISTINCT);
+    let ends = best.cost_usd.map(|_| prepared.search(Aim { objective: other, ceilings, ..aim }).best);
+    let is_much_better = |end: &Evaluated| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals);
+    let end = ends.unwrap_or_default().into_iter().next().filter(is_much_better);
+    Some(end.unwrap_or(best))
 }
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
@@ -121,9 +134,11 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
         _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
     };
-    let pace =
-        if seeks_cost { Some(best.time_s / own.time_s) } else { best.cost_usd.zip(own.cost_usd).map(|(a, b)| a / b) };
-    let gain = Gain::of(pace.unwrap_or(1.0), if seeks_cost { "faster" } else { "cheaper" });
+    let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, _) => Gain::of(best.time_s / own.time_s, pace(own.time_s, best.time_s)),
+        (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
+        (false, None) => Gain::Nothing,
+    };
     let without = without(chosen, optimum);
     let simpler = || simpler_by(without.clone(), chosen, optimum);
     let gain = match gain {
@@ -152,12 +167,12 @@ enum Gain {
 }
 
 impl Gain {
-    /// Describes that another plan takes `ratio` times as much.
-    fn of(ratio: f64, word: &str) -> Self {
+    /// Weighs that another plan takes `ratio` times as much, which is `told` in words.
+    fn of(ratio: f64, told: String) -> Self {
         if ratio > MUCH {
-            Self::Much(format!("{ratio:.1} times {word}"))
+            Self::Much(told)
         } else if ratio > 1.0 + INDISTINCT {
-            Self::Some(format!("{:.0} % {word}", 100.0 * (1.0 - 1.0 / ratio)))
+            Self::Some(told)
         } else {
             Self::Nothing
         }

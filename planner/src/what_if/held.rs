@@ -16,7 +16,7 @@ use super::key::{Key, Level};
 use super::{told, with_hint};
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
-use crate::predict::{MachineFiles, data_of, machine, plan_of, predict, price, rent};
+use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
     AUTO_STACK, executable_on, price_not_found, price_of, price_used, purchase, training, with_chosen_attention,
 };
@@ -71,7 +71,7 @@ impl HeldPlan {
 
     /// Returns the machines that the plan is for.
     fn machine(&self) -> Result<Machine, Invalid> {
-        machine(&self.document, self.files.clone())
+        named_machine(&self.document, self.files.clone())
     }
 
     /// Predicts the plan with some keys set, and returns the job that it is then for.
@@ -236,7 +236,7 @@ impl Changed {
 
     /// Returns the machines that the document now names, with the changes to them.
     fn there(&self, files: MachineFiles) -> Result<Machine, String> {
-        let mut machine = machine(&self.document, files).map_err(|error| told(&error))?;
+        let mut machine = named_machine(&self.document, files).map_err(|error| told(&error))?;
         self.machine.iter().for_each(|change| change.apply(&mut machine));
         Ok(machine)
     }

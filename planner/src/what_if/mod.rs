@@ -387,7 +387,7 @@ fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     if let Some(deadline) = deadline.filter(|deadline| own.elapsed_s() > deadline.0) {
         let (time, over) = (human_duration(Seconds(own.elapsed_s())), own.elapsed_s() / deadline.0);
-        return Some(format!("{time} is {over:.2} times the deadline"));
+        return Some(format!("{time} in all is {over:.2} times the deadline"));
     }
     let (budget, cost) = (goal.budget?, own.cost_usd?);
     (cost > budget).then(|| format!("{} is {:.2} times the budget", usd(cost), cost / budget))

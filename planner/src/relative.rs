@@ -1,0 +1,106 @@
+//! How two amounts compare, in words: one way of saying it for all sentences (docs/words.md).
+
+use trainyard_units::{Bytes, human_bytes, human_count};
+
+/// Returns `true` if two amounts differ by less than what is shown.
+pub(crate) fn same(own: f64, other: f64) -> bool {
+    (own / other - 1.0).abs() < 0.005
+}
+
+/// Describes how a time compares with another one. What is faster is told by the ratio of the speeds, what is slower by
+/// the ratio of the times, so that the two are the same number seen from either side.
+pub fn pace(own: f64, other: f64) -> String {
+    let (ratio, percent, times) =
+        if own < other { (other / own, "faster", "fast") } else { (own / other, "slower", "slow") };
+    match ratio {
+        _ if same(own, other) => "no slower".into(),
+        ratio if is_multiple(ratio) => format!("{ratio:.1} times as {times}"),
+        ratio => format!("{:.0} % {percent}", (ratio - 1.0) * 100.0),
+    }
+}
+
+/// Describes how a time compares with that of something that is named: `12 % faster than 2 pipeline stages`.
+pub(crate) fn pace_beside(own: f64, other: f64, name: &str) -> String {
+    let pace = pace(own, other);
+    let link = if pace.contains(" times as ") { "as" } else { "than" };
+    format!("{pace} {link} {name}")
+}
+
+/// Describes how long another plan would take, beside one that takes `own`: `would be 12 % slower`.
+pub(crate) fn would_be(other: f64, own: f64) -> String {
+    let ratio = other / own;
+    if is_multiple(ratio) {
+        format!("would take {ratio:.1} times as long")
+    } else {
+        format!("would be {}", pace(other, own))
+    }
+}
+
+/// Describes how a cost compares with another one: what is cheaper by the share that it saves.
+pub fn price(own: f64, other: f64) -> String {
+    let ratio = own / other;
+    match ratio {
+        _ if same(own, other) => "no dearer".into(),
+        ratio if ratio < 0.5 => format!("{:.1} times cheaper", 1.0 / ratio),
+        ratio if ratio < 1.0 => format!("{:.0} % cheaper", (1.0 - ratio) * 100.0),
+        ratio if is_multiple(ratio) => format!("{ratio:.1} times dearer"),
+        ratio => format!("{:.0} % dearer", (ratio - 1.0) * 100.0),
+    }
+}
+
+/// Returns `true` from the ratio on that is not told in percent: 99 % are the most.
+fn is_multiple(ratio: f64) -> bool {
+    (ratio * 100.0).round() >= 200.0
+}
+
+/// Formats the memory that is needed and the memory that there is, with as many digits as tell them apart.
+pub(crate) fn apart(needed: Bytes, available: Bytes) -> (String, String) {
+    let mebibytes = |bytes: Bytes| format!("{} MiB", human_count((bytes.as_f64() / 1024.0 / 1024.0).round() as u64));
+    let bytes = |bytes: Bytes| format!("{} B", human_count(bytes.0));
+    let forms: [&dyn Fn(Bytes) -> String; 3] = [&human_bytes, &mebibytes, &bytes];
+    let told = forms.iter().map(|form| (form(needed), form(available)));
+    told.clone().find(|(needed, available)| needed != available).unwrap_or_else(|| (bytes(needed), bytes(available)))
+}
+
+/// Formats by how many times needed memory exceeds what there is, rounded up: so much more is enough.
+pub(crate) fn times_the_memory(needed: Bytes, available: Bytes) -> String {
+    let times = needed.as_f64() / available.as_f64().max(1.0);
+    format!("{:.2}", (times * 100.0).ceil() / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_compare_as_people_say_it() {
+        assert_eq!(price(97.0, 100.0), "3 % cheaper");
+        assert_eq!(price(25.0, 100.0), "4.0 times cheaper");
+        assert_eq!(price(130.0, 100.0), "30 % dearer");
+        assert_eq!(price(210.0, 100.0), "2.1 times dearer");
+        assert_eq!(price(100.1, 100.0), "no dearer");
+    }
+
+    #[test]
+    fn faster_and_slower_are_the_same_number_seen_from_either_side() {
+        assert_eq!((pace(100.0, 189.0), pace(189.0, 100.0)), ("89 % faster".into(), "89 % slower".into()));
+        assert_eq!((pace(100.0, 199.6), pace(240.0, 100.0)), ("2.0 times as fast".into(), "2.4 times as slow".into()));
+        assert_eq!(pace(100.1, 100.0), "no slower");
+        assert_eq!(pace_beside(100.0, 120.0, "2 stages"), "20 % faster than 2 stages");
+        assert_eq!(pace_beside(100.0, 280.0, "2 stages"), "2.8 times as fast as 2 stages");
+        assert_eq!(would_be(240.0, 100.0), "would take 2.4 times as long");
+        assert_eq!(
+            (would_be(112.0, 100.0), would_be(100.0, 112.0)),
+            ("would be 12 % slower".into(), "would be 12 % faster".into())
+        );
+    }
+
+    #[test]
+    fn memory_has_as_many_digits_as_tell_it_apart() {
+        let told = |needed, available| apart(Bytes(needed), Bytes(available));
+        assert_eq!(told(37 << 30, 35 << 30), ("37.0 GiB".into(), "35.0 GiB".into()));
+        assert_eq!(told((35 << 30) + (3 << 20), 35 << 30), ("35,843 MiB".into(), "35,840 MiB".into()));
+        assert_eq!(told((35 << 30) + 1, 35 << 30), ("37,580,963,841 B".into(), "37,580,963,840 B".into()));
+        assert_eq!(times_the_memory(Bytes((35 << 30) + (3 << 20)), Bytes(35 << 30)), "1.01");
+    }
+}
