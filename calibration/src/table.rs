@@ -60,7 +60,8 @@ pub struct TableError {
 impl TableError {
     /// Tells that a cell does not hold what its column needs.
     pub(crate) fn cell(file: &str, line: u64, column: &str, value: &str, allowed: impl Display) -> Self {
-        Self { file: file.into(), line, invalid: Invalid::value(column, format!("`{value}`"), allowed) }
+        let value = if value.is_empty() { "empty".into() } else { format!("`{value}`") };
+        Self { file: file.into(), line, invalid: Invalid::value(column, value, allowed) }
     }
 
     /// Advice to the user.
@@ -121,11 +122,17 @@ impl Record<'_> {
     pub(crate) fn positive(&self, column: &str) -> Result<Option<f64>, TableError> {
         match self.text(column) {
             "" => Ok(None),
-            text => match text.parse::<f64>() {
-                Ok(value) if value.is_finite() && value > 0.0 => Ok(Some(value)),
-                _ => Err(self.wrong(column, "a number above 0, or empty")),
-            },
+            _ => self.above_zero(column).map(Some).ok_or_else(|| self.wrong(column, "a number above 0, or empty")),
         }
+    }
+
+    /// A number above zero that must be there.
+    pub(crate) fn needed_positive(&self, column: &str) -> Result<f64, TableError> {
+        self.above_zero(column).ok_or_else(|| self.wrong(column, "a number above 0"))
+    }
+
+    fn above_zero(&self, column: &str) -> Option<f64> {
+        self.text(column).parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0)
     }
 
     /// Whole numbers above 0 with `x` between them, or none if the cell is empty.
@@ -420,9 +427,7 @@ impl Row {
             recompute: record.word("recompute", &["none", "selective", "full"])?,
             offload: record.text("offload").into(),
             optimizer: record.text("optimizer").into(),
-            step_time_s: record
-                .positive("step_time_s")?
-                .ok_or_else(|| record.wrong("step_time_s", "a number above 0"))?,
+            step_time_s: record.needed_positive("step_time_s")?,
         })
     }
 

@@ -248,7 +248,7 @@ pub(crate) struct GoalArguments {
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchArguments {
     /// Stop after this many simulations and say how much better a plan could still be
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) max_simulations: Option<u64>,
     /// Hold a field of the plan, --fix parallel.tensor=8; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]

@@ -1,11 +1,16 @@
 //! Documents that cannot be read, told by file, line, key, what is allowed, and what was probably meant.
 
 use crate::failure::{Exit, Failure, Fault};
+use crate::kinds;
 use serde::de::DeserializeOwned;
 use std::path::Path;
+use trainyard_documents::{plain_words, toml_place};
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
 use trainyard_units::similar;
+
+/// How a message begins that names a key that is not there.
+const MISSING: &str = "missing field `";
 
 /// Advice where nothing better is known.
 const FORMS_OF_FILES: &str = "`trainyard schemas --out DIR` writes what each kind of file may hold";
@@ -13,24 +18,50 @@ const FORMS_OF_FILES: &str = "`trainyard schemas --out DIR` writes what each kin
 /// Parses a value from TOML text.
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
     trainyard_documents::from_toml(text).map_err(|error| {
+        if let Some(misplaced) = kinds::misplaced(what, text, path) {
+            return misplaced;
+        }
         let at = error.span().map_or(0, |span| span.start);
-        let forms = number_forms(&plain(error.message()));
-        let failure = unreadable(what, path, line(text, at), toml_key(text, at), error.message());
+        let message = plain_words(error.message(), "a table");
+        let forms = number_forms(&message);
+        // What lacks in the whole file is at no key of it.
+        let key = toml_place(text, at).filter(|_| at > 0 || !message.starts_with(MISSING));
+        let failure = unreadable(what, path, line(text, at), key, &message);
         if failure.hint_text().is_some() { failure } else { failure.hint(FORMS_OF_FILES).maybe_hint(forms) }
     })
 }
 
 /// Parses a plan document from JSON text; one of another schema gets another error than a damaged one.
 pub(crate) fn plan_from_json(text: &str, path: &Path) -> Result<PlanDocument, Failure> {
-    let value: serde_json::Value = from_json("plan", text, path)?;
-    match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(PLAN_SCHEMA) => from_json("plan", text, path),
-        found => {
-            let found = found.map_or_else(|| "absent".into(), |schema| format!("`{schema}`"));
-            let cause = format!("`schema` is {found}, but this version reads `{PLAN_SCHEMA}`");
-            Err(Failure::input(format!("cannot read plan `{}`", path.display())).because(cause).hint(PLAN_WRITTEN))
+    let read = from_json::<serde_json::Value>("plan", text, path);
+    let value = read.map_err(|failure| kinds::misplaced("plan", text, path).unwrap_or(failure))?;
+    let found = match value.get("schema").and_then(serde_json::Value::as_str) {
+        Some(PLAN_SCHEMA) => return from_json("plan", text, path),
+        Some(other) => other,
+        None => {
+            let absent = || no_plan(path, format!("`schema` is absent, but this version reads `{PLAN_SCHEMA}`"));
+            return Err(kinds::misplaced("plan", text, path).unwrap_or_else(absent));
         }
-    }
+    };
+    let of_another = || {
+        let cause = format!("`schema` is `{found}`, but this version reads `{PLAN_SCHEMA}`");
+        if version(found) <= version(PLAN_SCHEMA) {
+            return no_plan(path, cause);
+        }
+        no_plan(path, format!("{cause}: a newer version of trainyard wrote it"))
+            .hint(format!("read it with that version; {PLAN_WRITTEN} that this one reads"))
+    };
+    Err(kinds::no_plan(found, path).unwrap_or_else(of_another))
+}
+
+fn no_plan(path: &Path, cause: String) -> Failure {
+    Failure::input(format!("cannot read plan `{}`", path.display())).because(cause).hint(PLAN_WRITTEN)
+}
+
+/// Returns the version of a schema of plans; `None` of others.
+fn version(schema: &str) -> Option<u32> {
+    let (kind, _) = PLAN_SCHEMA.split_once('/')?;
+    schema.strip_prefix(kind)?.strip_prefix('/')?.parse().ok()
 }
 
 /// Parses a value from JSON text.
@@ -39,25 +70,29 @@ pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str, path: &Path
         let start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
         let end = text.floor_char_boundary(start + error.column());
         let message = error.to_string();
-        // The message itself names an unknown key, and the text before it ends with another.
-        let key = json_key(&text[..end]).filter(|_| !message.starts_with("unknown field"));
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        let failure = unreadable(what, path, error.line(), key, message);
-        if failure.hint_text().is_some() { failure } else { failure.hint(FORMS_OF_FILES) }
+        let message = plain_words(message, "an object in braces");
+        // The message itself names an unknown or a missing key, and the text before it ends with another.
+        let names = message.starts_with("unknown key") || message.starts_with(MISSING);
+        let key = json_key(&text[..end]).filter(|_| !names);
+        let failure = unreadable(what, path, error.line(), key, &message);
+        let hint = if what == "plan" && message.starts_with(MISSING) { PLAN_WRITTEN } else { FORMS_OF_FILES };
+        if failure.hint_text().is_some() { failure } else { failure.hint(hint) }
     })
 }
 
 /// Returns the failure of a file that is wrong in a line, at a key if it is known.
 fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message: &str) -> Failure {
-    let message = plain(message.lines().next().unwrap_or_default());
+    let message = message.lines().next().unwrap_or_default();
     let place = key.as_ref().map_or_else(String::new, |key| format!(", `{key}`"));
-    let unknown = message.strip_prefix("unknown key `").and_then(|rest| rest.split('`').next());
+    let named = |begin| message.strip_prefix(begin).and_then(|rest: &str| rest.split('`').next());
+    let unknown = named("unknown key `").or_else(|| named(MISSING));
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
         .because(format!("line {line}{place}: {message}"))
         .maybe_hint(
-            in_a_model_file(key.as_deref(), &message)
-                .or_else(|| did_you_mean(&message))
-                .or_else(|| advice(what, &message)),
+            in_a_model_file(key.as_deref(), message)
+                .or_else(|| did_you_mean(message))
+                .or_else(|| advice(what, message)),
         )
         .at(Fault {
             field: key.or_else(|| unknown.map(Into::into)),
@@ -94,7 +129,7 @@ fn advice(what: &str, message: &str) -> Option<String> {
 
 /// Returns the allowed forms of numbers, if the message is about a number in none of them.
 fn number_forms(message: &str) -> Option<String> {
-    let about = ["expected a whole number", "expected a number", "is not a whole number", "is not a suffix"];
+    let about = ["expected a whole number, at least", "expected a number", "is not a whole number", "is not a suffix"];
     let told = about.iter().any(|words| message.contains(words));
     told.then(|| "a number may be written as 2000, 1e6, 100_000, \"2k\", \"1.5M\" or \"10B\"".into())
 }
@@ -104,43 +139,11 @@ fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Returns the key, with its table, of the line that contains the byte `at`.
-fn toml_key(text: &str, at: usize) -> Option<String> {
-    let lines: Vec<&str> = text.lines().take(line(text, at)).collect();
-    let (own, above) = lines.split_last()?;
-    let table = above.iter().rfind(|line| line.trim_start().starts_with('['));
-    let table = table.map(|line| line.trim().trim_matches(['[', ']'])).filter(|table| !table.is_empty());
-    let key = own.split_once('=').map(|(key, _)| key.trim()).filter(|key| !key.is_empty())?;
-    Some(table.map_or_else(|| key.into(), |table| format!("{table}.{key}")))
-}
-
 /// Returns the key whose value ends the text.
 fn json_key(text: &str) -> Option<String> {
     let (before, _) = text.rsplit_once("\":")?;
     let (_, key) = before.rsplit_once('"')?;
     Some(key.into())
-}
-
-/// Rewrites a message of serde in the words of Trainyard.
-fn plain(message: &str) -> String {
-    let numbers = ["u8", "u16", "u32", "u64", "usize"];
-    let mut text = message
-        .replace("unknown field", "unknown key")
-        .replace("unknown variant", "unknown value")
-        .replace(" as i128", "")
-        .replace("EOF while parsing", "the text ends inside");
-    for number in numbers {
-        if let Some(head) = text.strip_suffix(&format!("expected {number}")) {
-            text = format!("{head}expected a whole number, at least 0");
-        }
-    }
-    let others = [("f64", "a number"), ("a string", "text in quotes"), ("a sequence", "a list in brackets")];
-    for (word, shown) in others {
-        if let Some(head) = text.strip_suffix(&format!("expected {word}")) {
-            text = format!("{head}expected {shown}");
-        }
-    }
-    text
 }
 
 /// Suggests the probable word, if the message has a word in backticks that is not allowed and then the allowed ones.
@@ -194,6 +197,32 @@ mod tests {
         let failure = plan_from_json("{\"schema\": \"trainyard.plan/2\", \"new\": 1}", Path::new("p.json"));
         let failure = failure.expect_err("another version");
         assert!(failure.causes()[0].contains("`trainyard.plan/2`") && failure.causes()[0].contains(PLAN_SCHEMA));
+    }
+
+    #[test]
+    fn a_plan_of_a_newer_version_is_told_so() {
+        let read = |schema: &str| {
+            let failure = plan_from_json(&format!("{{\"schema\": \"{schema}\"}}"), Path::new("p.json"));
+            failure.expect_err("another version").causes()[0].clone()
+        };
+        assert!(read("trainyard.plan/9").ends_with("a newer version of trainyard wrote it"));
+        assert!(!read("trainyard.plan/0").contains("newer") && !read("other/9").contains("newer"));
+    }
+
+    #[test]
+    fn a_comment_behind_a_heading_is_no_part_of_a_path() {
+        let failure = toml_failure("[goal] # in a week, see https://x.y/z\ndeadline = 7\n");
+        assert!(failure.causes()[0].starts_with("line 2, `goal.deadline`: invalid type"), "{failure:?}");
+        let failure = toml_failure("model = \"gpt2\"\n");
+        assert_eq!(failure.causes()[0], "line 1, `model`: invalid type: string \"gpt2\", expected a table");
+    }
+
+    #[test]
+    fn what_is_missing_is_at_no_other_key() {
+        let text = "{\n\"schema\": \"trainyard.plan/1\",\n\"job\": {}\n}";
+        let failure = plan_from_json(text, Path::new("p.json")).expect_err("no plan in it");
+        assert_eq!(failure.causes()[0], "line 4: missing field `plan`");
+        assert_eq!((failure.fault().field.as_deref(), failure.hint_text()), (Some("plan"), Some(PLAN_WRITTEN)));
     }
 
     #[test]

@@ -5,8 +5,11 @@ use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::{files, quotas};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
+use trainyard_hardware_profiles::{
+    ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable, catalog as hardware,
+};
 use trainyard_models::{ModelSpec, catalog, find, find_published};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, Method, ModelChoice, TuningObjective};
@@ -101,7 +104,7 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
         let failure = Failure::input(format!("there is no job file `{name}`"));
         let known = match find(&name) {
             Ok(_) => Some(&*name),
-            Err(_) => similar(&name, catalog().map(|entry| entry.model.name())),
+            Err(_) => meant(&name),
         };
         return Err(match known.filter(|_| arguments.model.is_none()) {
             Some(model) => failure.hint(format!("did you mean `--model {model}`?")),
@@ -117,6 +120,15 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
 }
 
+/// Returns the model of the catalog that a name is near to. Names that begin alike are near only if they are about as
+/// long, or of the same kin: `bert` is near to `bert-base`, and `bar` is not near to `bart-base`.
+fn meant(name: &str) -> Option<&'static str> {
+    let known = similar(name, catalog().map(|entry| entry.model.name()))?;
+    let kin = |name: &str| name.split('-').next().map(str::to_owned);
+    let (short, long) = (name.len().min(known.len()), name.len().max(known.len()));
+    (kin(name) == kin(known) || 2 * short >= long).then_some(known)
+}
+
 /// Refuses a name of the Hugging Face Hub, `deepseek-ai/DeepSeek-V2`, whose shape the catalog does not have: nothing is
 /// fetched.
 fn refuse_hub_name(name: &str) -> Result<(), Failure> {
@@ -129,7 +141,7 @@ fn refuse_hub_name(name: &str) -> Result<(), Failure> {
     if is_no_name || find_published(name).is_some() {
         return Ok(());
     }
-    let known = similar(&model.to_lowercase(), catalog().map(|entry| entry.model.name()));
+    let known = meant(&model.to_lowercase());
     let fetched = format!("`hf download {name} config.json` fetches its shape; name that file with --model");
     let hint =
         known.map_or_else(|| fetched.clone(), |known| format!("did you mean `--model {known}`? Otherwise {fetched}"));
@@ -338,9 +350,34 @@ impl Job {
             Some(file) => Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(cause),
             None => Failure::new(exit, cause),
         };
-        let flag = || if read.is_none() { flag_for(field) } else { None };
+        // A model is also wrong where the length of its samples is, which has a flag of its own.
+        let length = field == "model" && model.seq_len.is_some() && error.to_string().contains("`seq_len` is ");
+        let flag = || match read {
+            _ if length => flag_for("model.seq_len"),
+            None => flag_for(field),
+            Some(_) => None,
+        };
         let failure = failure.at(error.invalid());
-        failure.maybe_hint(error.invalid().hint().or_else(flag).or_else(|| error.hint()))
+        let strange = || (field == "cluster.instances").then(|| self.strange_family()).flatten();
+        failure.maybe_hint(strange().or_else(|| error.invalid().hint()).or_else(flag).or_else(|| error.hint()))
+    }
+
+    /// Advises about the first instance type that the job names of a family that the catalog does not have.
+    fn strange_family(&self) -> Option<String> {
+        let family = |name: &str| name.split_once('.').map(|(family, _)| family.to_owned());
+        let known: BTreeSet<String> =
+            hardware().instances().iter().filter_map(|instance| family(&instance.name)).collect();
+        let named = self.spec.cluster.instances.iter().flatten().filter(|name| !name.contains('*'));
+        let strange = named.filter_map(|name| family(name)).find(|family| !known.contains(family))?;
+        if similar(&strange, known.iter().map(String::as_str)).is_some() {
+            return None;
+        }
+        let all: Vec<&str> = known.iter().map(String::as_str).collect();
+        Some(format!(
+            "the catalog has no type of the family {strange}, but of {}; `trainyard show instances` lists them, and a \
+             file that `cluster.file` of a job names describes other machines",
+            all.join(", ")
+        ))
     }
 }
 

@@ -17,6 +17,7 @@ mod machine;
 // Files that users name.
 mod diagnose;
 mod files;
+mod kinds;
 mod traces;
 
 // The command line.

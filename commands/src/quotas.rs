@@ -8,6 +8,7 @@ use std::path::Path;
 use trainyard_interop::aws::QuotaKind;
 use trainyard_plan::{ClusterChoice, Pricing};
 use trainyard_planner::DEFAULT_REGION;
+use trainyard_units::{Invalid, similar};
 
 /// The quotas of an account.
 #[derive(Debug, Deserialize)]
@@ -49,7 +50,11 @@ pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<Stri
         (_, Some(Pricing::Spot)) => QuotaKind::Spot,
         _ => QuotaKind::OnDemand,
     };
-    let known: Vec<String> = file.regions.keys().cloned().collect();
+    refuse_unknown_kinds(&file, path)?;
+    let kinds = |(region, kinds): (&String, &BTreeMap<String, _>)| {
+        format!("{region} ({})", kinds.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+    };
+    let known: Vec<String> = file.regions.iter().map(kinds).collect();
     let own = file.regions.remove(region).and_then(|mut kinds| kinds.remove(kind.name()));
     own.ok_or_else(|| {
         Failure::input(format!("`{}` has no {} quotas of {region}", path.display(), kind.name())).hint(format!(
@@ -57,6 +62,18 @@ pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<Stri
             known.join(", ")
         ))
     })
+}
+
+/// Refuses a table of quotas that is of nothing that quotas are known of: it would be passed over.
+fn refuse_unknown_kinds(file: &QuotasFile, path: &Path) -> Result<(), Failure> {
+    let names = [QuotaKind::OnDemand, QuotaKind::Spot, QuotaKind::Sagemaker].map(QuotaKind::name);
+    let all = file.regions.iter().flat_map(|(region, kinds)| kinds.keys().map(move |kind| (region, kind)));
+    let Some((region, kind)) = all.into_iter().find(|(_, kind)| !names.contains(&kind.as_str())) else { return Ok(()) };
+    let wrong =
+        Invalid::value(format!("regions.{region}"), format!("`{kind}`"), format!("one of {}", names.join(", ")));
+    let hint = similar(kind, names).map(|meant| format!("did you mean `{meant}`?"));
+    let hint = hint.unwrap_or_else(|| format!("`[regions.{region}.{}]` is such a table", names[0]));
+    Err(Failure::input(format!("cannot read quotas `{}`", path.display())).because_of(&wrong.with_hint(hint)))
 }
 
 #[cfg(test)]
@@ -79,6 +96,17 @@ mod tests {
         assert_eq!(of(Some(Pricing::Spot)), BTreeMap::from([("p4*".into(), 96)]));
         let elsewhere = ClusterChoice { region: Some("eu-west-1".into()), ..ClusterChoice::default() };
         let failure = read(&path, &elsewhere).expect_err("another region");
-        assert!(failure.hint_text().is_some_and(|hint| hint.contains("us-east-1")), "{failure:?}");
+        assert!(failure.hint_text().is_some_and(|hint| hint.contains("us-east-1 (on-demand, spot)")), "{failure:?}");
+    }
+
+    #[test]
+    fn a_table_of_no_known_kind_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("quotas.toml");
+        let text = "date = \"2026-11-25\"\n[regions.us-east-1.ondemand]\nP = 192\n";
+        std::fs::write(&path, text).expect("room");
+        let failure = read(&path, &ClusterChoice::default()).expect_err("no such kind");
+        let told = "`regions.us-east-1` is `ondemand`, but it must be one of on-demand, spot, sagemaker";
+        assert_eq!((failure.causes()[0].as_str(), failure.hint_text()), (told, Some("did you mean `on-demand`?")));
     }
 }

@@ -484,7 +484,9 @@ class CampaignSpec(TypedDict, total=False):
     start: StartKind | None
     """Whether machines must be found and booted first; cold if left out."""
     checkpoint_interval: str | None
-    """Training time from one checkpoint to the next, `10 min`; the best one if left out."""
+    """Training time from one checkpoint to the next, `10 min`; the best one if left out, up to an hour or a hundred
+    times what writing one takes.
+    """
     checkpoint_storage: CheckpointStorage | None
     """Where checkpoints go; s3 if left out."""
     checkpoint_bandwidth: str | None

@@ -5,7 +5,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Request, Response};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// Reads the body of a request whose media type is JSON, if it has at most `limit` bytes.
 pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Bytes, Refusal> {
@@ -21,7 +21,12 @@ pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Bytes, 
 }
 
 /// Parses a body. JSON that is nested deeper than 128 levels, or has a key twice, is refused.
+/// Every question is an object, so that a list of what its fields hold is none.
 pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        let list: Result<Vec<IgnoredAny>, _> = trainyard_documents::from_json_bytes(body);
+        return Err(list.map_or_else(|error| Refusal::json(&error), |_| Refusal::list()));
+    }
     trainyard_documents::from_json_bytes(body).map_err(|error| Refusal::json(&error))
 }
 

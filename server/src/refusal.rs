@@ -6,8 +6,12 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trainyard_documents::plain_words;
 use trainyard_planner::{JobError, NoPlan};
 use trainyard_units::Invalid;
+
+/// Where a client finds what may be asked.
+const DESCRIBED: &str = "GET /api/v1/openapi.json describes every field";
 
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -44,8 +48,17 @@ impl Refusal {
 
     /// Refuses a text that is not the expected JSON.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {error}"))
-            .hint("GET /api/v1/openapi.json describes every field".to_owned())
+        let told = error.to_string();
+        let (message, place) = told.rfind(" at line ").map_or((told.as_str(), ""), |at| told.split_at(at));
+        let message = plain_words(message, "an object");
+        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {message}{place}"))
+            .hint(DESCRIBED.to_owned())
+    }
+
+    /// Refuses a list where an object is expected.
+    pub(crate) fn list() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-json", "the body is a list, but it must be an object: `{…}`")
+            .hint(DESCRIBED.to_owned())
     }
 
     /// Refuses a request that does not say in one way what it is for.

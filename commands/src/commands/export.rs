@@ -36,6 +36,9 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
     let cannot = || Failure::input(format!("cannot export plan `{file}` to {}", target.name()));
     let machine_files = files::machine_files_of(document, &arguments.plan, None)?;
     let machine = machine(document, machine_files).map_err(|error| cannot().because_of(&error))?;
+    if let Ok(plan) = Plan::try_from(document.plan.clone()) {
+        machine.admits(&plan).map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
+    }
     let options = LaunchOptions {
         script: arguments.script.clone(),
         image: arguments.image.clone(),

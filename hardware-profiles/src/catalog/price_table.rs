@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::operations::SpotBand;
 use crate::pattern::matches;
 use crate::price::{Price, PriceQuery, Purchase, Service};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use trainyard_units::{Invalid, UsdPerHour, similar};
 
@@ -32,6 +32,19 @@ const WRITTEN: [&str; 11] = [
 /// The highest price accepted: no machine is rented for more, so a higher one was written in another unit.
 pub const USD_PER_HOUR_MAX: f64 = 1e5;
 
+/// Regions of AWS of which the catalog has no price. Source: AWS Regions and Availability Zones User Guide, "AWS Regions".
+const OTHER_REGIONS: [&str; 9] = [
+    "ap-east-2",
+    "ap-southeast-4",
+    "ap-southeast-6",
+    "ap-southeast-7",
+    "ca-west-1",
+    "cn-north-1",
+    "cn-northwest-1",
+    "eusc-de-east-1",
+    "mx-central-1",
+];
+
 /// A valid table of prices that take precedence over those of the catalog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceTable {
@@ -54,6 +67,8 @@ fn meant<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
 /// The names that rows may use.
 struct Known<'a> {
     instances: Vec<&'a str>,
+    /// The Regions; `None` where rows are what tells them.
+    regions: Option<BTreeSet<&'a str>>,
     /// The sources that words in rows stand for; `None` where rows state their sources themselves.
     sources: Option<&'a BTreeMap<String, String>>,
 }
@@ -71,7 +86,8 @@ impl Row<'_> {
     }
 
     fn wrong(&self, column: &str, allowed: impl Display) -> Invalid {
-        Invalid::value(column, format!("`{}`", self.text(column)), allowed)
+        let text = self.text(column);
+        Invalid::value(column, if text.is_empty() { "empty".into() } else { format!("`{text}`") }, allowed)
     }
 
     /// Looks up a cell's value among some names.
@@ -90,6 +106,25 @@ impl Row<'_> {
         let usd = text.parse::<f64>().ok().filter(|usd| *usd > 0.0 && *usd <= USD_PER_HOUR_MAX);
         let allowed = format!("a number of USD above 0 and at most {USD_PER_HOUR_MAX}, without a unit");
         usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed))
+    }
+
+    /// Reads the Region, or one of its Local Zones (`us-west-2-lax-1`): a price of a place that there is not would be
+    /// passed over.
+    fn region(&self) -> Result<&str, Invalid> {
+        let region = self.text("region");
+        let is_name = region.bytes().all(|byte| byte.is_ascii_lowercase() || b"-0123456789".contains(&byte));
+        let Some(known) = self.known.regions.as_ref().filter(|_| is_name) else {
+            let wrong = || self.wrong("region", "a Region of AWS such as us-east-1");
+            return if is_name && !region.is_empty() { Ok(region) } else { Err(wrong()) };
+        };
+        let is_in =
+            |known: &&str| region.strip_prefix(*known).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        if known.iter().any(is_in) {
+            return Ok(region);
+        }
+        let wrong = self.wrong("region", "a Region of AWS such as us-east-1");
+        let named: Vec<&str> = known.iter().copied().collect();
+        Err(wrong.with_hint(format!("Regions are {}", named.join(", "))).maybe_hint(meant(region, named)))
     }
 
     fn source(&self) -> Result<&str, Invalid> {
@@ -124,11 +159,7 @@ impl Row<'_> {
             let near = meant(instance, self.known.instances.iter().copied());
             return Err(wrong.with_hint("`trainyard show instances` lists them").maybe_hint(near));
         }
-        let region = self.text("region");
-        if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_lowercase() || b"-0123456789".contains(&byte))
-        {
-            return Err(self.wrong("region", "a region such as us-east-1"));
-        }
+        let region = self.region()?;
         let services: Vec<&str> = Service::ALL.iter().map(|service| service.name()).collect();
         let purchases: Vec<&str> = Purchase::ALL.iter().map(|purchase| purchase.name()).collect();
         let usd = self.usd("usd_per_hour")?;
@@ -198,8 +229,11 @@ impl PriceTable {
     ///
     /// Fails at the first column, row or cell that is invalid.
     pub fn from_csv(text: &str, file: &str) -> Result<Self, Invalid> {
-        let instances = catalog().instances().iter().map(|instance| instance.name.as_str()).collect();
-        Self::read(text, file, &Known { instances, sources: None })
+        let all = catalog().instances();
+        let instances = all.iter().map(|instance| instance.name.as_str()).collect();
+        let priced = all.iter().flat_map(|instance| &instance.prices).map(|price| price.region.as_str());
+        let regions = Some(priced.chain(OTHER_REGIONS).collect());
+        Self::read(text, file, &Known { instances, regions, sources: None })
     }
 
     fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, Invalid> {
@@ -257,7 +291,7 @@ pub(super) fn price_instances(
     sources: &BTreeMap<String, String>,
 ) -> Result<(), Invalid> {
     let names = instances.iter().map(|instance| instance.name.as_str()).collect();
-    let table = PriceTable::read(text, file, &Known { instances: names, sources: Some(sources) })?;
+    let table = PriceTable::read(text, file, &Known { instances: names, regions: None, sources: Some(sources) })?;
     set_prices(instances, table);
     Ok(())
 }
@@ -350,7 +384,7 @@ mod tests {
     #[test]
     fn a_word_stands_for_a_source_of_the_catalog() {
         let sources = BTreeMap::from([("list".into(), "AWS list price".into())]);
-        let known = Known { instances: vec!["p3.2xlarge"], sources: Some(&sources) };
+        let known = Known { instances: vec!["p3.2xlarge"], regions: None, sources: Some(&sources) };
         let read = |word: &str| {
             let text = format!("{HEADER}p3.2xlarge,us-east-1,ec2,on-demand,3.06,2026-11,{word}\n");
             PriceTable::read(&text, "prices.csv", &known)
@@ -427,6 +461,22 @@ mod tests {
         );
         assert!(refused("").contains("no prices"));
         assert!(refused("p3.2xlarge,us-east-1\n").contains("line 2: the row has 2 cells"));
+    }
+
+    #[test]
+    fn a_region_that_there_is_not_is_refused_with_what_was_meant() {
+        let row = |region: &str| table(&format!("p3.2xlarge,{region},ec2,spot,1,2026-11,x\n"));
+        for known in ["us-east-1", "mx-central-1", "us-west-2-lax-1", "us-gov-west-1"] {
+            assert!(row(known).is_ok(), "{known}");
+        }
+        assert!(OTHER_REGIONS.is_sorted() && OTHER_REGIONS.iter().all(|other| row(other).is_ok()));
+        for typo in ["us-east1", "us-esat-1", "us-east-11"] {
+            let error = row(typo).expect_err(typo);
+            assert!(error.to_string().starts_with(&format!("`prices.csv` line 2: `region` is `{typo}`")), "{error}");
+            assert_eq!(error.hint().as_deref(), Some("did you mean `us-east-1`?"));
+        }
+        assert!(row("mars").expect_err("no Region").hint().is_some_and(|hint| hint.contains("ca-west-1, ")));
+        assert!(row("").expect_err("empty").to_string().contains("`region` is empty, but it must be a Region"));
     }
 
     #[test]

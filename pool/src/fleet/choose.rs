@@ -23,8 +23,10 @@ pub(super) struct Worth {
 
 impl Worth {
     fn order(&self, other: &Self) -> Ordering {
-        let first = self.excess.total_cmp(&other.excess).then(self.value.total_cmp(&other.value));
-        first.then(self.other.total_cmp(&other.other))
+        let figures = |worth: &Self| [worth.value, worth.other].map(rounded);
+        let (own, others) = (figures(self), figures(other));
+        let first = self.excess.total_cmp(&other.excess).then(own[0].total_cmp(&others[0]));
+        first.then(own[1].total_cmp(&others[1]))
     }
 
     pub(super) fn beats(&self, other: &Self) -> bool {
@@ -50,6 +52,14 @@ impl Judge {
         };
         Worth { excess: late + dear + figures.late, value, other }
     }
+}
+
+/// Rounds seconds to nanoseconds, of which simulated times are whole numbers, and USD to as small a part: sums of the
+/// same in another order are equal, so that what comes next decides. A bound stays one, for rounding keeps the order.
+fn rounded(value: f64) -> f64 {
+    const PARTS: f64 = 1e9;
+    let parts = (value * PARTS).round();
+    if parts.is_finite() { parts / PARTS } else { value }
 }
 
 /// A choice with its best schedule.
@@ -156,7 +166,7 @@ impl Search<'_, '_> {
         // A first result stands however little may be spent.
         self.keep(&now);
         while !self.spent() {
-            let mut next: Option<(f64, Chosen)> = None;
+            let mut next: Option<([f64; 2], Chosen)> = None;
             for change in self.changes(&now) {
                 if self.spent() {
                     break;
@@ -207,16 +217,15 @@ impl Search<'_, '_> {
             self.placed += choice.len() as u64;
             let own = self.pools.bound(choice);
             let others_too = rest(&[&[own], others].concat());
-            if self.could_be_best(&others_too) {
+            if self.could_be_best(&self.judge.worth(&others_too)) {
                 self.branch(choice, others);
             }
             choice.pop();
         }
     }
 
-    fn could_be_best(&self, least: &Figures) -> bool {
-        let worth = self.judge.worth(least);
-        self.best.as_ref().is_none_or(|best| worth.beats(&best.worth))
+    fn could_be_best(&self, least: &Worth) -> bool {
+        self.best.as_ref().is_none_or(|best| least.beats(&best.worth))
     }
 
     fn leaf(&mut self, choice: &[Placed]) {
@@ -227,22 +236,23 @@ impl Search<'_, '_> {
         for effort in [Effort::Quick, Effort::Thorough] {
             let Some(found) = self.schedule(choice, effort) else { return };
             self.keep(&found);
-            // Other orders could only decide between equals.
-            if found.worth.excess <= least.excess && found.worth.value <= least.value {
+            // What reaches every bound is as good as any other order.
+            if !self.could_be_best(&least) {
                 return;
             }
         }
     }
 }
 
-/// Returns the score of a change, less being better; `None` if it is no improvement.
-fn score(now: &Worth, other: &Worth) -> Option<f64> {
+/// Returns the score of a change, less being better, the first number first; `None` if it is no improvement.
+fn score(now: &Worth, other: &Worth) -> Option<[f64; 2]> {
     if !other.beats(now) {
         return None;
     }
     if now.excess > 0.0 {
         let saved = now.excess - other.excess;
-        return Some(if saved > 0.0 { (other.value - now.value).max(0.0) / saved } else { f64::INFINITY });
+        let price = if saved > 0.0 { (other.value - now.value).max(0.0) / saved } else { f64::INFINITY };
+        return Some([price, rounded(other.value)]);
     }
-    Some(other.value)
+    Some([other.value, other.other].map(rounded))
 }

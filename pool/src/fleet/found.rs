@@ -1,7 +1,7 @@
 //! From the best choice and its schedule to the document of a fleet.
 
 use super::choose::{Judge, Solution};
-use super::schedule::{Effort, Placed, Pools};
+use super::schedule::{Effort, Placed, Pools, Schedule};
 use super::valid::ValidFleet;
 use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
 use crate::queue::{
@@ -179,19 +179,36 @@ impl Found<'_, '_> {
         }
         let mut other = choice.clone();
         other[index] = cheapest;
-        let then = self.pools.schedules_of(&other, Effort::Quick).into_iter().map(|schedule| schedule.figures);
-        let then = then.min_by(|a, b| a.end.total_cmp(&b.end));
-        let Some(then) = then else {
+        let then = self.pools.schedules_of(&other, Effort::Quick);
+        let Some(then) = then.into_iter().min_by(|a, b| a.figures.end.total_cmp(&b.figures.end)) else {
             return format!("{kind}: its cheapest choice takes more time than can be simulated");
         };
-        let misses = self.judge.worth(&then).excess > self.solution.best.worth.excess;
+        let misses = self.judge.worth(&then.figures).excess > self.solution.best.worth.excess;
         format!(
             "{kind}: with its cheapest choice, {}, all would take {} and cost {}{}",
             name(cheapest),
-            human_duration(Seconds(then.end - self.judge.first)),
-            usd(then.cost),
-            if misses { ", which misses a deadline or budget" } else { "" }
+            human_duration(Seconds(then.figures.end - self.judge.first)),
+            usd(then.figures.cost),
+            if misses { format!(", which misses {}", self.missed(&then, &other)) } else { String::new() }
         )
+    }
+
+    /// Lists the deadlines and budgets that a schedule of a choice misses.
+    fn missed(&self, schedule: &Schedule, choice: &[Placed]) -> String {
+        let (goal, figures) = (self.judge.goal, schedule.figures);
+        let deadline = goal.deadline.filter(|deadline| figures.end - self.judge.first > deadline.0);
+        let budget = goal.budget.filter(|budget| figures.cost > *budget);
+        let mut all = Vec::new();
+        all.extend(deadline.map(|deadline| format!("the deadline of {}", human_duration(deadline))));
+        all.extend(budget.map(|budget| format!("the budget of {}", usd(budget))));
+        for (kind, own) in self.pools.missed(schedule, choice) {
+            let kind = &self.pools.kinds[kind];
+            let (deadline, budget) =
+                (kind.deadline.filter(|_| own.deadline > 0.0), kind.budget.filter(|_| own.budget > 0.0));
+            all.extend(deadline.map(|deadline| format!("the deadline of {}, {}", kind.name, human_duration(deadline))));
+            all.extend(budget.map(|budget| format!("the budget of {}, {}", kind.name, usd(budget))));
+        }
+        all.join(", and ")
     }
 }
 

@@ -42,6 +42,13 @@ impl Figures {
     }
 }
 
+/// By how much jobs of a kind miss their own deadline and budget at most, as fractions of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Missed {
+    pub(super) deadline: f64,
+    pub(super) budget: f64,
+}
+
 /// A schedule of the jobs on one type of instances.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
@@ -287,18 +294,37 @@ impl<'a> Pools<'a> {
     }
 
     fn lateness(&self, outcome: &QueueOutcome, placed: &[Placed], price: UsdPerHour) -> f64 {
+        let misses = self.misses(outcome, placed, price);
+        misses.into_iter().map(|(_, own)| own.deadline.max(own.budget)).fold(0.0, f64::max)
+    }
+
+    /// Returns by how much each kind misses what its own jobs have to keep to, at most.
+    fn misses(&self, outcome: &QueueOutcome, placed: &[Placed], price: UsdPerHour) -> Vec<(usize, Missed)> {
         let mut runs = outcome.runs.iter();
-        let mut late = 0.0_f64;
-        for placed in placed {
+        let of_kind = |placed: &Placed| {
             let kind = &self.kinds[placed.kind];
+            let mut most = Missed { deadline: 0.0, budget: 0.0 };
             for run in runs.by_ref().take(kind.count as usize) {
                 let stay = run.end.seconds().0 - kind.submit.0;
                 let cost = billed(price, self.option(*placed).instances, run.end.since(run.start));
-                late = late.max(kind.deadline.map_or(0.0, |deadline| excess(stay, deadline.0)));
-                late = late.max(kind.budget.map_or(0.0, |budget| excess(cost, budget)));
+                most.deadline = most.deadline.max(kind.deadline.map_or(0.0, |deadline| excess(stay, deadline.0)));
+                most.budget = most.budget.max(kind.budget.map_or(0.0, |budget| excess(cost, budget)));
             }
-        }
-        late
+            (placed.kind, most)
+        };
+        placed.iter().map(of_kind).collect()
+    }
+
+    /// Returns by how much each kind of a choice misses what its own jobs have to keep to in a schedule of it.
+    pub(super) fn missed(&self, schedule: &Schedule, choice: &[Placed]) -> Vec<(usize, Missed)> {
+        let types = self.by_type(choice);
+        let of_part = |part: &Part| {
+            let placed = types.get(part.queue.pool.instance.as_str())?;
+            let checked = valid::valid(&part.queue, &BTreeMap::new(), 0).ok()?;
+            let price = self.terms[&part.queue.pool.instance].price;
+            Some(self.misses(&simulate_queue(&checked.queue), placed, price))
+        };
+        schedule.parts.iter().filter_map(of_part).flatten().collect()
     }
 }
 

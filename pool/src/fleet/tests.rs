@@ -180,6 +180,8 @@ proptest! {
         let best = exhaustive(&small);
         prop_assert!(close(found.excess, best.excess), "{found:?} {best:?}");
         prop_assert!(close(found.value, best.value), "{found:?} {best:?}");
+        // Of equals the other of the two is least, unless a part of a nanosecond or of a cent decides.
+        prop_assert!(found.excess > 0.0 || close(found.other, best.other), "{found:?} {best:?}");
         prop_assert!(bound <= best.value * (1.0 + 1e-9));
     }
 
@@ -277,6 +279,46 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     assert!(dear.contains("at most 0.0100 USD"), "{dear}");
     let shortest = at("objective = \"time\"");
     assert!(shortest.prediction.makespan_s <= fast.prediction.makespan_s);
+}
+
+/// A job that is submitted late decides when all end; what runs before it may then be as cheap as it likes. That the
+/// bound of its end is a sum in another order must not hide it.
+#[test]
+fn of_schedules_that_end_at_the_same_time_the_cheapest_is_taken() {
+    let option = |of: &str, instances: u32, time: f64| JobOption {
+        instance: of.into(),
+        instances,
+        time: Seconds(time),
+        plan: 0,
+    };
+    let kind = |name: &str, submit: f64, options: Vec<JobOption>| Kind {
+        name: name.into(),
+        count: 1,
+        submit: Seconds(submit),
+        priority: 0,
+        deadline: None,
+        budget: None,
+        options,
+    };
+    for time in (0..50).map(|step| 1_806.316_887_5 + 0.37 * f64::from(step)) {
+        // The fastest, the one to take, and the cheapest, which ends last.
+        let early =
+            vec![option("p3.2xlarge", 2, 4200.0), option("g4dn.xlarge", 2, 6600.0), option("g4dn.xlarge", 1, 9600.0)];
+        let late = kind("late", 7200.0, vec![option("p3.2xlarge", 1, time)]);
+        let goal = Goal { objective: Objective::Time, deadline: None, budget: None };
+        let small = Small { fleet: fleet(2, true), kinds: vec![kind("early", 0.0, early), late], goal };
+        let (found, best) = (solved(&small).0, exhaustive(&small));
+        assert!(close(found.value, best.value) && close(found.other, best.other), "{found:?} {best:?}");
+        assert!(found.other < 8.0, "{found:?}");
+    }
+}
+
+#[test]
+fn a_missed_deadline_or_budget_is_named() {
+    let text = format!("{POOL}[goal]\nobjective = \"time\"\n{JOB}goal = {{ deadline = \"20 min\" }}\n");
+    let reasons = planned(&text).expect("a fleet").document.reasons;
+    let told = reasons.iter().any(|reason| reason.ends_with("which misses the deadline of trial, 20 min"));
+    assert!(told, "{reasons:?}");
 }
 
 /// Steps of a plan may take longer than a clock of nanoseconds can tell.
