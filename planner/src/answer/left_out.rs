@@ -1,4 +1,4 @@
-//! What a job that names no instance types leaves out, and how what would be recommended there compares.
+//! What a job that names no instance types leaves out, and how what a short search recommends there compares.
 
 use super::limits::Limits;
 use super::solve::{SEARCHED_MAX, recommended_on};
@@ -50,7 +50,7 @@ fn cheapest_sizes(instances: &mut Vec<(Instance, Price)>) {
     instances.dedup_by(|(dearer, _), (cheapest, _)| (&dearer.gpu, dearer.gpus) == (&cheapest.gpu, cheapest.gpus));
 }
 
-/// Chooses among the plans on these types by the rule by which the job's own plan was chosen: the cheapest of them may be
+/// Chooses among the plans on these types as for the job itself, but briefly: the cheapest of them may be
 /// many times slower than one that costs hardly more.
 fn best_of(
     problem: &Problem,
