@@ -57,7 +57,7 @@ pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
 pub use explain::{ExplainError, NamedPlan, explain};
-pub use predict::{MachineFile, MachineFiles, machine, plan_of, resimulate, trace_step};
+pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
     AUTO_STACK, DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes,
     InputChoice, JobError, MAX_INSTANCES, NoWarmPool, Place, Problem, Rental, Resources, Training, UNNAMED_MODEL,

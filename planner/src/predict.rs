@@ -228,8 +228,13 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
     Ok(machine)
 }
 
-/// Does the same for a document whose plan is about to change.
-pub(crate) fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, Invalid> {
+/// Does the same, whatever the stack can run: for a document whose plan is about to change, and for launch files, whose
+/// programs take plans that nobody has priced.
+///
+/// # Errors
+///
+/// When the plan names what no catalog has or a file that is not given.
+pub fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, Invalid> {
     let named = &document.plan.cluster;
     let MachineFiles { machine: file, constants, prices: _ } = files;
     if let (Some(path), None) = (&named.constants, &constants) {
