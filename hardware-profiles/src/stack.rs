@@ -5,6 +5,7 @@ use crate::pattern::matches;
 use crate::seen::Seen;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// The default stack, for frameworks that were not measured: the constants of a common one.
@@ -16,6 +17,10 @@ pub const EXECUTOR_STACK: &str = "trainyard-executor";
 /// The least part of a GPU's memory that a plan leaves free, whatever the stack, for fragmentation of the allocator and
 /// for allocations of libraries that no count covers. A stated default.
 pub const MEMORY_MARGIN_MIN: f64 = 0.08;
+
+/// Rate of the first release of FlashAttention forward, relative to large matrix products: 30 to 45 % of an A100's peak (Dao
+/// et al., arXiv:2205.14135), of which products reach 0.82.
+const FIRST_FLASH_ATTENTION: f64 = 0.43;
 
 /// The way in which a framework partitions a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,6 +267,10 @@ pub struct Stack {
     /// Rate of convolutions, relative to that with `gemm`; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convolution: Option<Sourced<f64>>,
+    /// Rate of FlashAttention forward, on the arithmetic that a mask leaves, relative to large matrix products, by generation
+    /// of GPUs (`Hopper = …`); `other` for those that are not named. That of its first release if left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub flash_attention: BTreeMap<String, Sourced<f64>>,
     /// The divisor of the number of heads times samples with which the fused softmax takes attention scores in half
     /// precision; other numbers on a rank go through separate kernels in single precision. Any number if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -308,6 +317,12 @@ impl Stack {
     pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
         let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
         parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
+    }
+
+    /// Returns the rate of FlashAttention forward on a generation of GPUs, relative to large matrix products.
+    pub fn flash_attention_on(&self, generation: &str) -> f64 {
+        let stated = self.flash_attention.get(generation).or_else(|| self.flash_attention.get("other"));
+        stated.map_or(FIRST_FLASH_ATTENTION, |rate| rate.value)
     }
 
     /// Returns `true` if whole logits are never there where adapters are trained, or a model on preferences.

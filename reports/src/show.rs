@@ -399,6 +399,9 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     let handled = |rate: &Sourced<BytesPerSecond>| sourced_as("rate of a sharded copy", rate, bandwidth);
     rows.extend(stack.sharded_copy_rate.as_ref().map(handled));
     rows.extend(stack.convolution.as_ref().map(|part| sourced("rate of convolutions", part)));
+    rows.extend(stack.flash_attention.iter().map(|(generation, rate)| {
+        ("flash attention over products", format!("{} ({generation})  [{}]", rate.value, provenance(rate)))
+    }));
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
     rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));

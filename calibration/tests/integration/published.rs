@@ -108,10 +108,10 @@ fn intervals_hold_about_nine_in_ten() {
 
 /// Steps of MPT models on H100, on which no constant was fitted.
 #[test]
-fn steps_of_a_gpu_that_nobody_calibrated_are_within_their_intervals() {
+fn steps_of_a_gpu_that_nobody_calibrated_are_predicted_within_a_tenth() {
     let document = validate(HOPPER, "h100.csv").expect("the carried table is well formed");
     let entries = read_measurements(HOPPER, "h100.csv").expect("well formed");
-    let mut errors = Vec::new();
+    let (mut errors, mut held) = (Vec::new(), 0);
     // Tokens a second by what rows have in common, measured and predicted, in half precision and in eight bits.
     let mut rates: BTreeMap<_, [Option<[f64; 2]>; 2]> = BTreeMap::new();
     for (row, entry) in document.rows.iter().zip(&entries) {
@@ -119,7 +119,7 @@ fn steps_of_a_gpu_that_nobody_calibrated_are_within_their_intervals() {
         let ([low, high], predicted) =
             (row.interval_s.expect("predicted"), row.predicted_step_time_s.expect("predicted"));
         let measured = row.measured_step_time_s.expect("stated");
-        assert!((low..=high).contains(&measured), "{}: {low} {high}", row.id);
+        held += usize::from((low..=high).contains(&measured));
         errors.push(row.error.expect("predicted"));
         let samples = stated.global_batch.expect("stated") as f64;
         let eighths = usize::from(row.suite.ends_with("fp8"));
@@ -127,8 +127,10 @@ fn steps_of_a_gpu_that_nobody_calibrated_are_within_their_intervals() {
         rates.entry(alike).or_default()[eighths] = Some([measured, predicted].map(|time| samples / time));
     }
     assert_eq!(errors.len(), 62);
+    let off = errors.iter().map(|error| error.abs()).sum::<f64>() / 62.0;
     errors.sort_by(f64::total_cmp);
-    assert!((-0.2..-0.1).contains(&errors[31]) && errors[0] > -0.4 && errors[61] < 0.0, "{errors:?}");
+    assert!(off < 0.08 && errors[31].abs() < 0.04 && errors[0] > -0.25 && errors[61] < 0.2, "{off}: {errors:?}");
+    assert!((56..62).contains(&held), "{held}");
     let mut pairs = 0;
     for (alike, both) in &rates {
         let [Some(half), Some(eighths)] = both else { continue };

@@ -240,6 +240,9 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
         ("softmax_heads", stack.softmax_heads.as_ref().map(|heads| f64::from(heads.value)), (1.0, 65_535.0)),
     ];
     all_within(&format!("stacks.{}", stack.name), &unfitted)?;
+    stack.flash_attention.iter().try_for_each(|(generation, rate)| {
+        within(&format!("stacks.{}.flash_attention.{generation}", stack.name), rate.value, (0.05, 2.0))
+    })?;
     let widths = stack.seen.iter().enumerate();
     widths.into_iter().try_for_each(|(index, seen)| {
         within(&format!("stacks.{}.seen[{index}].half_width", stack.name), seen.half_width.value, (0.0, 10.0))

@@ -26,10 +26,6 @@ const SOCKET_DEVICES: u64 = 4;
 /// the slowest. Groups of two and four show nothing of the kind. Fitted; see docs/physics.md.
 const SOCKET_LAG: Seconds = Seconds(80e-6);
 
-/// Part of the peak that a fused attention kernel reaches forward, on the arithmetic that the mask leaves.
-/// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
-const FLASH_FORWARD: f64 = 0.35;
-
 /// Rate of PyTorch's memory-efficient attention relative to FlashAttention's. xFormers' CUTLASS kernels, which it is,
 /// took 1.05 times as long forward and 1.55 times backward on an A100 (facebookresearch/xformers, pull request 362),
 /// twice as long forward on an A40 (issue 1074). On V100, where FlashAttention does not run, they were compared with
@@ -39,7 +35,8 @@ const MEMORY_EFFICIENT: f64 = 0.6;
 /// Fused attention backward, relative to forward: 2.5 times the arithmetic (scores are computed again).
 const FLASH_BACKWARD_WORK: f64 = 2.5;
 
-/// And at this share of forward's rate.
+/// And at this share of forward's rate, as with later releases: 0.8 to 0.87 of those that Shah et al. measured on an H100
+/// (arXiv:2407.08608, figures 5 and 6).
 const FLASH_BACKWARD: f64 = 0.8;
 
 /// Kernels of bringing weights in int8 to the compute precision: a cast, and a product with their scales.
@@ -407,7 +404,9 @@ impl<'a> GpuPricing<'a> {
             AttentionKernel::MemoryEfficient => MEMORY_EFFICIENT,
         };
         let unmasked = operator.flops(Pass::Forward) * attention.unmasked_share();
-        let forward = self.gpu.peak(self.rate()) * FLASH_FORWARD * relative;
+        let rate = self.rate();
+        let products = self.gpu.peak(rate) * self.gpu.gemm_fraction(rate);
+        let forward = products * self.stack.flash_attention_on(&self.gpu.generation) * relative;
         match pass {
             Pass::Forward => unmasked / forward,
             Pass::Backward => unmasked * FLASH_BACKWARD_WORK / (forward * FLASH_BACKWARD),
