@@ -4,42 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
 use trainyard_documents::from_toml;
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample,
-    PROFILE_SCHEMA,
+    CollectiveOperation, CollectiveSample, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
-use trainyard_units::{Bytes, BytesPerSecond, Invalid};
+use trainyard_units::Invalid;
 
 /// Factors of corrections that a machine may have: beyond, something else was measured.
 pub(crate) const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
-/// Measurements of a machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measurements {
-    /// A name for the machine, `local`.
-    pub name: String,
-    /// The processor, or the GPU.
-    pub processor: String,
-    /// The kind of device that computed.
-    pub device: DeviceKind,
-    /// Ranks that can work at the same time.
-    pub devices: u32,
-    /// Memory of all devices together.
-    pub memory: Bytes,
-    /// When, `2026-11-21`.
-    pub measured: String,
-    /// The framework that was measured, with its version.
-    pub framework: String,
-    /// Rate of a plain copy by one thread.
-    pub copy_bandwidth: BytesPerSecond,
-    /// The part by which a kernel takes longer while a sum over ranks is under way beside it; unknown with one rank.
-    pub overlap_slowdown: Option<f64>,
-    /// Timed operators.
-    pub operators: Vec<OperatorSample>,
-    /// Timed operations between ranks.
-    pub collectives: Vec<CollectiveSample>,
-}
-
-/// A profile from measurements.
+/// A profile from measurements of a machine.
 ///
 /// Times that physics wants to grow with the amount of data, and that noise made fall, are replaced by the mean of
 /// the offenders: reductions, transfers, and the passes over all parameters.
@@ -47,22 +19,7 @@ pub struct Measurements {
 /// # Errors
 ///
 /// When a number makes no sense, or something that a step needs was not measured.
-pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Invalid> {
-    let mut machine = MeasuredMachine {
-        schema: PROFILE_SCHEMA.into(),
-        name: measurements.name,
-        processor: measurements.processor,
-        device: measurements.device,
-        devices: measurements.devices,
-        memory: measurements.memory,
-        measured: measurements.measured,
-        framework: measurements.framework,
-        copy_bandwidth: measurements.copy_bandwidth,
-        overlap_slowdown: measurements.overlap_slowdown,
-        corrections: Vec::new(),
-        operators: measurements.operators,
-        collectives: measurements.collectives,
-    };
+pub fn fit_profile(mut machine: MeasuredMachine) -> Result<MeasuredMachine, Invalid> {
     check(&machine)?;
     smooth_collectives(&mut machine.collectives);
     smooth_updates(&mut machine.operators);
@@ -241,9 +198,10 @@ fn never_falling(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use trainyard_hardware_profiles::{CorrectedPhase, Correction};
+    use trainyard_hardware_profiles::{CorrectedPhase, Correction, DeviceKind};
+    use trainyard_units::{Bytes, BytesPerSecond};
 
-    fn measurements(ranks: &[u32]) -> Measurements {
+    fn measurements(ranks: &[u32]) -> MeasuredMachine {
         let operators = ranks.iter().flat_map(|ranks| {
             OperatorClass::ALL.iter().map(|class| OperatorSample {
                 operator: *class,
@@ -260,7 +218,8 @@ mod tests {
             [(CollectiveOperation::AllReduce, *ranks), (CollectiveOperation::Send, 2)]
                 .map(|(operation, ranks)| CollectiveSample { operation, ranks, bytes: 1024, seconds: 1e-5 })
         });
-        Measurements {
+        MeasuredMachine {
+            schema: PROFILE_SCHEMA.into(),
             name: "local".into(),
             processor: "a processor".into(),
             device: DeviceKind::Cpu,
@@ -270,6 +229,7 @@ mod tests {
             framework: "burn".into(),
             copy_bandwidth: BytesPerSecond(1e10),
             overlap_slowdown: Some(4.0),
+            corrections: Vec::new(),
             operators: operators.collect(),
             collectives: collectives.collect(),
         }
@@ -308,16 +268,16 @@ mod tests {
         let mut bad = measurements(&[1]);
         bad.operators[0].shape.pop();
         assert!(fit_profile(bad).expect_err("a size is missing").to_string().contains("operators[0].shape"));
-        let beside = fit_profile(Measurements { overlap_slowdown: Some(-1.0), ..measurements(&[1]) });
+        let beside = fit_profile(MeasuredMachine { overlap_slowdown: Some(-1.0), ..measurements(&[1]) });
         assert!(beside.expect_err("it is no slowdown").to_string().contains("overlap_slowdown"));
-        assert!(fit_profile(Measurements { devices: 0, ..measurements(&[1]) }).is_err());
+        assert!(fit_profile(MeasuredMachine { devices: 0, ..measurements(&[1]) }).is_err());
     }
 
     #[test]
     fn a_profile_says_what_computes_unless_it_is_processors() {
         let machine = fit_profile(measurements(&[1])).expect("complete");
         assert!(!profile_to_toml(&machine).contains("device ="));
-        let gpus = fit_profile(Measurements { device: DeviceKind::Cuda, ..measurements(&[1]) }).expect("complete");
+        let gpus = fit_profile(MeasuredMachine { device: DeviceKind::Cuda, ..measurements(&[1]) }).expect("complete");
         let text = profile_to_toml(&gpus);
         assert!(text.contains("device = \"cuda\""), "{text}");
         assert_eq!(profile_from_toml(&text, "gpus.toml"), Ok(gpus));
@@ -325,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_named() {
-        let nothing = Measurements { operators: Vec::new(), ..measurements(&[1]) };
+        let nothing = MeasuredMachine { operators: Vec::new(), ..measurements(&[1]) };
         assert!(fit_profile(nothing).expect_err("no operator").to_string().contains("operators"));
         let mut lacking = measurements(&[1, 2]);
         lacking.collectives.clear();

@@ -180,7 +180,8 @@ impl Fit<'_> {
     /// The profile with the corrections that these runs teach.
     fn corrected(&self, seen: &[&Seen]) -> MeasuredMachine {
         let corrections = CorrectedPhase::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .enumerate()
             .filter_map(|(index, phase)| {
                 let said: Vec<Said> = seen.iter().filter_map(|run| run[index]).collect();

@@ -3,15 +3,12 @@
 use crate::examples;
 use crate::history_arguments::HistoryCommand;
 use crate::plot::{PlotArguments, PlotTheme};
-use crate::values::{
-    address, count, fraction, method, money, number, objective, pricing, reference, size, storage, target, transport,
-    whole,
-};
+use crate::values::{address, count, fraction, money, number, one_of, size, whole, word};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use trainyard_hardware_profiles::DeviceKind;
+use trainyard_hardware_profiles::{DeviceKind, Service, Transport};
 use trainyard_plan::{Method, Objective, Pricing, Reference, StorageMode};
 use trainyard_reports::Target;
 
@@ -167,7 +164,7 @@ pub(crate) struct JobArguments {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = size)]
     pub(crate) bytes_per_sample: Option<f64>,
     /// Where samples are read from [default: chosen]
-    #[arg(long, value_name = "WHERE", value_parser = storage())]
+    #[arg(long, value_name = "WHERE", value_parser = one_of(StorageMode::ALL, StorageMode::name))]
     pub(crate) storage: Option<StorageMode>,
     /// Samples of an optimizer step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
@@ -183,11 +180,11 @@ pub(crate) struct JobArguments {
     pub(crate) seq_len: Option<u64>,
     /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or
     /// the last blocks (frozen); compares full, lora and qlora
-    #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = method())]
+    #[arg(long, value_name = "METHOD", ignore_case = true, value_parser = one_of(Method::ALL, Method::name))]
     pub(crate) fine_tune: Option<Method>,
     /// Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference
     /// model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)
-    #[arg(long, value_name = "REFERENCE", ignore_case = true, value_parser = reference(), num_args = 0..=1, require_equals = true, default_missing_value = "model")]
+    #[arg(long, value_name = "REFERENCE", ignore_case = true, value_parser = one_of(Reference::ALL, Reference::name), num_args = 0..=1, require_equals = true, default_missing_value = "model")]
     pub(crate) dpo: Option<Reference>,
     /// Rank of the adapters of lora and qlora [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
@@ -206,7 +203,7 @@ pub(crate) struct JobArguments {
 #[command(next_help_heading = "Machines and goal")]
 pub(crate) struct GoalArguments {
     /// What is sought [default: cost]
-    #[arg(long, value_name = "WHAT", value_parser = objective())]
+    #[arg(long, value_name = "WHAT", value_parser = one_of(Objective::ALL, Objective::name))]
     pub(crate) objective: Option<Objective>,
     /// The longest training accepted, 3d
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -224,13 +221,13 @@ pub(crate) struct GoalArguments {
     #[arg(long)]
     pub(crate) region: Option<String>,
     /// How instances are paid [default: on-demand]
-    #[arg(long, value_name = "TERMS", value_parser = pricing())]
+    #[arg(long, value_name = "TERMS", value_parser = one_of(Pricing::ALL, Pricing::name))]
     pub(crate) pricing: Option<Pricing>,
     /// Who rents them out [default: ec2]
-    #[arg(long, value_parser = ["ec2", "sagemaker"])]
+    #[arg(long, value_parser = word(Service::ALL, Service::name))]
     pub(crate) service: Option<String>,
     /// Transport between machines [default: the usual one of each type]
-    #[arg(long, value_name = "NAME", value_parser = transport())]
+    #[arg(long, value_name = "NAME", value_parser = word(Transport::ALL, Transport::name))]
     pub(crate) transport: Option<String>,
     /// Training framework, see `trainyard show stacks`; auto compares those that people use today [default: auto]
     #[arg(long, value_name = "NAME|auto")]
@@ -366,7 +363,7 @@ pub(crate) struct ExportArguments {
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
     /// What the files are for
-    #[arg(long, value_name = "TARGET", value_parser = target())]
+    #[arg(long, value_name = "TARGET", value_parser = one_of(&Target::ALL, Target::name))]
     pub(crate) to: Target,
     /// Write the files into this folder instead of printing them
     #[arg(long, value_name = "DIR")]

@@ -1,8 +1,7 @@
 //! What can be typed after `trainyard history`.
 
 use crate::machine;
-use crate::values::{Refused, refused, whole};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crate::values::{Refused, one_of, refused, whole};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trainyard_history::{Kind, UtcTime};
@@ -31,7 +30,7 @@ pub(crate) enum HistoryCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListArguments {
     /// Only entries of this kind
-    #[arg(long, value_name = "KIND", value_parser = kind())]
+    #[arg(long, value_name = "KIND", value_parser = one_of(&Kind::ALL, Kind::name))]
     pub(crate) kind: Option<Kind>,
     /// Only entries of this model, or of models like 'gpt*'
     #[arg(long, value_name = "NAME")]
@@ -119,7 +118,7 @@ pub(crate) struct PruneArguments {
     #[arg(long, value_name = "N", group = "old", value_parser = whole::<u32>(0..=u32::MAX))]
     pub(crate) keep: Option<u32>,
     /// Only entries of this kind
-    #[arg(long, value_name = "KIND", value_parser = kind())]
+    #[arg(long, value_name = "KIND", value_parser = one_of(&Kind::ALL, Kind::name))]
     pub(crate) kind: Option<Kind>,
     /// Remove entries with tags too
     #[arg(long)]
@@ -127,11 +126,6 @@ pub(crate) struct PruneArguments {
     /// Only show what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-fn kind() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.map(Kind::name))
-        .map(|name| Kind::named(&name).expect("only names of kinds pass the parser above"))
 }
 
 /// A point in time, or how long ago it is.

@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ModelSpec, catalog, find, find_published};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, Method, ModelChoice, TuningObjective};
+use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, ModelChoice, TuningObjective};
 use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
 use trainyard_units::similar;
 
@@ -75,9 +75,8 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         spec.training.target = None;
     }
     spec.model.seq_len = arguments.seq_len.or(spec.model.seq_len);
-    spec.training.method = arguments.fine_tune.or(spec.training.method);
-    if matches!(arguments.fine_tune, Some(Method::Full | Method::Frozen)) {
-        spec.training.lora = None;
+    if let Some(method) = arguments.fine_tune.filter(|method| spec.training.method != Some(*method)) {
+        spec.training = spec.training.by(method);
     }
     if let Some(reference) = arguments.dpo {
         spec.training.objective = Some(TuningObjective::Dpo);
@@ -95,6 +94,17 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     let mut job = Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() };
     job.take_data_set_of_model();
     Ok(job)
+}
+
+/// Returns `true` if the file of a job, or the text in its place, has one of these tables at its top. A stream, which can be
+/// read only once, is taken to have none.
+pub(crate) fn has_table(file: &Path, names: &[&str]) -> bool {
+    if !file.is_file() && !caller::has(file) {
+        return false;
+    }
+    let text = files::read_text("job", file).unwrap_or_default();
+    let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
+    names.iter().any(|name| table.contains_key(*name))
 }
 
 /// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
@@ -418,4 +428,31 @@ pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<Pla
             if matches!(error, NoPlan::Unable { .. } | NoPlan::NoUnits { .. }) { Exit::Input } else { Exit::NoPlan };
         Failure::of(exit, &error).maybe_hint(error.hint())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caller::{Caller, on_behalf_of};
+    use trainyard_plan::{LoraSpec, Method, TrainingSpec};
+
+    /// The training of a job file that says `text` of it, with a method and a rank from flags.
+    fn training(text: &str, fine_tune: Option<Method>, lora_rank: Option<u64>) -> TrainingSpec {
+        let texts = [("<job>.toml".to_owned(), format!("[training]\n{text}"))].into();
+        let job = Some("<job>.toml".into());
+        let arguments = JobArguments { job, fine_tune, lora_rank, ..JobArguments::default() };
+        on_behalf_of(Caller { texts, ..Caller::default() }, || read(&arguments)).expect("a job").spec.training
+    }
+
+    #[test]
+    fn a_method_from_a_flag_leaves_out_the_settings_of_that_in_the_file() {
+        let frozen = "method = \"frozen\"\ntrained_blocks = 4";
+        let lora = LoraSpec { rank: Some(8), ..LoraSpec::default() };
+        let adapted = TrainingSpec { method: Some(Method::Lora), lora: Some(lora), ..TrainingSpec::default() };
+        assert_eq!(training(frozen, Some(Method::Lora), Some(8)), adapted);
+        assert_eq!(training(frozen, None, None).trained_blocks, Some(4));
+        let quantised = "method = \"qlora\"\nlora = { rank = 8, base = \"int8\" }";
+        assert_eq!(training(quantised, Some(Method::Lora), None), adapted);
+        assert_eq!(training(quantised, Some(Method::Full), None).lora, None);
+    }
 }

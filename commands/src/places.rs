@@ -146,7 +146,7 @@ impl<'a> Places<'a> {
 
     fn job(self, job: &'a JobArguments) -> Self {
         let model = job.model.as_deref().map(Path::new);
-        let mut places = self.reads([&job.job, &job.constants, &job.prices]);
+        let mut places = self.reads([&job.job, &job.lengths, &job.constants, &job.prices]);
         places.reads.extend(model);
         places
     }

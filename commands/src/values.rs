@@ -4,9 +4,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use trainyard_hardware_profiles::Transport;
-use trainyard_plan::{Method, Objective, Pricing, Reference, StorageMode};
-use trainyard_reports::Target;
 use trainyard_units::Bytes;
 
 /// A text that is not what its flag allows.
@@ -86,40 +83,20 @@ pub(crate) fn address(text: &str) -> Result<IpAddr, Refused> {
     text.parse().map_err(|_| refused(text, "an IP address, such as 127.0.0.1 for this machine or 0.0.0.0 for all"))
 }
 
-pub(crate) fn storage() -> impl TypedValueParser<Value = StorageMode> {
-    let names: Vec<&str> = StorageMode::ALL.iter().map(|mode| mode.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.parse::<StorageMode>().expect("a name of the list"))
-}
-
-pub(crate) fn objective() -> impl TypedValueParser<Value = Objective> {
-    PossibleValuesParser::new(["time", "cost"])
-        .map(|name| if name == "time" { Objective::Time } else { Objective::Cost })
-}
-
-pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
-    let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Method>().expect("a name of the list"))
-}
-
-pub(crate) fn reference() -> impl TypedValueParser<Value = Reference> {
-    let names: Vec<&str> = Reference::ALL.iter().map(|reference| reference.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.to_lowercase().parse::<Reference>().expect("a name of the list"))
-}
-
-pub(crate) fn transport() -> PossibleValuesParser {
-    PossibleValuesParser::new(Transport::ALL.iter().map(|transport| transport.name()))
-}
-
-pub(crate) fn pricing() -> impl TypedValueParser<Value = Pricing> {
-    let names: Vec<&str> = Pricing::ALL.iter().map(|pricing| pricing.name()).collect();
-    PossibleValuesParser::new(names).map(|name| name.parse().expect("only names of terms pass the parser above"))
-}
-
-pub(crate) fn target() -> impl TypedValueParser<Value = Target> {
-    PossibleValuesParser::new(Target::ALL.map(Target::name)).map(|name| {
-        let named = Target::ALL.into_iter().find(|target| target.name() == name);
-        named.expect("only names of targets pass the parser above")
+/// One of some values, by its name.
+pub(crate) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(|value| name(*value))).map(move |written| {
+        let named = all.iter().find(|value| name(**value).eq_ignore_ascii_case(&written));
+        *named.expect("only names of the list pass the parser above")
     })
+}
+
+/// One of some words.
+pub(crate) fn word<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.iter().map(|value| name(*value)))
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub enum SampleKind {
 }
 
 impl SampleKind {
+    /// The families of models that [`Self::of`] knows a kind for, for messages.
+    pub const FAMILIES: &str = "gpt, gpt-moe, llama, gpt-neox, gemma2, bert, vit, resnet and mlp";
+
     /// Returns the kind that `model` is trained on; `None` if no data of the kinds that are read would train it.
     pub fn of(model: &Model) -> Option<Self> {
         let next_token = |sequence: u64, vocabulary| Some(Self::NextToken { sequence: sequence as usize, vocabulary });
@@ -111,7 +114,8 @@ impl SampleKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_models::find;
+    use std::collections::BTreeSet;
+    use trainyard_models::{catalog, find};
 
     fn wanted(name: &str) -> Option<SampleKind> {
         SampleKind::of(&find(name).expect("a model of the catalog").model)
@@ -125,5 +129,13 @@ mod tests {
         assert_eq!(wanted("mnist-mlp"), Some(SampleKind::Vector { width: 784, classes: 10 }));
         assert!(matches!(wanted("bert-base"), Some(SampleKind::Masked { .. })));
         assert_eq!(wanted("gnmt"), None);
+    }
+
+    #[test]
+    fn the_families_that_are_named_are_those_that_are_read() {
+        let read = catalog().map(|entry| &entry.model).filter(|model| SampleKind::of(model).is_some());
+        let read: BTreeSet<String> = read.map(|model| model.family().to_string()).collect();
+        let named = SampleKind::FAMILIES.split([',', ' ']).filter(|word| !["", "and"].contains(word));
+        assert_eq!(named.map(str::to_owned).collect::<BTreeSet<_>>(), read);
     }
 }

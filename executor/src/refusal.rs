@@ -56,7 +56,7 @@ fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
 pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Invalid> {
     SampleKind::of(plan.model()).ok_or_else(|| {
         Invalid::breaks("model.family", plan.model().family(), "there is no reader for what it is trained on")
-            .with_hint("gpt, gpt-moe, llama, gpt-neox, gemma2, bert, vit, resnet and mlp can be trained here")
+            .with_hint(format!("{} can be trained here", SampleKind::FAMILIES))
     })
 }
 

@@ -472,25 +472,28 @@ fn collect(
     start: usize,
 ) -> Result<Vec<WorkerOutcome>, RunError> {
     let mut outcomes = Vec::new();
-    let mut first: Option<RunError> = None;
+    let (mut first, mut told) = (None, None);
     for (rank, result) in (start..).zip(results) {
-        match result {
-            Ok(known) => outcomes.extend(known),
+        let error = match result {
+            Ok(known) => {
+                outcomes.extend(known);
+                continue;
+            }
             // Told of another's failure; that one has its own message.
             Err(RankError::Failed(WorkerError::Group(GroupError::RankFailed { rank, reason }))) => {
-                first.get_or_insert(RunError::Rank { rank, reason });
+                told.get_or_insert(RunError::Rank { rank, reason });
+                continue;
             }
             Err(RankError::Failed(WorkerError::Diverged { step, skipped, loss })) => {
-                first = Some(RunError::Diverged { step, skipped, loss });
+                RunError::Diverged { step, skipped, loss }
             }
-            Err(RankError::Failed(WorkerError::Checkpoint(error))) => first = Some(error.into()),
-            Err(RankError::Failed(error)) => first = Some(RunError::Rank { rank, reason: error.to_string() }),
-            Err(RankError::Panicked(reason) | RankError::NotStarted(reason)) => {
-                first = Some(RunError::Rank { rank, reason });
-            }
-        }
+            Err(RankError::Failed(WorkerError::Checkpoint(error))) => error.into(),
+            Err(RankError::Failed(error)) => RunError::Rank { rank, reason: error.to_string() },
+            Err(RankError::Panicked(reason) | RankError::NotStarted(reason)) => RunError::Rank { rank, reason },
+        };
+        first.get_or_insert(error);
     }
-    first.map_or(Ok(outcomes), Err)
+    first.or(told).map_or(Ok(outcomes), Err)
 }
 
 /// Runs one rank from start to end.

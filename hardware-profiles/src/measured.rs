@@ -1,7 +1,7 @@
 //! Machines that were measured: the profile that calibration writes and simulation reads.
 
 use serde::{Deserialize, Serialize};
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, named};
 
 /// Makes [`OperatorClass`] of its classes, each with the number of dimensions of its shape and with what it works on.
 macro_rules! operator_classes {
@@ -185,61 +185,38 @@ pub struct CollectiveSample {
     pub seconds: f64,
 }
 
-/// The kind of device that computes on a measured machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeviceKind {
-    /// Threads of the machine's processors.
-    #[default]
-    Cpu,
-    /// NVIDIA GPUs, through CUDA.
-    Cuda,
-    /// GPUs of any make, through wgpu: Vulkan, Metal or DirectX 12.
-    Wgpu,
+named! {
+    /// The kind of device that computes on a measured machine.
+    #[derive(Default)]
+    DeviceKind {
+        /// Threads of the machine's processors.
+        #[default]
+        Cpu = "cpu",
+        /// NVIDIA GPUs, through CUDA.
+        Cuda = "cuda",
+        /// GPUs of any make, through wgpu: Vulkan, Metal or DirectX 12.
+        Wgpu = "wgpu",
+    }
 }
 
 impl DeviceKind {
-    /// Returns the name used in profiles.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-            Self::Wgpu => "wgpu",
-        }
-    }
-
     /// Returns `true` for processor threads, which files omit.
     pub fn is_cpu(&self) -> bool {
         *self == Self::Cpu
     }
 }
 
-/// A phase of a step to which a correction from whole runs applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CorrectedPhase {
-    /// Forward passes.
-    Forward,
-    /// Backward passes, including the accumulation of their gradients.
-    Backward,
-    /// The optimizer's update.
-    Optimizer,
-    /// Operations between ranks.
-    Communication,
-}
-
-impl CorrectedPhase {
-    /// Every phase.
-    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Communication];
-
-    /// Returns the name used in profiles.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Optimizer => "optimizer",
-            Self::Communication => "communication",
-        }
+named! {
+    /// A phase of a step to which a correction from whole runs applies.
+    CorrectedPhase {
+        /// Forward passes.
+        Forward = "forward",
+        /// Backward passes, including the accumulation of their gradients.
+        Backward = "backward",
+        /// The optimizer's update.
+        Optimizer = "optimizer",
+        /// Operations between ranks.
+        Communication = "communication",
     }
 }
 

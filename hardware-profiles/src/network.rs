@@ -3,50 +3,28 @@
 use crate::interconnect::Interconnect;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
-use trainyard_units::{BytesPerSecond, Seconds};
+use trainyard_units::{BytesPerSecond, Seconds, named};
 
-/// The transport of data between instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Transport {
-    /// Sockets over the machines' own network devices.
-    Tcp,
-    /// Sockets over the virtual network of Kubernetes pods, behind which the library does not recognise the network.
-    TcpPods,
-    /// Elastic Fabric Adapter, staged through host memory.
-    Efa,
-    /// Elastic Fabric Adapter, straight from GPU memory.
-    EfaGpudirect,
-    /// InfiniBand with GPUDirect.
-    Infiniband,
-    /// Remote memory access over Ethernet, with GPUDirect.
-    Roce,
-    OmniPath,
+named! {
+    /// The transport of data between instances.
+    Transport {
+        /// Sockets over the machines' own network devices.
+        Tcp = "tcp",
+        /// Sockets over the virtual network of Kubernetes pods, behind which the library does not recognise the network.
+        TcpPods = "tcp-pods",
+        /// Elastic Fabric Adapter, staged through host memory.
+        Efa = "efa",
+        /// Elastic Fabric Adapter, straight from GPU memory.
+        EfaGpudirect = "efa-gpudirect",
+        /// InfiniBand with GPUDirect.
+        Infiniband = "infiniband",
+        /// Remote memory access over Ethernet, with GPUDirect.
+        Roce = "roce",
+        OmniPath = "omni-path",
+    }
 }
 
 impl Transport {
-    /// Every transport.
-    pub const ALL: &[Self] =
-        &[Self::Tcp, Self::TcpPods, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
-
-    /// The name in files and flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::TcpPods => "tcp-pods",
-            Self::Efa => "efa",
-            Self::EfaGpudirect => "efa-gpudirect",
-            Self::Infiniband => "infiniband",
-            Self::Roce => "roce",
-            Self::OmniPath => "omni-path",
-        }
-    }
-
-    /// Returns the transport of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|transport| transport.name() == name)
-    }
-
     /// Returns `true` for sockets, whose bytes the processors move.
     pub fn is_sockets(self) -> bool {
         matches!(self, Self::Tcp | Self::TcpPods)

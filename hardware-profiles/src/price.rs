@@ -2,72 +2,33 @@
 
 use crate::operations::SpotBand;
 use serde::{Deserialize, Serialize};
-use trainyard_units::{Seconds, UsdPerHour};
+use trainyard_units::{Seconds, UsdPerHour, named};
 
-/// The service that rents an instance out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Service {
-    /// Plain instances.
-    Ec2,
-    /// Managed training.
-    Sagemaker,
-}
-
-impl Service {
-    /// Every service.
-    pub const ALL: &[Self] = &[Self::Ec2, Self::Sagemaker];
-
-    /// Returns the name of the service as it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ec2 => "ec2",
-            Self::Sagemaker => "sagemaker",
-        }
-    }
-
-    /// Returns the service of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|service| service.name() == name)
+named! {
+    /// The service that rents an instance out.
+    Service {
+        /// Plain instances.
+        Ec2 = "ec2",
+        /// Managed training.
+        Sagemaker = "sagemaker",
     }
 }
 
-/// The terms of a purchase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Purchase {
-    /// By the second.
-    #[serde(rename = "on-demand")]
-    OnDemand,
-    /// Spare capacity.
-    #[serde(rename = "spot")]
-    Spot,
-    /// By the hour for a year, used or not, with nothing paid in advance.
-    #[serde(rename = "reserved")]
-    Reserved,
-    /// The same for three years.
-    #[serde(rename = "reserved-3y")]
-    ReservedThreeYears,
+named! {
+    /// The terms of a purchase.
+    Purchase {
+        /// By the second.
+        OnDemand = "on-demand",
+        /// Spare capacity.
+        Spot = "spot",
+        /// By the hour for a year, used or not, with nothing paid in advance.
+        Reserved = "reserved",
+        /// The same for three years.
+        ReservedThreeYears = "reserved-3y",
+    }
 }
 
 impl Purchase {
-    /// Every purchase.
-    pub const ALL: &[Self] = &[Self::OnDemand, Self::Spot, Self::Reserved, Self::ReservedThreeYears];
-
-    /// Returns the name of the terms as they are written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-            Self::Reserved => "reserved",
-            Self::ReservedThreeYears => "reserved-3y",
-        }
-    }
-
-    /// Returns the terms of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|purchase| purchase.name() == name)
-    }
-
     /// Returns the time that is paid for whether used or not; `None` where only use is paid. Amazon EC2 User Guide,
     /// "Reserved Instances": one year is 365 days, three years are 1 095.
     pub fn term(self) -> Option<Seconds> {

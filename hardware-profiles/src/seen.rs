@@ -3,55 +3,32 @@
 use crate::network::Transport;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
+use trainyard_units::named;
 
-/// The kind of work of a model, as far as predictions of it are off by different amounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Work {
-    /// Layers over tokens, dense.
-    Tokens,
-    /// Layers over tokens with experts on several GPUs.
-    Experts,
-    /// Feature maps.
-    Maps,
-    /// Feature maps, with regions that the host chooses.
-    Regions,
-    Recurrent,
-    /// Tables that are looked up.
-    Tables,
-}
-
-impl Work {
-    /// Returns the name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tokens => "tokens",
-            Self::Experts => "experts",
-            Self::Maps => "maps",
-            Self::Regions => "regions",
-            Self::Recurrent => "recurrent",
-            Self::Tables => "tables",
-        }
+named! {
+    /// The kind of work of a model, as far as predictions of it are off by different amounts.
+    Work {
+        /// Layers over tokens, dense.
+        Tokens = "tokens",
+        /// Layers over tokens with experts on several GPUs.
+        Experts = "experts",
+        /// Feature maps.
+        Maps = "maps",
+        /// Feature maps, with regions that the host chooses.
+        Regions = "regions",
+        Recurrent = "recurrent",
+        /// Tables that are looked up.
+        Tables = "tables",
     }
 }
 
-/// The width of the values that are computed with, as far as predictions are off by different amounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arithmetic {
-    /// Half precision, mixed: casts and fused kernels differ by release.
-    Half,
-    /// Values of four bytes, tf32 among them.
-    Single,
-}
-
-impl Arithmetic {
-    /// Returns the name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Half => "half",
-            Self::Single => "single",
-        }
+named! {
+    /// The width of the values that are computed with, as far as predictions are off by different amounts.
+    Arithmetic {
+        /// Half precision, mixed: casts and fused kernels differ by release.
+        Half = "half",
+        /// Values of four bytes, tf32 among them.
+        Single = "single",
     }
 }
 

@@ -44,10 +44,7 @@ pub(crate) fn degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSp
     range("cluster.instances", cluster.instances, RANKS_MAX)?;
     range("parallel.context", context, 1_u64 << 10)?;
     range("parallel.expert", expert, RANKS_MAX)?;
-    let ranks = [tensor, pipeline, context]
-        .into_iter()
-        .fold(u64::from(data), |ranks, degree| ranks.saturating_mul(degree.into()));
-    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, RANKS_MAX)?;
+    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", parallel.ranks(), RANKS_MAX)?;
     let name = model.name();
     match model.tensor_heads() {
         Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {

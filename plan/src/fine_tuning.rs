@@ -127,20 +127,12 @@ pub struct FineTuningSpec {
 }
 
 impl FineTuningSpec {
-    /// Returns what a method and its settings mean, with every default filled in; `None` if all weights are trained.
+    /// Returns what a method and its settings mean, on preferences if there is `dpo`, with every default filled in; `None`
+    /// if all weights are trained by the model's own loss.
     ///
     /// # Errors
     ///
     /// When a setting does not belong to the method, or is out of range.
-    pub fn of(method: Method, lora: Option<&LoraSpec>, blocks: Option<u32>) -> Result<Option<Self>, Invalid> {
-        Self::towards(None, method, lora, blocks)
-    }
-
-    /// Returns the same for a training on preferences, if there is `dpo`, of which no part is left out either.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::of`].
     pub fn towards(
         dpo: Option<DpoSpec>,
         method: Method,
@@ -176,7 +168,7 @@ impl FineTuningSpec {
     ///
     /// # Errors
     ///
-    /// As [`Self::of`].
+    /// As [`Self::towards`].
     pub fn filled_in(&self) -> Result<Option<Self>, Invalid> {
         Self::towards(self.dpo, self.method, self.lora.as_ref(), self.trained_blocks)
     }
@@ -201,7 +193,7 @@ impl FineTuningSpec {
     ///
     /// # Errors
     ///
-    /// As [`Self::of`], and when the model has no such part.
+    /// As [`Self::towards`], and when the model has no such part.
     pub(crate) fn graph(&self, model: &Model) -> Result<OperatorGraph, Invalid> {
         let tuning = self.tuning()?;
         match (self.reference(), tuning) {
@@ -215,7 +207,7 @@ impl FineTuningSpec {
     ///
     /// # Errors
     ///
-    /// As [`Self::of`].
+    /// As [`Self::towards`].
     pub fn tuning(&self) -> Result<Option<Tuning>, Invalid> {
         let Some(own) = self.filled_in()? else { return Ok(None) };
         match self.method {
@@ -291,13 +283,13 @@ mod tests {
 
     #[test]
     fn defaults_are_written_out_and_read_back() {
-        let spec = FineTuningSpec::of(Method::Qlora, None, None).expect("valid").expect("a part is trained");
+        let spec = FineTuningSpec::towards(None, Method::Qlora, None, None).expect("valid").expect("a part is trained");
         let lora = spec.lora.clone().expect("adapters");
         assert_eq!((lora.rank, lora.alpha, lora.dropout), (Some(16), Some(32.0), Some(0.0)));
         assert_eq!(lora.targets, Some(vec!["all-linear".to_string()]));
-        let again = FineTuningSpec::of(spec.method, spec.lora.as_ref(), None).expect("valid");
+        let again = FineTuningSpec::towards(None, spec.method, spec.lora.as_ref(), None).expect("valid");
         assert_eq!(again.as_ref(), Some(&spec));
-        assert_eq!(FineTuningSpec::of(Method::Full, None, None), Ok(None));
+        assert_eq!(FineTuningSpec::towards(None, Method::Full, None, None), Ok(None));
         let full = FineTuningSpec::towards(Some(DpoSpec::default()), Method::Full, None, None);
         let full = full.expect("valid").expect("it is on preferences");
         assert_eq!((full.reference(), full.kind().to_string()), (Some(Reference::Model), "full with dpo".into()));
@@ -321,7 +313,7 @@ mod tests {
             (Method::Lora, Some(LoraSpec { base: Some(BaseFormat::Int8), ..LoraSpec::default() }), None, "lora.base"),
             (Method::Lora, Some(LoraSpec { alpha: Some(0.0), ..LoraSpec::default() }), None, "above 0"),
         ] {
-            let error = FineTuningSpec::of(method, lora.as_ref(), blocks).expect_err(told).to_string();
+            let error = FineTuningSpec::towards(None, method, lora.as_ref(), blocks).expect_err(told).to_string();
             assert!(error.contains(told), "{error}");
         }
         let named = targets(Some(&["v_proj".into(), "q".into()])).expect("known");

@@ -81,7 +81,7 @@ pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, Samp
 pub use job::{
     CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, DropoutShares, EvaluationSpec,
     GlobalBatch, GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec,
-    Volume,
+    Volume, place_at,
 };
 pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
 pub use memory::{
@@ -89,9 +89,6 @@ pub use memory::{
     resident, resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};
-pub use name::UnknownName;
-#[doc(hidden)]
-pub use name::folded;
 pub use offload::{Offload, Store};
 pub use parameters::{Chain, ParameterCounts};
 pub use partition::Stages;

@@ -519,7 +519,7 @@ mod tests {
         let model = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
         let layers = model.graph().len();
         let held = |method| {
-            let fine_tuning = FineTuningSpec::of(method, None, None).expect("valid");
+            let fine_tuning = FineTuningSpec::towards(None, method, None, None).expect("valid");
             let plan = Plan::try_from(PlanSpec {
                 precision: Precision::Bf16Mixed,
                 fine_tuning,

@@ -1,10 +1,10 @@
 //! What a plan keeps off the devices, and where.
 
-use crate::name::UnknownName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use trainyard_units::UnknownName;
 
 /// A place off the device where something is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ impl FromStr for Offload {
         for part in text.split('+') {
             let unknown = || UnknownName {
                 text: part.into(),
-                allowed: vec!["none", "activations", "optimizer", "parameters", "each with @host or @nvme"],
+                allowed: vec!["none", "activations", "optimizer", "parameters", "each with @host or @nvme, several joined by +"],
             };
             let (what, store) = match part.split_once('@') {
                 None | Some((_, "host")) => (part.split('@').next().unwrap_or(part), Store::Host),

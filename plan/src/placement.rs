@@ -1,10 +1,10 @@
 //! Which ranks of a plan stand next to each other.
 
-use crate::name::UnknownName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use trainyard_units::UnknownName;
 
 /// A kind of parallelism, as a direction in the mesh of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

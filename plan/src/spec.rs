@@ -139,6 +139,15 @@ impl Default for ParallelSpec {
     }
 }
 
+impl ParallelSpec {
+    /// Returns the number of ranks, of degrees as they are written: at most the largest number. Ranks that share experts
+    /// are among the replicas.
+    pub fn ranks(&self) -> u64 {
+        let Self { data, tensor, pipeline, context, .. } = *self;
+        [tensor, pipeline, context].into_iter().map(u64::from).fold(data.into(), u64::saturating_mul)
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -416,12 +425,12 @@ impl PlanSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::UnknownName;
     use serde::de::DeserializeOwned;
     use serde::de::IntoDeserializer;
     use serde::de::value::{Error, StrDeserializer};
     use std::fmt::{Debug, Display};
     use std::str::FromStr;
+    use trainyard_units::UnknownName;
 
     /// Reads a word from a document and from a flag.
     fn read<T: FromStr<Err = UnknownName> + DeserializeOwned + PartialEq + Debug>(word: &str) -> Result<T, String> {
@@ -429,6 +438,16 @@ mod tests {
         let (written, typed) = (T::deserialize(document), word.parse::<T>());
         assert_eq!(written.as_ref().ok(), typed.as_ref().ok(), "{word}");
         written.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ranks_are_counted_without_those_that_share_experts() {
+        let degrees = |data, tensor, pipeline, context, expert| {
+            ParallelSpec { data, tensor, pipeline, context, expert, sequence: false }.ranks()
+        };
+        assert_eq!((degrees(1, 1, 1, 1, 1), degrees(8, 2, 3, 5, 4)), (1, 240));
+        assert_eq!(degrees(1 << 16, 1 << 8, 1 << 8, 1, 1), 1 << 32);
+        assert_eq!(degrees(u32::MAX, u32::MAX, u32::MAX, u32::MAX, 1), u64::MAX);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub enum OutOfMemory {
     /// A stage on its devices.
     #[error("stage {} needs {} on each device, but there is {}", stage.0, human_bytes(*needed), human_bytes(*available))]
     Device {
-        /// The kind of store.
+        /// The stage that does not fit.
         stage: StageId,
         /// Bytes that a rank of it needs.
         needed: Bytes,

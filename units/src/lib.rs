@@ -20,6 +20,7 @@
 
 mod instant;
 mod invalid;
+mod name;
 mod number;
 mod quantity;
 mod text;
@@ -27,6 +28,9 @@ mod words;
 
 pub use instant::{Instant, Span};
 pub use invalid::Invalid;
+pub use name::UnknownName;
+#[doc(hidden)]
+pub use name::folded;
 pub use number::{ParseNumberError, Written, count, number, written, written_option, written_table};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};

@@ -6,7 +6,7 @@
 
 use super::document::TermWidth;
 use super::observation::{Grouping, Observation};
-use crate::interval::{STACK, Term, UNMEASURED_STACK, around, in_use, terms};
+use crate::interval::{NORMAL_95, STACK, Term, UNMEASURED_STACK, around, in_use, terms};
 use argmin::core::{CostFunction, Error, Executor, State};
 use argmin::solver::neldermead::NelderMead;
 use rayon::prelude::*;
@@ -23,9 +23,8 @@ const FREEDOM: f64 = 5.0;
 /// Standard deviation of the logarithm of a width before anything is known of it.
 const PRIOR: f64 = 0.7;
 
-/// The 95th percentile of that distribution, and of the standard normal one.
+/// The 95th percentile of that distribution.
 const STUDENT_95: f64 = 2.015;
-const NORMAL_95: f64 = 1.645;
 
 /// The share of residuals that intervals shall hold.
 pub(super) const NINE_TENTHS: f64 = 0.9;

@@ -1,7 +1,6 @@
 //! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
 
 use crate::arguments::{GoalArguments, PlanArguments};
-use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -18,15 +17,9 @@ use trainyard_pool::fleet::{
 };
 use trainyard_units::counted;
 
-/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs. A stream, which can be read
-/// only once, is taken for a job.
+/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs.
 pub(crate) fn is_fleet(file: &Path) -> bool {
-    if !file.is_file() && !caller::has(file) {
-        return false;
-    }
-    let text = files::read_text("job", file).unwrap_or_default();
-    let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
-    table.contains_key("pool") || table.contains_key("job")
+    job::has_table(file, &["pool", "job"])
 }
 
 /// Plans a fleet. A plan that misses its goal is still shown.

@@ -27,7 +27,7 @@ use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{
     JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, VARIANTS_MAX, Variant,
 };
-use trainyard_plan::{DataSpec, JobSpec};
+use trainyard_plan::{DataSpec, JobSpec, place_at};
 use trainyard_planner::{Limits, missed_goal};
 use trainyard_reports as reports;
 use trainyard_units::{Seconds, human_duration};
@@ -44,15 +44,9 @@ const SEED: &str = "seed";
 /// The reason why jobs side by side do not run on GPUs.
 const ON_PROCESSORS: &str = "jobs that run side by side share processor threads";
 
-/// Returns `true` if a file's content is that of a list of jobs. A stream, which can be read only once, is taken for a
-/// job.
+/// Returns `true` if a file's content is that of a list of jobs.
 pub(crate) fn is_list(file: &Path) -> bool {
-    if !file.is_file() {
-        return false;
-    }
-    let text = files::read_text("job", file).unwrap_or_default();
-    let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
-    table.contains_key("job")
+    job::has_table(file, &["job"])
 }
 
 /// Trains all jobs of a list.
@@ -184,7 +178,10 @@ fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArgume
             }
             let (data, ranks) = match &what {
                 What::Job(job) => (source(job, None, None), 1),
-                What::Planned { document, .. } => (data_of(entry, file, index), ranks(document)),
+                What::Planned { document, .. } => {
+                    let ranks = u32::try_from(document.plan.parallel.ranks()).unwrap_or(u32::MAX);
+                    (data_of(entry, file, index), ranks)
+                }
             };
             let data = data.map_err(|failure| inside(file, &format!("in `job[{index}]`"), &failure))?;
             let seed = varied.get(SEED).and_then(serde_json::Value::as_u64).or(entry.seed).unwrap_or(arguments.seed);
@@ -197,13 +194,6 @@ fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArgume
         }
     }
     Ok(jobs)
-}
-
-fn ranks(document: &PlanDocument) -> u32 {
-    let parallel = document.plan.parallel;
-    [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert]
-        .into_iter()
-        .fold(parallel.data, u32::saturating_mul)
 }
 
 /// Refuses entries that contradict themselves.
@@ -284,12 +274,7 @@ fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
         if path.split('.').count() > DEPTH_MAX {
             return Err((path.clone(), format!("it leads through more than {DEPTH_MAX} tables")));
         }
-        let mut place = &mut value;
-        for part in path.split('.') {
-            let table = place.as_object_mut().ok_or_else(|| (path.clone(), format!("`{part}` is below a value")))?;
-            place = table.entry(part).or_insert_with(|| serde_json::json!({}));
-        }
-        place.clone_from(wanted);
+        place_at(&mut value, path).map_err(|problem| (path.clone(), problem))?.clone_from(wanted);
         // One by one, so that the path that is wrong can be named.
         spec = serde_json::from_value(value.clone()).map_err(|error| (path.clone(), error.to_string()))?;
     }

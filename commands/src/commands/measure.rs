@@ -11,7 +11,7 @@ use crate::output::Output;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use trainyard_calibration::{Measurements, fit_profile, profile_to_toml};
+use trainyard_calibration::{fit_profile, profile_to_toml};
 use trainyard_executor::{
     Devices, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, framework,
     measure_collectives, measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these,
@@ -19,7 +19,7 @@ use trainyard_executor::{
 };
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorCase, OperatorClass,
-    OperatorSample,
+    OperatorSample, PROFILE_SCHEMA,
 };
 use trainyard_host::cores;
 use trainyard_planner::{Fixed, Limits, cases_to_measure};
@@ -205,7 +205,7 @@ fn blank(devices: &Devices, job: &Job, fixed: &Fixed) -> Result<MeasuredMachine,
         spread: 0.0,
     });
     let machine = Machine::of(devices.clone(), devices.count, 1);
-    fitted(Measurements { operators: known.collect(), ..machine.unmeasured() })
+    fitted(MeasuredMachine { operators: known.collect(), ..machine.unmeasured() })
 }
 
 /// Measures what else a profile holds, and writes it.
@@ -258,8 +258,9 @@ impl Machine {
     }
 
     /// Returns its profile before anything of it was timed.
-    fn unmeasured(self) -> Measurements {
-        Measurements {
+    fn unmeasured(self) -> MeasuredMachine {
+        MeasuredMachine {
+            schema: PROFILE_SCHEMA.into(),
             name: LOCAL.into(),
             processor: self.processor,
             device: self.kind,
@@ -269,6 +270,7 @@ impl Machine {
             framework: framework(self.kind).into(),
             copy_bandwidth: BytesPerSecond(1.0),
             overlap_slowdown: None,
+            corrections: Vec::new(),
             operators: Vec::new(),
             collectives: Vec::new(),
         }
@@ -284,13 +286,13 @@ fn keep(
     overlap_slowdown: Option<f64>,
 ) -> Result<MeasuredMachine, Failure> {
     let copy_bandwidth = copy_bandwidth(machine.kind).map_err(|error| failed(&error))?;
-    let measured = Measurements { copy_bandwidth, overlap_slowdown, operators, collectives, ..machine.unmeasured() };
+    let measured = MeasuredMachine { copy_bandwidth, overlap_slowdown, operators, collectives, ..machine.unmeasured() };
     let profile = fitted(measured)?;
     files::write(path, profile_to_toml(&profile))?;
     Ok(profile)
 }
 
-fn fitted(measurements: Measurements) -> Result<MeasuredMachine, Failure> {
+fn fitted(measurements: MeasuredMachine) -> Result<MeasuredMachine, Failure> {
     fit_profile(measurements)
         .map_err(|problem| Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string()))
 }

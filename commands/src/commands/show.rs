@@ -9,9 +9,9 @@ use serde_json::json;
 use std::path::Path;
 use trainyard_hardware_profiles::{Catalog, Stack, matches};
 use trainyard_models::{CatalogEntry, Model, Pass, data_sets, find, find_data_set, find_published};
-use trainyard_plan::{ScheduleName, UnknownName};
+use trainyard_plan::ScheduleName;
 use trainyard_reports as reports;
-use trainyard_units::CatalogError;
+use trainyard_units::{CatalogError, UnknownName};
 
 /// Shows a catalog, or one entry of it.
 pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, Failure> {

@@ -179,7 +179,7 @@ pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -
 pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u64) -> Result<DataReport, Failure> {
     let wanted = SampleKind::of(model).ok_or_else(|| {
         Failure::input(format!("`model.family` is {}, but there is no reader for its data", model.family()))
-            .hint("gpt, llama, bert, vit, resnet and mlp can be trained here")
+            .hint(format!("{} can be trained here", SampleKind::FAMILIES))
     })?;
     let found = Dataset::open(source, &wanted, usize::try_from(batch).unwrap_or(usize::MAX), seed)
         .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))?;

@@ -44,7 +44,7 @@ fn adapted(name: &str) -> Case {
     let tensors = safetensors::SafeTensors::deserialize(&file).expect("PEFT wrote it");
     let values = |data: &[u8]| data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let adapters = tensors.iter().map(|(name, view)| (name.to_owned(), values(view.data()))).collect();
-    let part = FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("PEFT has such adapters");
+    let part = FineTuningSpec::towards(None, Method::Lora, Some(&lora), None).expect("PEFT has such adapters");
     Case { golden: Golden { runs, gradient_norms, ..case.golden }, part, adapters, ..case }
 }
 
@@ -57,7 +57,10 @@ fn dropping(name: &str, share: f64) -> Case {
 
 /// Returns a case of which the last block is trained.
 fn last_block(name: &str) -> Case {
-    Case { part: FineTuningSpec::of(Method::Frozen, None, None).expect("one is trained"), ..Case::read(name) }
+    Case {
+        part: FineTuningSpec::towards(None, Method::Frozen, None, None).expect("one is trained"),
+        ..Case::read(name)
+    }
 }
 
 fn assert_equal_cuts(cases: &[Case], cuts: &[Cut]) {

@@ -82,37 +82,18 @@ impl Kernel<3> for LayerNorm {
 
     fn forward(&self, operands: [FlexTensor; 3]) -> (FlexTensor, Kept) {
         let [x, scale, shift] = operands.map(contiguous);
-        let [rows, features] = extent(&x);
-        let mut to = vec![0.0; rows * features];
-        let mut moments = vec![[0.0; 2]; rows];
-        to.par_chunks_mut(BLOCK * features)
-            .zip(x.storage::<f32>().par_chunks(BLOCK * features))
-            .zip(moments.par_chunks_mut(BLOCK))
-            .for_each(|((to, x), moments)| {
-                layer_norm_forward(x, scale.storage(), shift.storage(), self.epsilon, to, moments);
-            });
-        (from_numbers(to, [rows, features]), Kept { x, scale, moments })
+        let (normal, moments) = forward_by_blocks(&x, |x, to, moments| {
+            layer_norm_forward(x, scale.storage(), shift.storage(), self.epsilon, to, moments);
+        });
+        (normal, Kept { x, scale, moments })
     }
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
-        let Kept { x, scale, moments } = kept;
-        let scale = contiguous(scale);
-        let [rows, features] = extent(&x);
-        let mut gradient = contiguous(gradient);
-        let sums: Vec<[Vec<f32>; 2]> = gradient
-            .storage_mut::<f32>()
-            .par_chunks_mut(BLOCK * features)
-            .zip(x.storage::<f32>().par_chunks(BLOCK * features))
-            .zip(moments.par_chunks(BLOCK))
-            .map(|((gradient, x), moments)| {
-                let (mut to_scale, mut to_shift) = (vec![0.0; features], vec![0.0; features]);
-                layer_norm_backward(x, scale.storage(), moments, gradient, &mut to_scale, &mut to_shift);
-                [to_scale, to_shift]
-            })
-            .collect();
-        debug_assert_eq!(rows, moments.len());
-        let [to_scale, to_shift] = [0, 1].map(|part| total(sums.iter().map(|sums| &sums[part]), features));
-        [Some(gradient), Some(from_numbers(to_scale, [features])), Some(from_numbers(to_shift, [features]))]
+        let (to_x, [to_scale, to_shift]) =
+            backward_by_blocks(kept, gradient, |[x, scale], moments, gradient, [to_scale, to_shift]| {
+                layer_norm_backward(x, scale, moments, gradient, to_scale, to_shift);
+            });
+        [Some(to_x), Some(to_scale), Some(to_shift)]
     }
 }
 
@@ -136,34 +117,62 @@ impl Kernel<2> for RmsNorm {
 
     fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, Kept) {
         let [x, scale] = operands.map(contiguous);
-        let [rows, features] = extent(&x);
-        let mut to = vec![0.0; rows * features];
-        let mut moments = vec![[0.0; 2]; rows];
-        to.par_chunks_mut(BLOCK * features)
-            .zip(x.storage::<f32>().par_chunks(BLOCK * features))
-            .zip(moments.par_chunks_mut(BLOCK))
-            .for_each(|((to, x), moments)| rms_norm_forward(x, scale.storage(), self.epsilon, to, moments));
-        (from_numbers(to, [rows, features]), Kept { x, scale, moments })
+        let (normal, moments) = forward_by_blocks(&x, |x, to, moments| {
+            rms_norm_forward(x, scale.storage(), self.epsilon, to, moments);
+        });
+        (normal, Kept { x, scale, moments })
     }
 
     fn backward(&self, kept: Kept, gradient: FlexTensor, _: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let Kept { x, scale, moments } = kept;
-        let scale = contiguous(scale);
-        let [_, features] = extent(&x);
-        let mut gradient = contiguous(gradient);
-        let sums: Vec<Vec<f32>> = gradient
-            .storage_mut::<f32>()
-            .par_chunks_mut(BLOCK * features)
-            .zip(x.storage::<f32>().par_chunks(BLOCK * features))
-            .zip(moments.par_chunks(BLOCK))
-            .map(|((gradient, x), moments)| {
-                let mut to_scale = vec![0.0; features];
-                rms_norm_backward(x, scale.storage(), moments, gradient, &mut to_scale);
-                to_scale
-            })
-            .collect();
-        [Some(gradient), Some(from_numbers(total(sums.iter(), features), [features]))]
+        let (to_x, [to_scale]) = backward_by_blocks(kept, gradient, |[x, scale], moments, gradient, [to_scale]| {
+            rms_norm_backward(x, scale, moments, gradient, to_scale);
+        });
+        [Some(to_x), Some(to_scale)]
     }
+}
+
+/// Normalises `x` block by block; returns the result, and of each row the numbers that backward wants. `of_block` is
+/// given a block of `x`, where its result goes, and where the numbers of its rows go.
+fn forward_by_blocks(
+    x: &FlexTensor,
+    of_block: impl Fn(&[f32], &mut [f32], &mut [[f32; 2]]) + Sync,
+) -> (FlexTensor, Vec<[f32; 2]>) {
+    let [rows, features] = extent(x);
+    let mut to = vec![0.0; rows * features];
+    let mut moments = vec![[0.0; 2]; rows];
+    to.par_chunks_mut(BLOCK * features)
+        .zip(x.storage::<f32>().par_chunks(BLOCK * features))
+        .zip(moments.par_chunks_mut(BLOCK))
+        .for_each(|((to, x), moments)| of_block(x, to, moments));
+    (from_numbers(to, [rows, features]), moments)
+}
+
+/// Returns the gradient of what was normalised, and those of the operands of one number per feature, which blocks sum
+/// apart. `of_block` is given a block of what was normalised and the scale, the numbers of its rows, their gradient,
+/// which becomes that of the block, and its sums.
+fn backward_by_blocks<const SUMS: usize>(
+    kept: Kept,
+    gradient: FlexTensor,
+    of_block: impl Fn([&[f32]; 2], &[[f32; 2]], &mut [f32], &mut [Vec<f32>; SUMS]) + Sync,
+) -> (FlexTensor, [FlexTensor; SUMS]) {
+    let Kept { x, scale, moments } = kept;
+    let scale = contiguous(scale);
+    let [rows, features] = extent(&x);
+    debug_assert_eq!(rows, moments.len());
+    let mut gradient = contiguous(gradient);
+    let sums: Vec<[Vec<f32>; SUMS]> = gradient
+        .storage_mut::<f32>()
+        .par_chunks_mut(BLOCK * features)
+        .zip(x.storage::<f32>().par_chunks(BLOCK * features))
+        .zip(moments.par_chunks(BLOCK))
+        .map(|((gradient, x), moments)| {
+            let mut sums = std::array::from_fn(|_| vec![0.0; features]);
+            of_block([x, scale.storage()], moments, gradient, &mut sums);
+            sums
+        })
+        .collect();
+    let of_all = |operand: usize| total(sums.iter().map(|sums| &sums[operand]), features);
+    (gradient, std::array::from_fn(|operand| from_numbers(of_all(operand), [features])))
 }
 
 /// Sums equally long lists, in their order.

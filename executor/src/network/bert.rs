@@ -166,7 +166,7 @@ impl Layer for Head {
             let rows = self.transformed(weights, rows::scored_rows(pass, rows, batch));
             pass.tensor.enter(rows, batch.samples)
         };
-        let table = (self.table, self.vocabulary);
-        rows::vocabulary_loss(pass, weights, rows, table, Some(weights.get(self.bias)), batch)
+        let scores = weights.tied_head(rows, self.table) + weights.get::<1>(self.bias).unsqueeze::<2>();
+        rows::scores_loss(pass, scores, self.vocabulary, batch)
     }
 }

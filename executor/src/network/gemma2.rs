@@ -1,14 +1,14 @@
 //! Decoders as Gemma 2: root-mean-square normalisation in front of each part and behind it, grouped-query attention with
-//! bounded scores and a window in some blocks, feed-forward parts gated by GELU, bounded logits.
+//! bounded scores and a window in some blocks, feed-forward parts gated by GELU, scaled rows of tokens, bounded logits.
 //!
 //! Source: Gemma Team, arXiv:2408.00118, section 2. Names are those of transformers' `Gemma2ForCausalLM`.
 
 use super::attention::{HeadShape, Mask, attention};
 use super::dropout::{Place, Shares};
-use super::operators::single;
-use super::parts::{CentredRmsNorm, Cut, DEVIATION, Linear, Slots, gelu_gated, soft_cap};
+use super::parts::{CentredRmsNorm, Cut, DEVIATION, Linear, Slots, gelu_gated};
 use super::rotation::{self, Rotation};
-use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use super::vocabulary::Vocabulary;
+use super::{Initial, Layer, Parameter, Pass, Weights, rows};
 use crate::kernels::Scores;
 use burn::tensor::Tensor;
 use std::sync::Arc;
@@ -26,49 +26,19 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 pub(super) fn layers(gemma: &Gemma2) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     rotation::check("model.head_width", gemma.head_width)?;
     let rotation = Arc::new(Rotation::new(gemma.seq_len, gemma.head_width, gemma.rotary_base, None));
-    let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(gemma))];
+    let vocabulary = Vocabulary {
+        entries: gemma.vocab as usize,
+        hidden: gemma.hidden as usize,
+        tokens: "model.embed_tokens.weight",
+        scores: (!gemma.tied_head).then_some("lm_head.weight"),
+    };
+    let scale = (gemma.hidden as f64).sqrt();
+    let mut layers = vec![vocabulary.embedding(Some(scale), Shares::from(gemma.dropout).embedding)];
     layers.extend((0..gemma.layers).map(|index| Arc::new(Block::new(gemma, index, &rotation)) as Arc<dyn Layer>));
-    layers.push(Arc::new(Head::new(gemma)));
+    let mut slots = Slots::new("");
+    let norm = slots.centred_rms_norm("model.norm", vocabulary.hidden, gemma.norm_epsilon);
+    layers.push(vocabulary.head(slots, move |weights, rows| norm.forward(weights, rows), gemma.logit_cap));
     Ok(layers)
-}
-
-/// The token table, whose rows are scaled up.
-struct Embedding {
-    parameters: Vec<Parameter>,
-    vocabulary: usize,
-    /// √hidden.
-    scale: f64,
-    dropout: f64,
-}
-
-const TABLE: usize = 0;
-const TABLE_NAME: &str = "model.embed_tokens.weight";
-
-impl Embedding {
-    fn new(gemma: &Gemma2) -> Self {
-        Self {
-            parameters: vec![table(TABLE_NAME, gemma)],
-            vocabulary: gemma.vocab as usize,
-            scale: (gemma.hidden as f64).sqrt(),
-            dropout: Shares::from(gemma.dropout).embedding,
-        }
-    }
-}
-
-/// Declares a table of (vocabulary, hidden), of which each rank has some entries.
-fn table(name: &str, gemma: &Gemma2) -> Parameter {
-    Parameter::new(name, &[gemma.vocab as usize, gemma.hidden as usize], NORMAL).split(0, 1)
-}
-
-impl Layer for Embedding {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = rows::embed(pass, weights.get(TABLE), self.vocabulary, batch) * self.scale;
-        pass.dropped(rows, self.dropout, Place::Embedding, batch.samples)
-    }
 }
 
 /// Attention, then the feed-forward part, each between two normalisations.
@@ -168,46 +138,5 @@ impl Layer for Block {
         let rows = self.before_feed_forward.forward(weights, stream.clone());
         let transformed = self.behind_feed_forward.forward(weights, self.feed_forward(pass, weights, rows, samples));
         stream + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)
-    }
-}
-
-/// The final normalisation and the bounded scores of the vocabulary.
-struct Head {
-    parameters: Vec<Parameter>,
-    norm: CentredRmsNorm,
-    /// (vocabulary, hidden), as the token table.
-    table: usize,
-    vocabulary: usize,
-    cap: Option<f64>,
-}
-
-impl Head {
-    fn new(gemma: &Gemma2) -> Self {
-        let mut slots = Slots::new("");
-        let norm = slots.centred_rms_norm("model.norm", gemma.hidden as usize, gemma.norm_epsilon);
-        let table = slots.add(if gemma.tied_head {
-            Parameter { tied_to: Some(ParameterKey::new(0, TABLE)), ..table(TABLE_NAME, gemma) }
-        } else {
-            table("lm_head.weight", gemma)
-        });
-        let (vocabulary, cap) = (gemma.vocab as usize, gemma.logit_cap);
-        Self { parameters: slots.parameters(), norm, table, vocabulary, cap }
-    }
-}
-
-impl Layer for Head {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = self.norm.forward(weights, rows::from_before(input));
-        let rows = pass.tensor.enter(rows, batch.samples);
-        let scores = weights.tied_head(rows, self.table);
-        let scores = match self.cap {
-            Some(cap) => soft_cap(single(scores), cap),
-            None => scores,
-        };
-        rows::scores_loss(pass, scores, self.vocabulary, batch)
     }
 }

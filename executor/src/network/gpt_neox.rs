@@ -8,7 +8,8 @@ use super::attention::{HeadShape, Mask, attention};
 use super::dropout::{Place, Shares};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots, gelu, summed_together};
 use super::rotation::{self, Rotation};
-use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use super::vocabulary::Vocabulary;
+use super::{Initial, Layer, Parameter, Pass, Weights, rows};
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
@@ -26,43 +27,18 @@ pub(super) fn layers(neox: &GptNeox) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     let rotated = neox.rotary_width.unwrap_or(neox.head_width());
     rotation::check("model.rotary_width", rotated)?;
     let rotation = Arc::new(Rotation::new(neox.seq_len, rotated, neox.rotary_base, None));
-    let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(neox))];
+    let vocabulary = Vocabulary {
+        entries: neox.vocab as usize,
+        hidden: neox.hidden as usize,
+        tokens: "gpt_neox.embed_in.weight",
+        scores: (!neox.tied_head).then_some("embed_out.weight"),
+    };
+    let mut layers = vec![vocabulary.embedding(None, Shares::from(neox.dropout).embedding)];
     layers.extend((0..neox.layers).map(|index| Arc::new(Block::new(neox, index, &rotation)) as Arc<dyn Layer>));
-    layers.push(Arc::new(Head::new(neox)));
+    let mut slots = Slots::new("");
+    let norm = slots.layer_norm("gpt_neox.final_layer_norm", vocabulary.hidden, neox.norm_epsilon);
+    layers.push(vocabulary.head(slots, move |weights, rows| norm.forward(weights, rows), None));
     Ok(layers)
-}
-
-/// The token table.
-struct Embedding {
-    parameters: Vec<Parameter>,
-    vocabulary: usize,
-    dropout: f64,
-}
-
-const TABLE: usize = 0;
-const TABLE_NAME: &str = "gpt_neox.embed_in.weight";
-
-impl Embedding {
-    fn new(neox: &GptNeox) -> Self {
-        let dropout = Shares::from(neox.dropout).embedding;
-        Self { parameters: vec![table(TABLE_NAME, neox)], vocabulary: neox.vocab as usize, dropout }
-    }
-}
-
-/// Declares a table of (vocabulary, hidden), of which each rank has some entries.
-fn table(name: &str, neox: &GptNeox) -> Parameter {
-    Parameter::new(name, &[neox.vocab as usize, neox.hidden as usize], NORMAL).split(0, 1)
-}
-
-impl Layer for Embedding {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = rows::embed(pass, weights.get(TABLE), self.vocabulary, batch);
-        pass.dropped(rows, self.dropout, Place::Embedding, batch.samples)
-    }
 }
 
 /// Attention and the feed-forward part, each on a normalised copy of the residual stream.
@@ -167,39 +143,5 @@ impl Layer for Block {
         let expanded = self.expanded(pass, weights, read, samples);
         let transformed = self.contract.summed(pass, weights, expanded, samples);
         attended + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)
-    }
-}
-
-/// The final normalisation and the scores of the vocabulary.
-struct Head {
-    parameters: Vec<Parameter>,
-    norm: LayerNorm,
-    /// (vocabulary, hidden), as the token table.
-    table: usize,
-    vocabulary: usize,
-}
-
-impl Head {
-    fn new(neox: &GptNeox) -> Self {
-        let mut slots = Slots::new("");
-        let norm = slots.layer_norm("gpt_neox.final_layer_norm", neox.hidden as usize, neox.norm_epsilon);
-        let table = slots.add(if neox.tied_head {
-            Parameter { tied_to: Some(ParameterKey::new(0, TABLE)), ..table(TABLE_NAME, neox) }
-        } else {
-            table("embed_out.weight", neox)
-        });
-        Self { parameters: slots.parameters(), norm, table, vocabulary: neox.vocab as usize }
-    }
-}
-
-impl Layer for Head {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = self.norm.forward(weights, rows::from_before(input));
-        let rows = pass.tensor.enter(rows, batch.samples);
-        rows::vocabulary_loss(pass, weights, rows, (self.table, self.vocabulary), None, batch)
     }
 }

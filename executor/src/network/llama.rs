@@ -11,7 +11,8 @@ use super::dropout::{Place, Shares};
 use super::experts::{self, Expert, ExpertPart};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
 use super::rotation::{self, Rotation};
-use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use super::vocabulary::Vocabulary;
+use super::{Initial, Layer, Parameter, Pass, Weights, rows};
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
@@ -30,44 +31,20 @@ pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
         experts::check(experts)?;
     }
     rotation::check("model.head_width", llama.head_width)?;
-    let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
+    let vocabulary = Vocabulary {
+        entries: llama.vocab as usize,
+        hidden: llama.hidden as usize,
+        tokens: "model.embed_tokens.weight",
+        scores: (!llama.tied_head).then_some("lm_head.weight"),
+    };
+    let mut layers = vec![vocabulary.embedding(None, Shares::from(llama.dropout).embedding)];
     let rotation =
         Arc::new(Rotation::new(llama.seq_len, llama.head_width, llama.rotary_base, llama.rotary_scaling.as_ref()));
     layers.extend((0..llama.layers).map(|index| Arc::new(Block::new(llama, index, &rotation)) as Arc<dyn Layer>));
-    layers.push(Arc::new(Head::new(llama)));
+    let mut slots = Slots::new("");
+    let norm = slots.rms_norm("model.norm", vocabulary.hidden, llama.norm_epsilon);
+    layers.push(vocabulary.head(slots, move |weights, rows| norm.forward(weights, rows), None));
     Ok(layers)
-}
-
-/// The token table.
-struct Embedding {
-    parameters: Vec<Parameter>,
-    vocabulary: usize,
-    dropout: f64,
-}
-
-const TABLE: usize = 0;
-
-impl Embedding {
-    fn new(llama: &Llama) -> Self {
-        let dropout = Shares::from(llama.dropout).embedding;
-        Self { parameters: vec![table("model.embed_tokens.weight", llama)], vocabulary: llama.vocab as usize, dropout }
-    }
-}
-
-/// Declares a table of (vocabulary, hidden), of which each rank has some entries.
-fn table(name: &str, llama: &Llama) -> Parameter {
-    Parameter::new(name, &[llama.vocab as usize, llama.hidden as usize], NORMAL).split(0, 1)
-}
-
-impl Layer for Embedding {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = rows::embed(pass, weights.get(TABLE), self.vocabulary, batch);
-        pass.dropped(rows, self.dropout, Place::Embedding, batch.samples)
-    }
 }
 
 /// Attention, then the feed-forward part, each on a normalised copy of the residual stream.
@@ -199,39 +176,5 @@ impl Layer for Block {
         let rows = self.norm_2.forward(weights, stream.clone());
         let transformed = self.feed_forward.forward(pass, weights, rows, samples);
         stream + pass.dropped(transformed, self.dropout, Place::FeedForward, samples)
-    }
-}
-
-/// The final normalisation and the scores of the vocabulary.
-struct Head {
-    parameters: Vec<Parameter>,
-    norm: RmsNorm,
-    /// (vocabulary, hidden), as the token table.
-    table: usize,
-    vocabulary: usize,
-}
-
-impl Head {
-    fn new(llama: &Llama) -> Self {
-        let mut slots = Slots::new("");
-        let norm = slots.rms_norm("model.norm", llama.hidden as usize, llama.norm_epsilon);
-        let table = slots.add(if llama.tied_head {
-            Parameter { tied_to: Some(ParameterKey::new(0, TABLE)), ..table("model.embed_tokens.weight", llama) }
-        } else {
-            table("lm_head.weight", llama)
-        });
-        Self { parameters: slots.parameters(), norm, table, vocabulary: llama.vocab as usize }
-    }
-}
-
-impl Layer for Head {
-    fn parameters(&self) -> Vec<Parameter> {
-        self.parameters.clone()
-    }
-
-    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
-        let rows = self.norm.forward(weights, rows::from_before(input));
-        let rows = pass.tensor.enter(rows, batch.samples);
-        rows::vocabulary_loss(pass, weights, rows, (self.table, self.vocabulary), None, batch)
     }
 }

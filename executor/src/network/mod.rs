@@ -28,6 +28,7 @@ mod rotation;
 mod rows;
 mod shelf;
 mod vit;
+mod vocabulary;
 
 use burn::tensor::{Device, Tensor};
 use product::{Matrix, ProductSlots, Stored};

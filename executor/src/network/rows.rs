@@ -1,7 +1,7 @@
 //! What goes into a network and what comes out of it: tokens, images and vectors as rows, scores as losses.
 
 use super::operators::{cross_entropy, from_vec, integers, look_up, single};
-use super::{Pass, Weights, with_gradient};
+use super::{Pass, with_gradient};
 use crate::kernels;
 use crate::process_group::share;
 use burn::tensor::{DType, FloatDType, Tensor};
@@ -72,24 +72,6 @@ pub(super) fn images(pass: &Pass, batch: &MicroBatch, format: DType) -> Tensor<2
 pub(super) fn vectors(pass: &Pass, batch: &MicroBatch, format: DType) -> Tensor<2> {
     let Inputs::Vectors { values, width } = &batch.inputs else { unreachable!("a perceptron is given vectors") };
     from_vec(values.clone(), [batch.samples, *width], &pass.device).cast(FloatDType::from(format))
-}
-
-/// Computes the mean loss of rows under the scores of a vocabulary, with the table at a slot, of which this rank has a
-/// part: (rows, hidden), every rank's, entered → (1, 1).
-pub(super) fn vocabulary_loss(
-    pass: &Pass,
-    weights: &Weights,
-    rows: Tensor<2>,
-    (table, vocabulary): (usize, usize),
-    bias: Option<Tensor<1>>,
-    batch: &MicroBatch,
-) -> Tensor<2> {
-    let scores = weights.tied_head(rows, table);
-    let scores = match bias {
-        Some(bias) => scores + bias.unsqueeze::<2>(),
-        None => scores,
-    };
-    scores_loss(pass, scores, vocabulary, batch)
 }
 
 /// Computes the mean loss under scores of a vocabulary, of which this rank has a part: (rows, own entries) → (1, 1).

@@ -24,6 +24,19 @@ fn steps_that_something_disturbed_are_not_usual() {
     assert_eq!((middle_half(&[2.0]), middle_half(&[1.0, 2.0])), (vec![0], vec![0, 1]));
 }
 
+#[test]
+fn the_error_is_that_of_the_first_rank_that_failed_by_itself() {
+    let told = || Err(RankError::Failed(GroupError::RankFailed { rank: 7, reason: "elsewhere".into() }.into()));
+    let panicked = |reason: &str| Err(RankError::Panicked(reason.into()));
+    let diverged = || Err(RankError::Failed(WorkerError::Diverged { step: 3, skipped: 2, loss: 1.0 }));
+    let said = |results| collect(results, 4).err().map(|error| error.to_string());
+    let first = said(vec![told(), Ok(Vec::new()), panicked("one"), diverged(), panicked("two")]);
+    assert_eq!(first.as_deref(), Some("rank 6 failed: one"));
+    assert!(said(vec![diverged(), panicked("one")]).is_some_and(|error| error.contains("no numbers")));
+    assert_eq!(said(vec![Ok(Vec::new()), told()]).as_deref(), Some("rank 7 failed: elsewhere"));
+    assert!(said(vec![Ok(Vec::new())]).is_none());
+}
+
 /// A plan for a tiny model at the same global batch, whatever the degrees.
 fn spec(data: u32, pipeline: u32, accumulation: u64, schedule: ScheduleName) -> PlanSpec {
     let layers = 4;

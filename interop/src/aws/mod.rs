@@ -100,8 +100,7 @@ impl Account {
             return Err(Invalid::whole("it is empty").with_hint("the command that should have written it failed"));
         }
         if text.trim_start().starts_with(['{', '[']) {
-            let document: Value =
-                serde_json::from_str(text).map_err(|error| Invalid::whole(format!("it is no JSON: {error}")))?;
+            let document = json(text).map_err(Invalid::whole)?;
             return self.read_json(&document, today);
         }
         skypilot::read(self, text, today)
@@ -139,6 +138,11 @@ impl Account {
             self.prices.insert(key, price);
         }
     }
+}
+
+/// Reads JSON in which every key stands once.
+fn json(text: &str) -> Result<Value, String> {
+    trainyard_documents::from_json(text).map_err(|error| format!("it is no JSON that can be read: {error}"))
 }
 
 /// Returns the text of a field.

@@ -1,6 +1,6 @@
 //! `aws pricing get-products`: a list of texts, each an item of a price list in JSON.
 
-use super::{Account, Price, PriceKey, day, text, usd};
+use super::{Account, Price, PriceKey, day, json, text, usd};
 use serde_json::{Map, Value};
 use trainyard_units::Invalid;
 
@@ -10,8 +10,9 @@ pub(super) fn read(account: &mut Account, products: &[Value], today: &str) -> Re
     let mut found = 0;
     for (index, product) in products.iter().enumerate() {
         let product = match product {
-            Value::String(text) => serde_json::from_str(text)
-                .map_err(|error| Invalid::inside(format!("PriceList[{index}]"), format!("it is no JSON: {error}")))?,
+            Value::String(text) => {
+                json(text).map_err(|problem| Invalid::inside(format!("PriceList[{index}]"), problem))?
+            }
             other => other.clone(),
         };
         found += offers(account, &product, today);

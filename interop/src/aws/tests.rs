@@ -108,6 +108,9 @@ fn what_is_damaged_or_something_else_is_refused() {
     assert!(refused("{}").hint().is_some());
     assert!(refused("{\"PriceList\": [").to_string().contains("no JSON"));
     assert!(refused("{\"PriceList\": [\"x\"]}").to_string().contains("`PriceList[0]`"));
+    assert!(refused("{\"PriceList\": [], \"PriceList\": []}").to_string().contains("duplicate field `PriceList`"));
+    let product = refused(r#"{"PriceList": ["{\"terms\": {}, \"terms\": {}}"]}"#).to_string();
+    assert!(product.contains("`PriceList[0]`") && product.contains("duplicate field `terms`"), "{product}");
     for (from, to, field) in [
         ("\"9.850000\"", "\"9,85\"", "SpotPriceHistory[0].SpotPrice"),
         ("\"us-east-1a\"", "\"here\"", "SpotPriceHistory[0].AvailabilityZone"),

@@ -1,6 +1,6 @@
 //! Decoders of text without experts.
 
-use super::config::{Config, small, unsupported, wrong};
+use super::config::{Config, unsupported, wrong};
 use crate::families::{Family, FeedForward, HeadKind, ModelSpec, Norm, PositionKind, QueryKeyNorm};
 use serde_json::Value;
 use trainyard_units::Invalid;
@@ -342,7 +342,7 @@ impl Config<'_> {
             other => return Err(unsupported("architectures", format!("`{other}`"), "`Mamba2ForCausalLM`")),
         }
         Ok(ModelSpec {
-            layers: self.needed(LAYERS)?.map(|count| small(LAYERS[0], count)).transpose()?,
+            layers: self.depth(LAYERS)?,
             hidden: self.needed(HIDDEN)?,
             heads: self.needed(&["num_heads"])?,
             head_width: self.needed(&["head_dim"])?,
@@ -387,7 +387,7 @@ impl Config<'_> {
     /// Returns the dimensions that every stack of blocks has.
     pub(super) fn stack(&self) -> Result<ModelSpec, Invalid> {
         Ok(ModelSpec {
-            layers: self.needed(LAYERS)?.map(|count| small(LAYERS[0], count)).transpose()?,
+            layers: self.depth(LAYERS)?,
             hidden: self.needed(HIDDEN)?,
             heads: self.needed(HEADS)?,
             ffn: self.count(FFN)?,

@@ -4,15 +4,18 @@ mod campaign;
 mod dropout;
 mod hyper_parameters;
 mod learning_rate;
+mod path;
 mod training;
 
 pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
 pub use dropout::DropoutShares;
 pub use hyper_parameters::HyperParameters;
 pub use learning_rate::LearningRate;
+pub use path::place_at;
 pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};
 
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
+use crate::name::named;
 use crate::spec::Pricing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -215,15 +218,16 @@ pub struct ClusterChoice {
     pub constants: Option<String>,
 }
 
-/// What is sought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// The shortest training.
-    Time,
-    /// The cheapest training.
-    #[default]
-    Cost,
+named! {
+    /// What is sought.
+    #[derive(Default)]
+    Objective {
+        /// The shortest training.
+        Time = "time",
+        /// The cheapest training.
+        #[default]
+        Cost = "cost",
+    }
 }
 
 /// To what end.

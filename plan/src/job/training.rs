@@ -137,6 +137,18 @@ impl TrainingSpec {
     pub fn clips_at(&self) -> Option<f64> {
         self.clip_norm.filter(|norm| *norm > 0.0)
     }
+
+    /// Returns the training by a method, without settings that belong to others.
+    #[must_use]
+    pub fn by(mut self, method: Method) -> Self {
+        self.method = Some(method);
+        self.lora = self.lora.filter(|_| matches!(method, Method::Lora | Method::Qlora));
+        if let Some(lora) = &mut self.lora {
+            lora.base = lora.base.filter(|_| method == Method::Qlora);
+        }
+        self.trained_blocks = self.trained_blocks.filter(|_| method == Method::Frozen);
+        self
+    }
 }
 
 impl Serialize for GlobalBatch {
@@ -206,5 +218,26 @@ impl<'de> Deserialize<'de> for GlobalBatch {
         }
 
         deserializer.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fine_tuning::BaseFormat;
+
+    #[test]
+    fn another_method_leaves_out_what_is_not_its_own() {
+        let lora = LoraSpec { rank: Some(8), base: Some(BaseFormat::Int8), ..LoraSpec::default() };
+        let adapted = TrainingSpec { lora: Some(lora.clone()), steps: Some(10), ..TrainingSpec::default() };
+        let by = |method| adapted.clone().by(method);
+        assert_eq!(by(Method::Qlora), TrainingSpec { method: Some(Method::Qlora), ..adapted.clone() });
+        assert_eq!(by(Method::Lora).lora, Some(LoraSpec { base: None, ..lora }));
+        for method in [Method::Full, Method::Frozen] {
+            assert_eq!((by(method).method, by(method).lora, by(method).steps), (Some(method), None, Some(10)));
+        }
+        let frozen = TrainingSpec { trained_blocks: Some(4), ..TrainingSpec::default() };
+        assert_eq!(frozen.clone().by(Method::Frozen).trained_blocks, Some(4));
+        assert_eq!(frozen.by(Method::Lora).trained_blocks, None);
     }
 }

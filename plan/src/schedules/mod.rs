@@ -2,8 +2,6 @@
 //! says what anybody asks of it.
 
 use crate::name::named;
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::ops::RangeInclusive;
 
 mod gpipe;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trainyard_hardware_profiles::Stack;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, SmallestMachine};
-use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, LoraSpec, Method, Store, executor_trains};
+use trainyard_plan::{FineTuningSpec, Fixed, JobSpec, Method, Store, executor_trains};
 use trainyard_units::Invalid;
 
 /// Methods that every fine-tuning is compared with, in the order of what they need.
@@ -38,9 +38,9 @@ fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Optio
     if method == problem.method() {
         return Ok(problem.fine_tuning.clone());
     }
-    let lora = job.training.lora.clone().filter(|_| matches!(method, Method::Lora | Method::Qlora));
-    let lora = lora.map(|lora| LoraSpec { base: lora.base.filter(|_| method == Method::Qlora), ..lora });
-    FineTuningSpec::towards(problem.fine_tuning.as_ref().and_then(|own| own.dpo), method, lora.as_ref(), None)
+    let training = job.training.clone().by(method);
+    let dpo = problem.fine_tuning.as_ref().and_then(|own| own.dpo);
+    FineTuningSpec::towards(dpo, method, training.lora.as_ref(), training.trained_blocks)
 }
 
 /// Describes a method: with this software where it trains so, because a comparison is of methods, not of software.

@@ -2,6 +2,7 @@
 
 use crate::cost::{RunConditions, operations};
 use crate::problem::{ForwardPasses, Settings, inside, target};
+use trainyard_calibration::NORMAL_95;
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
@@ -10,9 +11,6 @@ use trainyard_sim::campaign::{
 };
 use trainyard_sim::{Machine, evaluation_time};
 use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
-
-/// Standard normal quantile of 95 %: half of an interval that holds 90 %.
-const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 
 /// The inputs of a campaign.
 pub(super) struct Assembly<'a> {

@@ -336,12 +336,22 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec
     Ok((both, unusable))
 }
 
-fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
+/// Reads the deadline and the budget of a job, or of a fleet of them.
+///
+/// # Errors
+///
+/// When one of them is none, or not above zero.
+pub fn deadline_and_budget(goal: &GoalSpec) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
     let seconds = |time: &Seconds| time.0;
     let deadline = above_zero("goal.deadline", goal.deadline.as_deref(), "a duration such as 3d", seconds)?;
-    if goal.budget.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
-        return Err(Invalid::value("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
+    match goal.budget.filter(|budget| !(*budget > 0.0 && budget.is_finite())) {
+        Some(budget) => Err(Invalid::value("goal.budget", budget, "above 0 USD")),
+        None => Ok((deadline, goal.budget)),
     }
+}
+
+fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
+    let limits = deadline_and_budget(goal)?;
     if let (Place::Owned { described_by, .. }, Some(_)) = (place, goal.budget) {
         let second = match described_by {
             Description::Profile(_) => "cluster.profile",
@@ -350,5 +360,5 @@ fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>)
         let rule = "a machine that is not rented costs nothing";
         return Err(Invalid::conflict("goal.budget", second, rule));
     }
-    Ok((deadline, goal.budget))
+    Ok(limits)
 }

@@ -23,6 +23,7 @@ pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 
+/// The Region of prices where nothing names one.
 pub const DEFAULT_REGION: &str = "us-east-1";
 
 pub const MAX_INSTANCES: u32 = 16_384;
@@ -283,7 +284,5 @@ fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Res
 }
 
 fn service(name: Option<&str>) -> Result<Option<Service>, Invalid> {
-    let Some(name) = name else { return Ok(None) };
-    let unknown = || Invalid::value("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
-    Service::named(name).map(Some).ok_or_else(unknown)
+    name.map(Service::exactly).transpose().map_err(|unknown| unknown.in_field("cluster.service"))
 }

@@ -1,7 +1,7 @@
 //! The transport of data between rented machines that a job or a plan names.
 
 use trainyard_hardware_profiles::{Catalog, Cluster, Fabric, Instance, Transport};
-use trainyard_units::{Invalid, similar};
+use trainyard_units::Invalid;
 
 fn listed(transports: impl IntoIterator<Item = Transport>) -> String {
     transports.into_iter().map(Transport::name).collect::<Vec<_>>().join(", ")
@@ -13,11 +13,7 @@ fn listed(transports: impl IntoIterator<Item = Transport>) -> String {
 ///
 /// When no transport has this name.
 pub(crate) fn transport_named(field: &str, name: &str) -> Result<Transport, Invalid> {
-    let all = || Transport::ALL.iter().copied();
-    Transport::named(name).ok_or_else(|| {
-        let meant = similar(name, all().map(Transport::name)).map(|meant| format!("did you mean `{meant}`?"));
-        Invalid::value(field, format!("`{name}`"), format!("one of {}", listed(all()))).maybe_hint(meant)
-    })
+    Transport::exactly(name).map_err(|unknown| unknown.in_field(field))
 }
 
 /// Returns the transports that an instance type has instead of one; `None` if it has that one.

@@ -2,8 +2,11 @@
 
 use super::key::{Key, Kind, Level, find, similar};
 use crate::edits::{EXACT_MAX, Setting};
-use trainyard_plan::VariedKey;
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Invalid, ParseQuantityError, Seconds, UsdPerHour, count};
+use trainyard_hardware_profiles::{Service, Transport};
+use trainyard_plan::{Pricing, VariedKey};
+use trainyard_units::{
+    Bytes, BytesPerSecond, FlopsPerSecond, Invalid, ParseQuantityError, Seconds, UnknownName, UsdPerHour, count,
+};
 
 /// The most combinations of values.
 pub const COMBINATIONS_MAX: usize = 1000;
@@ -164,20 +167,13 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
 
 /// Reads a word. Closed lists are checked here; names in catalogs when they are looked up.
 pub(crate) fn word(key: Key, written: &str) -> Result<Setting, String> {
+    let told = |unknown: UnknownName| unknown.to_string();
     let checked = match (key.level, key.name) {
         (Level::Plan(field), _) => field.check(written),
         (Level::Job | Level::Search, name) => super::job::check_word(name, written),
-        (Level::Terms, "pricing") => {
-            written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())
-        }
-        (Level::Terms, "service") => match trainyard_hardware_profiles::Service::named(written) {
-            Some(_) => Ok(()),
-            None => Err("it is not one of ec2, sagemaker".into()),
-        },
-        (Level::Terms, "cluster.transport") => match trainyard_hardware_profiles::Transport::named(written) {
-            Some(_) => Ok(()),
-            None => Err("it is not one of tcp, tcp-pods, efa, efa-gpudirect".into()),
-        },
+        (Level::Terms, "pricing") => written.parse::<Pricing>().map(drop).map_err(told),
+        (Level::Terms, "service") => Service::exactly(written).map(drop).map_err(told),
+        (Level::Terms, "cluster.transport") => Transport::exactly(written).map(drop).map_err(told),
         _ => Ok(()),
     };
     checked.map(|()| Setting::Word(written.into())).map_err(|problem| format!("is no value of it: {problem}"))

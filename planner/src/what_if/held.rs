@@ -29,7 +29,7 @@ use trainyard_plan::{
     StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, UnknownName};
 
 /// A plan document with the contents of the files that describe its machines.
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl Changed {
         }
         match name {
             "instance" => plan.cluster.instance.clone_from(word),
-            "pricing" => plan.pricing = word.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?,
+            "pricing" => plan.pricing = word.parse().map_err(|error: UnknownName| error.to_string())?,
             "service" => plan.service = Some(word.clone()),
             "cluster.transport" => plan.cluster.transport = Some(word.clone()),
             _ => {
@@ -269,9 +269,7 @@ impl Changed {
 
 /// Returns the number of ranks of these degrees.
 fn ranks(parallel: ParallelSpec) -> Result<u32, String> {
-    let ParallelSpec { data, tensor, pipeline, context, .. } = parallel;
-    let product = [tensor, pipeline, context].into_iter().try_fold(data, u32::checked_mul);
-    product.ok_or_else(|| "so many ranks are beyond counting".into())
+    u32::try_from(parallel.ranks()).map_err(|_| "so many ranks are beyond counting".into())
 }
 
 /// Writes the held fields into a plan. A state that is not sharded loses its number of sharding ranks.

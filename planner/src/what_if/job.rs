@@ -2,9 +2,9 @@
 
 use super::key::{Key, Kind};
 use crate::edits::Setting;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use trainyard_models::ModelSpec;
-use trainyard_plan::{JobSpec, Method};
+use trainyard_plan::{JobSpec, place_at};
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, UsdPerHour};
 
 /// Groups of fields of a job of which at most one may be written.
@@ -26,20 +26,11 @@ pub(super) fn set_job(job: &JobSpec, key: Key, setting: &Setting) -> Result<JobS
             remove(&mut value, other);
         }
     }
-    let job: JobSpec = serde_json::from_value(value).map_err(|error| plain(&error))?;
-    Ok(if key.name == "training.method" { with_settings_of_method(job) } else { job })
-}
-
-/// Returns the job without settings that do not belong to its method.
-fn with_settings_of_method(mut job: JobSpec) -> JobSpec {
-    let training = &mut job.training;
-    let method = training.method;
-    training.lora = training.lora.take().filter(|_| matches!(method, Some(Method::Lora | Method::Qlora)));
-    if let Some(lora) = &mut training.lora {
-        lora.base = lora.base.filter(|_| method == Some(Method::Qlora));
+    let mut job: JobSpec = serde_json::from_value(value).map_err(|error| plain(&error))?;
+    if let Some(method) = job.training.method.filter(|_| key.name == "training.method") {
+        job.training = job.training.by(method);
     }
-    training.trained_blocks = training.trained_blocks.filter(|_| method == Some(Method::Frozen));
-    job
+    Ok(job)
 }
 
 /// The model with a dimension set, and with what follows from it:
@@ -98,20 +89,9 @@ fn sound(value: Result<Value, serde_json::Error>) -> Value {
 
 /// Sets the value at a dotted path.
 fn set(value: &mut Value, key: Key, path: &str, setting: &Setting) -> Result<(), String> {
-    let mut names: Vec<&str> = path.split('.').collect();
-    let last = names.pop().expect("a path has a name");
-    let mut place = value;
-    for name in names {
-        place = fields(place)?.entry(name).or_insert_with(|| json!({}));
-    }
-    let fields = fields(place)?;
-    let written = written(key, fields.get(last).filter(|present| !present.is_null()), setting)?;
-    fields.insert(last.into(), written);
+    let place = place_at(value, path)?;
+    *place = written(key, Some(&*place).filter(|present| !present.is_null()), setting)?;
     Ok(())
-}
-
-fn fields(value: &mut Value) -> Result<&mut Map<String, Value>, String> {
-    value.as_object_mut().ok_or_else(|| "it is part of something that has no fields".into())
 }
 
 fn remove(value: &mut Value, path: &str) {

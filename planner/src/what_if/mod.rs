@@ -33,7 +33,7 @@ use trainyard_plan::{
     Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
-use trainyard_units::{Invalid, Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
 
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
@@ -321,7 +321,7 @@ impl ChangedJob {
                 fixed.without(field)
             }
             Field::Precision => {
-                let precision = value.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?;
+                let precision = value.parse().map_err(|error: UnknownName| error.to_string())?;
                 self.spec.training.precision = Some(vec![precision]);
                 fixed.without(field)
             }

@@ -269,7 +269,7 @@ fn of_ms_swift(model: ModelSpec, method: Method) -> (Plan, Machine) {
     let plan = Plan::try_from(PlanSpec {
         precision: Precision::Bf16Mixed,
         recompute: Recompute::Full,
-        fine_tuning: FineTuningSpec::of(method, Some(&lora), None).expect("valid"),
+        fine_tuning: FineTuningSpec::towards(None, method, Some(&lora), None).expect("valid"),
         ..PlanSpec::plain(model, ClusterSpec::of("p4de.24xlarge", 1), layers)
     });
     let mut stack = catalog().stack("pytorch-ddp").expect("in the catalog").clone();
@@ -390,7 +390,7 @@ fn blocks_hold_what_pytorch_holds() {
             _ => vec!["q".to_owned()],
         });
         let lora = LoraSpec { rank: Some(8), targets, ..LoraSpec::default() };
-        let adapted = FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("valid");
+        let adapted = FineTuningSpec::towards(None, Method::Lora, Some(&lora), None).expect("valid");
         let held = |layers: u32, recompute| {
             let model =
                 ModelSpec { layers: Some(layers), dropout: serde_json::from_str("false").ok(), ..small(family) };
@@ -464,7 +464,7 @@ fn of_qwen(model: ModelSpec) -> (Plan, Machine) {
     let (plan, machine) = of_ms_swift(model, Method::Lora);
     let plan = Plan::try_from(PlanSpec {
         batch: BatchSpec { global: 8, micro: 1, accumulation: 8 },
-        fine_tuning: FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("valid"),
+        fine_tuning: FineTuningSpec::towards(None, Method::Lora, Some(&lora), None).expect("valid"),
         ..plan.spec().clone()
     });
     (plan.expect("a valid plan"), machine)

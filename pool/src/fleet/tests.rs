@@ -347,7 +347,7 @@ fn mistakes_are_told_with_their_place() {
     );
     assert_eq!(
         wrong("", &format!("{JOB}goal = {{ deadline = \"0 s\" }}")),
-        "`job[0].goal.deadline` is `0 s`, but it must be a duration such as 3d: it is zero"
+        "`job[0].goal.deadline` is `0 s`, but it must be above zero"
     );
     assert_eq!(
         wrong("", &format!("{JOB}cluster = {{ region = \"eu-west-1\" }}")),

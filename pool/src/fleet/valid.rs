@@ -6,7 +6,7 @@ use crate::queue::{PoolSpec, QueueSpec, QueuedJobSpec};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Instance, catalog};
 use trainyard_plan::{ClusterChoice, GoalSpec, JobSpec, Objective, Pricing};
-use trainyard_planner::{Problem, problem};
+use trainyard_planner::{Problem, deadline_and_budget, problem};
 use trainyard_units::{Instant, Invalid, Seconds};
 
 /// The most kinds of jobs: each is a search of its own.
@@ -56,7 +56,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     let matching = matching(&spec.pool.instances, "pool.instances")?;
     let pool = spec.pool.of_type(&matching[0].name);
     let terms = Terms::of(&pool)?;
-    let goal = goal(&spec.goal).map_err(|invalid| invalid.within("goal"))?;
+    let goal = goal(&spec.goal)?;
     // That terms contradict each other is told before that nobody offers them.
     valid::pool(&queue_of(pool.clone(), spec), &terms)?;
     let types = types(&terms, &matching)?;
@@ -65,7 +65,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     let mut idle = Vec::new();
     for (index, ((entry, job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
         let field = |name: &str| format!("job[{index}].{name}");
-        let own = self::goal(&job.spec.goal).map_err(|invalid| invalid.within(&field("goal")))?;
+        let own = self::goal(&job.spec.goal).map_err(|invalid| invalid.within(&format!("job[{index}]")))?;
         if job.spec.goal.objective.is_some_and(|objective| objective != goal.objective) {
             idle.push(format!("`{}` changes nothing: that of the fleet decides", field("goal.objective")));
         }
@@ -142,20 +142,8 @@ fn entries(spec: &FleetSpec, instance: &str) -> Result<Vec<Seconds>, Invalid> {
 
 /// Reads deadline, budget and objective.
 fn goal(spec: &GoalSpec) -> Result<Goal, Invalid> {
-    let deadline = spec.deadline.as_deref().map(|text| {
-        let refused = |why: &dyn std::fmt::Display| {
-            Invalid::value("deadline", format!("`{text}`"), format!("a duration such as 3d: {why}"))
-        };
-        match text.parse::<Seconds>() {
-            Ok(time) if time.0 > 0.0 => Ok(time),
-            Ok(_) => Err(refused(&"it is zero")),
-            Err(error) => Err(refused(&error)),
-        }
-    });
-    if let Some(budget) = spec.budget.filter(|budget| !(*budget > 0.0 && budget.is_finite())) {
-        return Err(Invalid::value("budget", budget, "above 0 USD"));
-    }
-    Ok(Goal { objective: spec.objective.unwrap_or_default(), deadline: deadline.transpose()?, budget: spec.budget })
+    let (deadline, budget) = deadline_and_budget(spec)?;
+    Ok(Goal { objective: spec.objective.unwrap_or_default(), deadline, budget })
 }
 
 /// Returns the machines of a job: those of the pool that it allows.

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::{Pricing, named};
-use trainyard_units::{written, written_option};
+use trainyard_plan::Pricing;
+use trainyard_units::{named, written, written_option};
 
 /// A queue of jobs as a TOML file describes it. Durations are texts with a unit, `30 min`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +79,7 @@ pub struct PolicySpec {
 
 named! {
     /// The order of jobs that wait; equals go in the order of submission, then of the file.
-    #[derive(Default)]
+    #[derive(Default, JsonSchema)]
     QueueOrder {
         /// As submitted.
         #[default]

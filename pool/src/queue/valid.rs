@@ -204,8 +204,7 @@ pub(crate) struct Terms<'a> {
 impl<'a> Terms<'a> {
     pub(crate) fn of(pool: &'a PoolSpec) -> Result<Self, Invalid> {
         let name = pool.service.as_deref().unwrap_or("ec2");
-        let service = Service::named(name)
-            .ok_or_else(|| Invalid::value("pool.service", format!("`{name}`"), "one of ec2, sagemaker"))?;
+        let service = Service::exactly(name).map_err(|unknown| unknown.in_field("pool.service"))?;
         let region = pool.region.as_deref().unwrap_or(DEFAULT_REGION);
         Ok(Self { region, service, pricing: pool.pricing.unwrap_or(Pricing::OnDemand) })
     }

@@ -8,11 +8,8 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
-use trainyard_planner::{Evaluations, forward_passes, stored_bytes};
+use trainyard_planner::{DEFAULT_REGION, Evaluations, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds};
-
-/// The default Region, where neither a price nor the job names one.
-const REGION: &str = "us-east-1";
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
 /// half an hour on average.
@@ -348,7 +345,7 @@ impl<'a> Job<'a> {
     /// Returns the Region of the price, else of the job.
     pub(super) fn region(&self) -> &str {
         let priced = self.document.prediction.price.as_ref().map(|price| price.region.as_str());
-        priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(REGION)
+        priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(DEFAULT_REGION)
     }
 
     /// Returns the bytes of the data set as stored, where its size is known.

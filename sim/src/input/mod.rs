@@ -205,7 +205,7 @@ fn gpu(pool: &Pool) -> Result<&Gpu, Invalid> {
 }
 
 fn unknown_size(why: &str) -> Invalid {
-    Invalid::missing("data.samples` or `data.tokens", why)
+    Invalid::missing("data.samples", format!("{why}; data.tokens tells as much"))
 }
 
 /// A size that is no less when it is written with three digits.

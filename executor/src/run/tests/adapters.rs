@@ -9,7 +9,11 @@ fn adapted(spec: PlanSpec, targets: &[&str]) -> PlanSpec {
     let targets = Some(targets.iter().map(ToString::to_string).collect());
     let lora = LoraSpec { rank: Some(4), targets, ..LoraSpec::default() };
     let cluster = ClusterSpec { profile: Some("profile.toml".into()), ..spec.cluster };
-    PlanSpec { fine_tuning: FineTuningSpec::of(Method::Lora, Some(&lora), None).expect("valid"), cluster, ..spec }
+    PlanSpec {
+        fine_tuning: FineTuningSpec::towards(None, Method::Lora, Some(&lora), None).expect("valid"),
+        cluster,
+        ..spec
+    }
 }
 
 /// Returns the options of a run of `spec` that begins with weights of others, which they are in a folder `base`.
