@@ -66,6 +66,7 @@ pub use processor::{Loader, Processor};
 pub use seen::{Arithmetic, Seen, Work};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{
-    DEFAULT_STACK, EXECUTOR_STACK, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs, Release, Stack, StageCut,
+    DEFAULT_STACK, EXECUTOR_STACK, FIRST_FLASH_ATTENTION, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs,
+    Release, Stack, StageCut,
 };
 pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};

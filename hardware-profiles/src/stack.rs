@@ -18,9 +18,10 @@ pub const EXECUTOR_STACK: &str = "trainyard-executor";
 /// for allocations of libraries that no count covers. A stated default.
 pub const MEMORY_MARGIN_MIN: f64 = 0.08;
 
-/// Rate of the first release of FlashAttention forward, relative to large matrix products: 30 to 45 % of an A100's peak (Dao
-/// et al., arXiv:2205.14135), of which products reach 0.82.
-const FIRST_FLASH_ATTENTION: f64 = 0.43;
+/// Rate of the first release of FlashAttention forward with long samples, relative to large matrix products: that of the
+/// second on an A100, of whose time it takes at least 1.7 times as much (Dao, arXiv:2307.08691, section 4.1). It is 0.39 of
+/// the peak; Dao et al., arXiv:2205.14135, report 30 to 45 %.
+pub const FIRST_FLASH_ATTENTION: f64 = 0.47;
 
 /// The way in which a framework partitions a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -267,8 +268,9 @@ pub struct Stack {
     /// Rate of convolutions, relative to that with `gemm`; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convolution: Option<Sourced<f64>>,
-    /// Rate of FlashAttention forward, on the arithmetic that a mask leaves, relative to large matrix products, by generation
-    /// of GPUs (`Hopper = …`); `other` for those that are not named. That of its first release if left out.
+    /// Rate of FlashAttention forward with long samples, on the arithmetic that a mask leaves, relative to large matrix
+    /// products, by generation of GPUs (`Hopper = …`); `other` for those that are not named. That of its first release if left
+    /// out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub flash_attention: BTreeMap<String, Sourced<f64>>,
     /// The divisor of the number of heads times samples with which the fused softmax takes attention scores in half

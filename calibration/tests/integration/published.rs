@@ -129,13 +129,13 @@ fn steps_of_a_gpu_that_nobody_calibrated_are_predicted_within_a_tenth() {
     assert_eq!(errors.len(), 62);
     let off = errors.iter().map(|error| error.abs()).sum::<f64>() / 62.0;
     errors.sort_by(f64::total_cmp);
-    assert!(off < 0.08 && errors[31].abs() < 0.04 && errors[0] > -0.25 && errors[61] < 0.2, "{off}: {errors:?}");
+    assert!(off < 0.065 && errors[31].abs() < 0.04 && errors[0] > -0.25 && errors[61] < 0.2, "{off}: {errors:?}");
     assert!((56..62).contains(&held), "{held}");
     let mut pairs = 0;
     for (alike, both) in &rates {
         let [Some(half), Some(eighths)] = both else { continue };
         let [measured, predicted] = [0, 1].map(|at| eighths[at] / half[at]);
-        assert!((predicted / measured - 1.0).abs() < 0.12, "{alike:?}: {predicted} times as fast for {measured}");
+        assert!((predicted / measured - 1.0).abs() < 0.13, "{alike:?}: {predicted} times as fast for {measured}");
         pairs += 1;
     }
     assert_eq!(pairs, 6);

@@ -164,9 +164,11 @@ impl Attention {
         }
     }
 
-    /// What is kept if scores and weights are computed again in backward: queries, keys and values.
+    /// What is kept if the core is computed again in backward: queries, keys and values, and a fused kernel's output, which the
+    /// product behind it keeps as its input.
     pub(crate) fn stored_without_core(self) -> Storage {
-        elements(self.query_elements() + self.key_and_value_elements(self.own_keys))
+        let output = if self.kernel.is_fused() { self.output_elements() } else { 0 };
+        elements(self.query_elements() + self.key_and_value_elements(self.own_keys) + output)
     }
 
     /// Returns the arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.

@@ -361,12 +361,12 @@ fn steps_of_adapters_are_as_published() {
         all.sort_by(f64::total_cmp);
         f64::midpoint(all[all.len() / 2 - 1], all[all.len() / 2])
     };
-    // Too slow throughout, most of all short samples of small models, whose launches are counted.
-    assert!(median(&steps) > 1.0 && median(&steps) < 1.25, "{steps:?}");
-    assert!(steps.iter().all(|ratio| *ratio > 0.95 && *ratio < 1.75), "{steps:?}");
+    // Too slow where samples are short and models small, whose launches are counted.
+    assert!(median(&steps) > 1.0 && median(&steps) < 1.07, "{steps:?}");
+    assert!(steps.iter().all(|ratio| *ratio > 0.92 && *ratio < 1.65), "{steps:?}");
     // From 1024 tokens on, of the two larger models.
     let long = [&steps[8..12], &steps[14..]].concat();
-    assert!(long.iter().all(|ratio| (ratio - 1.0).abs() < 0.25), "{long:?}");
+    assert!(long.iter().all(|ratio| (ratio - 1.0).abs() < 0.06), "{long:?}");
     assert!(held >= 17, "{held} of 18");
     // Samples of one length, nothing fitted.
     assert!((0.93..1.02).contains(&median(&peaks)), "{peaks:?}");
