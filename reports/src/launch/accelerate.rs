@@ -14,6 +14,7 @@ use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun::{PORT, on_each_machine};
 use super::training_arguments::{self, Sharding};
+use super::units;
 use super::yaml::yaml;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{LaunchFile, Precision, Recompute, ScheduleName, StateSharding};
@@ -116,19 +117,23 @@ fn plain_type(draft: &Draft<'_>) -> &'static str {
 }
 
 fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
-    let plan = draft.job.plan();
     let reshards = training_arguments::reshards_after_forward(draft)?;
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     training_arguments::sharded_checkpoints(draft);
-    Ok(json!({
+    let least = units::least_told(draft);
+    let mut fields = json!({
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": reshards.unwrap_or(true),
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_activation_checkpointing": plan.recompute() == Recompute::Full,
+        "fsdp_auto_wrap_policy": if least.is_some() { "SIZE_BASED_WRAP" } else { "TRANSFORMER_BASED_WRAP" },
+        "fsdp_activation_checkpointing": training_arguments::recomputes_in_units(draft, Sharding::Launcher),
         "fsdp_offload_params": false,
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
         "fsdp_cpu_ram_efficient_loading": true,
-    }))
+    });
+    if let Some(least) = least {
+        fields["fsdp_min_num_params"] = json!(least);
+    }
+    Ok(fields)
 }
 
 fn megatron(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {

@@ -67,7 +67,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 fn checkpoints(draft: &mut Draft<'_>) {
     let every = draft.job.checkpoint_steps();
     draft.writes(Field::CheckpointInterval, format!("save_checkpoint every {every} steps"));
-    let results = draft.asks(Flag::Results, "RESULTS", "folder for checkpoints and results");
+    let results = draft.results_folder();
     draft.remark(format!(
         "the script calls engine.save_checkpoint(\"{results}\") every {every} steps, and engine.load_checkpoint(\"{results}\") before the first: that goes on from the newest, which DeepSpeed's file `latest` names"
     ));

@@ -183,6 +183,15 @@ impl<'a> Draft<'a> {
         LaunchError::Inexpressible { field: field.path(), value, why: why.into(), others: Vec::new() }
     }
 
+    /// Returns the folder for results that the user names, or a placeholder. Where several machines train, each rank reads
+    /// there from where to go on.
+    pub(super) fn results_folder(&mut self) -> String {
+        if self.job.machines() > 1 {
+            self.remark("the folder for checkpoints must be one that all machines share");
+        }
+        self.asks(Flag::Results, "RESULTS", "folder for checkpoints and results")
+    }
+
     /// Returns the user's value of a flag, or a placeholder.
     pub(super) fn asks(&mut self, flag: Flag, placeholder: &str, what: &str) -> String {
         self.asked.insert(flag);
@@ -251,6 +260,11 @@ impl<'a> Draft<'a> {
     /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express, and values
     /// of flags that it cannot use, and notes fields that the files leave out.
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
+        if self.job.has_unusual_optimizer() {
+            self.remark(
+                "the optimizer is adamw because the job names none: networks with batch normalisation are usually trained by SGD with momentum; it decides memory and time too, so plan again with training.optimizer = \"sgd-momentum\"",
+            );
+        }
         for field in Field::ALL.iter().copied().filter(|field| !self.told.contains(field)) {
             let Some(value) = value(field, self.job) else { continue };
             if field.decides() {

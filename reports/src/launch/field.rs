@@ -101,6 +101,10 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
 pub(super) const DROPOUT: &str = "the script builds the model: config.json has the shares, attn_pdrop, resid_pdrop and \
      embd_pdrop for GPT-2, hidden_dropout_prob and attention_probs_dropout_prob for BERT and ViT, attention_dropout for Llama";
 
+/// What to do where GPUs decode.
+pub(super) const DALI: &str =
+    "the script decodes with NVIDIA DALI, the package nvidia-dali-cuda120 (nvidia-dali-cuda130 for CUDA 13)";
+
 /// Returns what a user must do for a field that launch files leave out, where one word is not enough.
 pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {
     let input = job.plan().input()?;
@@ -108,7 +112,7 @@ pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static s
         Field::Storage if from_objects(input.storage) => {
             Some("these files do not mount the bucket; Mountpoint for Amazon S3 does, or the script reads it")
         }
-        Field::Decode if input.decode == DecodePlace::Gpu => Some("the script decodes with NVIDIA DALI"),
+        Field::Decode if input.decode == DecodePlace::Gpu => Some(DALI),
         _ => None,
     }
 }

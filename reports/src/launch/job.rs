@@ -234,20 +234,24 @@ impl<'a> Job<'a> {
         self.document.prediction.steps
     }
 
-    /// Returns the optimizer's hyper-parameters: those of the job, else the optimizer's usual ones, which are those of
-    /// trainings from random weights. Weights that are trained further are decayed and averaged as transformers' Trainer
-    /// does it where nothing is said.
+    /// Returns the optimizer's hyper-parameters: those of the job, else those with which such models are usually trained
+    /// from random weights. Weights that are trained further are decayed and averaged as transformers' Trainer does it
+    /// where nothing is said, which are the numbers of Adam.
     pub(super) fn hyper_parameters(&self) -> HyperParameters {
-        let (optimizer, training) = (self.plan.optimizer(), self.training());
-        let said = HyperParameters::with(optimizer, training);
-        if optimizer != Optimizer::AdamW || !self.is_fine_tuning() {
-            return said;
-        }
-        HyperParameters {
-            weight_decay: training.weight_decay.unwrap_or(0.0),
-            betas: training.betas.unwrap_or([0.9, 0.999]),
-            ..said
-        }
+        let optimizer = self.plan.optimizer();
+        let usual = if optimizer == Optimizer::AdamW && self.is_fine_tuning() {
+            HyperParameters::of(Optimizer::Adam)
+        } else {
+            HyperParameters::for_model(optimizer, self.plan.model())
+        };
+        usual.replaced_by(self.training())
+    }
+
+    /// Returns `true` if the optimizer is AdamW only because the job names none, and models such as this one are usually
+    /// trained by another: networks with batch normalisation by SGD with momentum (Goyal et al., arXiv:1706.02677).
+    pub(super) fn has_unusual_optimizer(&self) -> bool {
+        let unnamed = self.training().optimizer.is_none() && self.plan.optimizer() == Optimizer::AdamW;
+        unnamed && !self.is_fine_tuning() && self.plan.model().normalises_over_batches()
     }
 
     /// Returns `true` if the optimizer divides by no mean of squares, as those of networks for images.

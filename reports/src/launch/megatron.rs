@@ -127,6 +127,8 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
     let backend = match attention.kernel {
         // Fused kernels exist for half precision only.
         _ if !half => "unfused",
+        // cuDNN's, with which the stack is priced there; `flash` would forbid it.
+        "flash" if attention.generation == "Hopper" => "fused",
         "flash" => "flash",
         "unfused" => "unfused",
         _ => "fused",

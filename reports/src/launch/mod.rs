@@ -27,6 +27,7 @@ mod slurm;
 mod software;
 mod torchrun;
 mod training_arguments;
+mod units;
 mod yaml;
 
 #[cfg(test)]

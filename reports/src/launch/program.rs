@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::deepspeed;
-use super::draft::{Draft, Flag};
+use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
@@ -84,8 +84,7 @@ pub(super) struct Places {
 impl Places {
     /// Returns the location of checkpoints and results, or a placeholder.
     pub(super) fn results(self, draft: &mut Draft<'_>) -> String {
-        let ask = |draft: &mut Draft<'_>| draft.asks(Flag::Results, "RESULTS", "folder for checkpoints and results");
-        self.results.map_or_else(|| ask(draft), ToOwned::to_owned)
+        self.results.map_or_else(|| draft.results_folder(), ToOwned::to_owned)
     }
 }
 

@@ -175,7 +175,7 @@ fn eight_bits_are_started_with_megatron_alone() {
     let hopper = ("plan.cluster", json!({ "instance": "p5.48xlarge", "instances": 2 }));
     let eighths = [hopper, ("plan.precision", json!("fp8-mixed"))];
     let script = first(&eighths, &megatron(), Target::Megatron);
-    assert!(script.contains("--bf16 --fp8-format hybrid") && script.contains("--attention-backend flash"), "{script}");
+    assert!(script.contains("--bf16 --fp8-format hybrid") && script.contains("--attention-backend fused"), "{script}");
     let error = export(&eighths, &pytorch("pytorch-ddp", false), Target::Torchrun).expect_err("it has no fp8 here");
     assert!(error.to_string().starts_with("`plan.precision` is fp8-mixed, but"), "{error}");
 }
@@ -316,6 +316,14 @@ fn workers_are_those_of_the_loader_that_decodes() {
     let dali = of("gpu");
     assert!(!dali.contains("--dataloader"), "{dali}");
     assert!(dali.contains("# - plan.input.workers is 4: threads of DALI's pipeline"), "{dali}");
+    assert!(dali.contains("override its get_train_dataloader"), "{dali}");
+    let packages = |decode| {
+        let files = export(&[("plan.input", input(decode))], &pytorch("pytorch-ddp", false), Target::Sagemaker);
+        let found = files.expect("replicas").files.into_iter().find(|file| file.name == "requirements.txt");
+        found.expect("packages").text
+    };
+    assert_eq!(packages("gpu"), "transformers\naccelerate\nnvidia-dali-cuda120\n");
+    assert_eq!(packages("cpu"), "transformers\naccelerate\n");
 }
 
 #[test]

@@ -237,10 +237,10 @@ fn rule_of_deepspeed(document: &Value) -> Value {
     config["optimizer"]["params"].clone()
 }
 
-/// AdamW as in Brown et al., arXiv:2005.14165, appendix B, and momentum as in Goyal et al., arXiv:1706.02677, section
-/// 5.1, which engines know nothing of.
+/// AdamW for decoders as in Brown et al., arXiv:2005.14165, appendix B, and momentum as in Goyal et al.,
+/// arXiv:1706.02677, section 5.1, which engines know nothing of.
 #[test]
-fn what_a_job_leaves_open_of_the_optimizer_is_what_trainyard_runs_with() {
+fn what_a_job_leaves_open_of_the_optimizer_is_what_is_usual() {
     let open = ("job.training", json!({ "global_batch": 128 }));
     let adamw = with(std::slice::from_ref(&open));
     let megatron = file(&adamw, Target::Megatron, "megatron.sh");
@@ -264,12 +264,96 @@ fn what_a_job_leaves_open_of_the_optimizer_is_what_trainyard_runs_with() {
     assert!(megatron.contains("--optimizer sgd --sgd-momentum 0.9 --weight-decay 0.0001 "), "{megatron}");
     let rule = json!({ "lr": "LEARNING_RATE", "weight_decay": 1e-4, "momentum": 0.9 });
     assert_eq!(rule_of_deepspeed(&momentum), rule);
-    // The Trainer has no name for it, and its user must know the numbers.
     let torchrun = file(&momentum, Target::Torchrun, "torchrun.sh");
-    assert!(torchrun.contains("# - job.training.momentum is 0.9: "), "{torchrun}");
+    assert!(torchrun.contains("--optim sgd \\\n  --optim_args momentum=0.9 \\\n"), "{torchrun}");
+    assert!(torchrun.contains("# - optim_args momentum=0.9: decay rate of the velocity, assumed here"), "{torchrun}");
 
     let sgd = with(&[open, ("plan.optimizer", json!("sgd"))]);
     assert!(file(&sgd, Target::Megatron, "megatron.sh").contains("--sgd-momentum 0 --weight-decay 0 "));
+}
+
+/// Returns the changes that make the plan one of another model of the catalog.
+fn model(name: &str) -> Vec<Field> {
+    let model = &trainyard_models::find(name).expect("in the catalog").model;
+    vec![
+        ("plan.model", json!(model.spec())),
+        ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }])),
+        ("job.data", json!({ "samples": 1_000_000 })),
+    ]
+}
+
+#[test]
+fn an_optimizer_that_no_argument_names_keeps_the_trainer_from_starting() {
+    for optimizer in ["lars", "lamb"] {
+        let document = with(&[("plan.optimizer", json!(optimizer))]);
+        for target in [Target::Sagemaker, Target::Torchrun, Target::Accelerate, Target::Skypilot, Target::Kubernetes] {
+            let launch = plain(&document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+            let blank = launch.blanks.iter().find(|blank| blank.placeholder == "OPTIMIZER").expect("to fill in");
+            assert!(blank.what.starts_with(&format!("plan.optimizer is {optimizer}, ")), "{}", blank.what);
+            let stands = ["--optim OPTIMIZER", "\"optim\": \"OPTIMIZER\""];
+            let found = launch.files.iter().any(|file| stands.iter().any(|words| file.text.contains(words)));
+            assert!(found, "{}", target.name());
+        }
+        let estimator = file(&document, Target::Sagemaker, "estimator.py");
+        assert!(estimator.contains("        raise SystemExit("), "{estimator}");
+    }
+    assert!(!file(&document(), Target::Sagemaker, "estimator.py").contains("SystemExit"));
+    // DeepSpeed's configuration names it.
+    let named = [("plan.stack", json!("deepspeed")), ("plan.optimizer", json!("lamb"))];
+    assert!(!file(&with(&named), Target::Torchrun, "torchrun.sh").contains("--optim"));
+}
+
+#[test]
+fn adamw_for_a_network_with_batch_normalisation_is_noted_unless_the_job_names_it() {
+    let of = |changes: &[Field]| {
+        let document = with(&[model("resnet50"), changes.to_vec()].concat());
+        file(&document, Target::Torchrun, "torchrun.sh").contains("training.optimizer = \"sgd-momentum\"")
+    };
+    assert!(of(&[]));
+    assert!(!of(&[("job.training.optimizer", json!("adamw"))]));
+    assert!(!of(&[("plan.optimizer", json!("sgd-momentum"))]));
+    assert!(!file(&document(), Target::Torchrun, "torchrun.sh").contains("sgd-momentum"));
+}
+
+/// Accelerate makes one unit of a model whose classes list no blocks, unless it is told a size.
+#[test]
+fn units_are_sized_where_no_class_of_transformers_names_them() {
+    let of = |name: &str| {
+        let document = with(&[model(name), sharded(), vec![("plan.recompute", json!("full"))]].concat());
+        [file(&document, Target::Torchrun, "torchrun.sh"), file(&document, Target::Accelerate, "accelerate.yaml")]
+    };
+    for name in ["gpt2", "bert-base", "t5-base", "qwen3-0.6b"] {
+        let [script, config] = of(name);
+        assert!(!script.contains("min_num_params") && script.contains("\"activation_checkpointing\":true"), "{script}");
+        assert!(config.contains("fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"), "{config}");
+    }
+    // Nine tenths of a block of 7,087,872 parameters.
+    let [script, config] = of("vit-b-16");
+    let words = "\"auto_wrap_policy\":\"SIZE_BASED_WRAP\",\"min_num_params\":6379083}";
+    assert!(script.contains(words) && script.contains("--gradient_checkpointing true "), "{script}");
+    assert!(config.contains("fsdp_min_num_params: 6379083"), "{config}");
+    assert!(config.contains("fsdp_activation_checkpointing: false"), "{config}");
+    for name in ["resnet50", "convnext-base", "deberta-v3-base"] {
+        assert!(of(name)[0].contains("SIZE_BASED_WRAP"), "{name}");
+    }
+}
+
+#[test]
+fn a_price_of_ec2_is_no_price_of_sagemaker() {
+    let of = |service: &str, region: &str| {
+        let price = json!({
+            "usd_per_hour": 98.32, "low_usd_per_hour": 98.32, "high_usd_per_hour": 98.32, "region": region,
+            "service": service, "date": "2025-04-05", "source": "a table",
+        });
+        let cluster = json!({ "instance": "p5.48xlarge", "instances": 2 });
+        let document = with(&[("prediction.price", price), ("plan.cluster", cluster)]);
+        file(&document, Target::Sagemaker, "estimator.py")
+    };
+    let known = of("ec2", "us-west-2");
+    assert!(known.contains("EC2's on-demand price, 98.32 USD an hour for p5.48xlarge in us-west-2"), "{known}");
+    assert!(known.contains("SageMaker charges for ml.p5.48xlarge by prices of its own, 63.30 USD there"), "{known}");
+    assert!(of("ec2", "eu-south-9").contains("of which none is known on these terms in eu-south-9"));
+    assert!(!of("sagemaker", "us-west-2").contains("prices of its own"));
 }
 
 #[test]
@@ -510,7 +594,7 @@ fn an_optimizer_with_rates_of_tensors_needs_whole_states() {
         }
         plain(&of("none"), Target::Deepspeed).expect("whole states");
         let fsdp = plain(&of("parameters"), Target::Torchrun).expect("a script of one's own");
-        assert!(fsdp.notes.iter().any(|note| note.contains("DTensors")), "{:?}", fsdp.notes);
+        assert!(fsdp.blanks.iter().any(|blank| blank.what.contains("DTensors")), "{:?}", fsdp.blanks);
         let error = plain(&of("none"), Target::Megatron).expect_err("not Megatron-LM's");
         assert!(error.to_string().starts_with(&format!("`plan.optimizer` is {optimizer}, but Megatron-LM")), "{error}");
     }

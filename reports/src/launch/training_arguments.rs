@@ -8,10 +8,11 @@
 use super::Target;
 use super::draft::Draft;
 use super::error::LaunchError;
-use super::field::{DROPOUT, Field};
+use super::field::{DALI, DROPOUT, Field};
 use super::fine_tuning;
 use super::program::{Places, notice};
 use super::software::Engine;
+use super::units;
 use serde_json::json;
 use trainyard_models::{Divisible, PublishedWeights};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
@@ -19,6 +20,12 @@ use trainyard_units::counted;
 
 /// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
+
+/// Stands for an optimizer that the script hands to the Trainer.
+pub(super) const OPTIMIZER: &str = "OPTIMIZER";
+
+/// The release of transformers from which on `optim_args` reach SGD (`_get_sgd` in `src/transformers/trainer_optimizer.py`).
+pub(super) const SGD_ARGUMENTS: &str = "5.3";
 
 /// The software that shards states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,10 +118,12 @@ pub(super) fn words(arguments: Vec<(String, String)>) -> Vec<Vec<String>> {
 }
 
 /// Returns `true` if the units of FSDP compute activations again, which spares their weights a further gathering.
-fn recomputes_in_units(draft: &Draft<'_>, sharding: Sharding) -> bool {
+pub(super) fn recomputes_in_units(draft: &Draft<'_>, sharding: Sharding) -> bool {
     let units = sharding == Sharding::Fsdp || (sharding == Sharding::Launcher && draft.target == Target::Accelerate);
     let plan = draft.job.plan();
+    // Units by size stand in each other, and what is in several would be computed as often.
     units
+        && units::least(plan).is_none()
         && draft.engine == Engine::Fsdp
         && plan.recompute() == Recompute::Full
         && plan.state_sharding() >= StateSharding::Gradients
@@ -136,7 +145,12 @@ fn recompute(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
         Recompute::None => {}
         // The Trainer refuses to do it a second time, and TRL's scripts would by default.
         Recompute::Full if recomputes_in_units(draft, sharding) => list.add("gradient_checkpointing", false),
-        Recompute::Full => list.add("gradient_checkpointing", true),
+        Recompute::Full => {
+            list.add("gradient_checkpointing", true);
+            if units::least(draft.job.plan()).is_some() {
+                draft.remark("plan.recompute is full: the Trainer calls gradient_checkpointing_enable of the model, which the script must give it if its class is none of transformers'");
+            }
+        }
         // PyTorch's fused attention recomputes scores anyway.
         Recompute::Selective if draft.job.attention().is_some_and(|attention| !attention.is_unfused()) => {}
         Recompute::Selective => {
@@ -185,9 +199,13 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
         Sharding::Fsdp => {}
     }
     if let Some(reshards) = reshards_after_forward(draft)? {
-        // Version 2, and a unit for each block of the model.
+        // Version 2.
         list.flag("fsdp");
         let mut config = json!({ "reshard_after_forward": reshards, "state_dict_type": "SHARDED_STATE_DICT" });
+        if let Some(least) = units::least_told(draft) {
+            config["auto_wrap_policy"] = json!("SIZE_BASED_WRAP");
+            config["min_num_params"] = json!(least);
+        }
         if recomputes_in_units(draft, sharding) {
             config["activation_checkpointing"] = json!(true);
         }
@@ -248,12 +266,21 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
         Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", adamw),
         Optimizer::Sgd => list.add("optim", "sgd"),
         Optimizer::RmsProp => list.add("optim", "rmsprop"),
-        Optimizer::Lars | Optimizer::Lamb if draft.job.plan().state_sharding() != StateSharding::None => {
-            let advice = "TrainingArguments have no name for it; hand the Trainer one of your own, which takes norms of whole tensors: parameters under FSDP 2 are DTensors";
-            draft.note(Field::Optimizer, advice);
+        // DeepSpeed's configuration names it, which comes before these arguments.
+        Optimizer::Adam | Optimizer::Momentum | Optimizer::Lamb if draft.engine == Engine::Deepspeed => {}
+        Optimizer::Momentum => {
+            let written = format!("momentum={}", rule.momentum);
+            draft.writes(Field::Momentum, format!("optim_args {written}"));
+            draft.remark(format!(
+                "momentum reaches SGD by optim_args, which transformers before {SGD_ARGUMENTS} ignores"
+            ));
+            list.add("optim", "sgd");
+            list.add("optim_args", written);
         }
-        Optimizer::Adam | Optimizer::Momentum | Optimizer::Lars | Optimizer::Lamb => {
-            draft.note(Field::Optimizer, "TrainingArguments have no name for it; hand the Trainer one of your own");
+        Optimizer::Adam | Optimizer::Lars | Optimizer::Lamb => {
+            list.add("optim", OPTIMIZER);
+            draft.note(Field::Momentum, "the optimizer of your own takes it");
+            draft.leaves(OPTIMIZER, of_ones_own(draft));
         }
     }
     draft.tells(&[Field::Optimizer]);
@@ -274,6 +301,20 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("max_grad_norm {norm}"));
     list.add("max_grad_norm", norm);
+}
+
+/// Returns what to do about an optimizer that no argument names. Under the placeholder the Trainer does not start, and
+/// without it would take AdamW at the rate of the other.
+fn of_ones_own(draft: &Draft<'_>) -> String {
+    let (kind, sharding) = (draft.job.plan().optimizer(), draft.job.plan().state_sharding());
+    let norms = if kind.has_rates_of_tensors() && sharding != StateSharding::None {
+        ", which takes norms of whole tensors: parameters under FSDP 2 are DTensors"
+    } else {
+        ""
+    };
+    format!(
+        "plan.optimizer is {kind}, for which TrainingArguments have no name; the Trainer ends on this word until the script hands it one of your own (optimizer_cls_and_kwargs){norms}; then leave optim out"
+    )
 }
 
 fn schedule(draft: &mut Draft<'_>, list: &mut List) {
@@ -298,7 +339,8 @@ fn schedule(draft: &mut Draft<'_>, list: &mut List) {
 fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     if draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu) {
         // The Trainer's own loader would start processes that have nothing to do.
-        draft.note(Field::Decode, "the script decodes with NVIDIA DALI");
+        draft.note(Field::Decode, DALI);
+        draft.remark("the Trainer builds a DataLoader of its own: override its get_train_dataloader (get_eval_dataloader for evaluations) to return DALI's iterator, of which each rank reads its own part (shard_id, num_shards)");
         draft.note(Field::Workers, "threads of DALI's pipeline on each rank (num_threads)");
         draft.note(Field::Prefetch, "what DALI's pipeline reads ahead (prefetch_queue_depth)");
     } else if let Some(input) = draft.job.plan().input() {

@@ -4,7 +4,8 @@
 //!
 //! Amazon SageMaker Developer Guide, "Distributed training in Amazon SageMaker AI"; "The SageMaker model parallel library
 //! v2 reference"; SageMaker Python SDK, "The SageMaker Distributed Model Parallel Library", for version 1; images of
-//! PyTorch and its Python: the same SDK, 2.257, `image_uri_config/pytorch.json`.
+//! PyTorch and its Python: the same SDK, 2.257, `image_uri_config/pytorch.json`; their CUDA: AWS Deep Learning Containers,
+//! "Available images" (`2.8.0-gpu-py312-cu129-ubuntu22.04-sagemaker`); NVIDIA DALI User Guide, "Installation".
 
 use super::Training;
 use crate::launch::draft::Draft;
@@ -199,6 +200,15 @@ impl Distribution {
             Library::DataParallel => ("2.2.0", "py310"),
             Library::ModelParallel1 => ("1.13.1", "py39"),
             Library::ModelParallel2 => ("2.4.1", "py311"),
+        }
+    }
+
+    /// Returns NVIDIA DALI's package for the CUDA of that image: 12.9, 12.1, 11.7 and 12.1. Packages serve for all releases
+    /// of CUDA with the same first number.
+    pub(super) fn dali(&self) -> &'static str {
+        match self.library {
+            Library::ModelParallel1 => "nvidia-dali-cuda110",
+            Library::Torchrun | Library::DataParallel | Library::ModelParallel2 => "nvidia-dali-cuda120",
         }
     }
 

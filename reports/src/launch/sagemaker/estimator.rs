@@ -3,6 +3,7 @@
 use super::{Input, KEEP_ALIVE_S, PLACES, Training, resume};
 use crate::launch::draft::Head;
 use crate::launch::python::literal;
+use crate::launch::training_arguments::OPTIMIZER;
 use serde_json::{Map, Value, json};
 
 /// Returns the script that starts the job.
@@ -22,10 +23,19 @@ pub(super) fn text(head: &Head, training: &Training) -> String {
             ("FileSystemInput", format!("FileSystemInput(**{})", literal(&fields, 4)))
         }
     };
+    let guard = if is_without_optimizer(training) { GUARD } else { "" };
     format!(
-        "{}# Of the SageMaker Python SDK, version 2: pip install 'sagemaker<3'. Version 3 has no estimators.\n\nfrom sagemaker.inputs import {import}\nfrom sagemaker.pytorch import PyTorch\n\nestimator = PyTorch(\n{arguments})\n\nif __name__ == \"__main__\":\n    estimator.fit({{\"training\": {input}}})\n",
+        "{}# Of the SageMaker Python SDK, version 2: pip install 'sagemaker<3'. Version 3 has no estimators.\n\nfrom sagemaker.inputs import {import}\nfrom sagemaker.pytorch import PyTorch\n\nestimator = PyTorch(\n{arguments})\n\nif __name__ == \"__main__\":\n{guard}    estimator.fit({{\"training\": {input}}})\n",
         head.comment()
     )
+}
+
+/// Lines that end the script before machines are rented for a job that its Trainer would not start.
+const GUARD: &str = "    if \"OPTIMIZER\" in estimator.hyperparameters().get(\"optim\", \"\"):\n        raise SystemExit(\"the script must hand the Trainer an optimizer: see `To fill in` above\")\n";
+
+/// Returns `true` if the script must bring the optimizer.
+fn is_without_optimizer(training: &Training) -> bool {
+    training.hyperparameters.iter().any(|(name, value)| name == "optim" && value == OPTIMIZER)
 }
 
 fn arguments(training: &Training) -> Vec<(&'static str, Value)> {

@@ -7,6 +7,7 @@
 
 mod distribution;
 mod estimator;
+mod price;
 mod resume;
 
 use super::draft::{Draft, Finished, Flag};
@@ -15,10 +16,10 @@ use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::fine_tuning;
 use super::program::{Places, Program, data_parallel, environment};
 use super::software::Engine;
-use super::training_arguments::{self, Sharding};
+use super::training_arguments::{self, SGD_ARGUMENTS, Sharding};
 use distribution::{Distribution, Library};
 use serde_json::{Map, Value, json};
-use trainyard_plan::{LaunchFile, StartKind, StorageMode, checkpoint_bytes};
+use trainyard_plan::{DecodePlace, LaunchFile, StartKind, StorageMode, checkpoint_bytes};
 
 const PLACES: Places = Places { data: Some("/opt/ml/input/data/training"), results: Some("/opt/ml/checkpoints") };
 
@@ -126,16 +127,20 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 }
 
 /// Returns the file of packages that the training image lacks, which it installs from beside the script before the start;
-/// the images of libraries for model parallelism have their own.
+/// the images of libraries for model parallelism have transformers and Accelerate of their own.
 fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
-    if training.distribution.is_model_parallel() {
-        return None;
+    let mut packages = Vec::new();
+    if !training.distribution.is_model_parallel() {
+        let passes_arguments = training.hyperparameters.iter().any(|(name, _)| name == "optim_args");
+        let least = if passes_arguments { format!(">={SGD_ARGUMENTS}") } else { String::new() };
+        packages.extend([format!("transformers{least}"), "accelerate".into()]);
+        packages.extend((draft.engine == Engine::Deepspeed).then(|| "deepspeed".into()));
+        packages.extend(fine_tuning::packages(draft).into_iter().map(ToOwned::to_owned));
     }
-    let mut packages = vec!["transformers", "accelerate"];
-    packages.extend((draft.engine == Engine::Deepspeed).then_some("deepspeed"));
-    packages.extend(fine_tuning::packages(draft));
-    let text = packages.into_iter().map(|package| format!("{package}\n")).collect();
-    Some(LaunchFile { name: "requirements.txt".into(), text })
+    let decodes = draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu);
+    packages.extend(decodes.then(|| training.distribution.dali().to_owned()));
+    let text: String = packages.iter().map(|package| format!("{package}\n")).collect();
+    (!packages.is_empty()).then(|| LaunchFile { name: "requirements.txt".into(), text })
 }
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
@@ -173,10 +178,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     if job.plan().pricing() != trainyard_plan::Pricing::OnDemand && !job.is_spot() {
         draft.note(Field::Pricing, "savings plans and reservations are bought for the account, not for a job");
     }
-    match job.plan().spec().service.as_deref() {
-        Some("ec2") => draft.note(Field::Service, "SageMaker's prices are higher than those that the plan counts with"),
-        _ => draft.tells(&[Field::Service]),
-    }
+    price::tells(draft);
     checkpoints_in_s3(draft);
     let hyperparameters = program.arguments.iter().filter_map(|words| match words.as_slice() {
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),

@@ -30,7 +30,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let first_host = if job.machines() > 1 { FIRST_HOST } else { "" };
     let body = format!("{}{first_host}{REQUEUE}{} &\n{WAIT}", exports(&environment(&mut draft)), run.trim_end());
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
-    draft.remark("the folder for checkpoints must be one that all machines share");
+    if job.machines() == 1 {
+        draft.remark("the folder for checkpoints must be one that the next machine reaches too");
+    }
     let head = draft.close(&format!(
         "Starts {} under torchrun on each machine: `sbatch slurm.sh`. Queued again, it goes on from its newest checkpoint.",
         program.what
