@@ -81,7 +81,13 @@ impl FromStr for Offload {
         for part in text.split('+') {
             let unknown = || UnknownName {
                 text: part.into(),
-                allowed: vec!["none", "activations", "optimizer", "parameters", "each with @host or @nvme, several joined by +"],
+                allowed: vec![
+                    "none",
+                    "activations",
+                    "optimizer",
+                    "parameters",
+                    "each with @host or @nvme, several joined by +",
+                ],
             };
             let (what, store) = match part.split_once('@') {
                 None | Some((_, "host")) => (part.split('@').next().unwrap_or(part), Store::Host),

@@ -36,6 +36,7 @@ mod problem;
 // One plan on its machines: its whole training, in time and money.
 mod campaign;
 mod cost;
+mod loading;
 mod predict;
 
 // All plans: the search for the best of them.
@@ -57,6 +58,7 @@ pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
 pub use explain::{ExplainError, NamedPlan, explain};
+pub use loading::{FirstPass, Loading, loading};
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
     AUTO_STACK, DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes,

@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{
     Stack, Transport, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
+use trainyard_plan::{Bottleneck, ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, simulate_with,
     step_trace,
@@ -22,6 +22,9 @@ use trainyard_units::{Invalid, Seconds};
 /// The factor by which loading rates may be off, either way, in nine of ten cases. A stated default: the rule of thumb
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
+
+/// The part of the training time that a slow first pass over the data set must add to limit it.
+pub(crate) const MOST: f64 = 0.5;
 
 /// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan
 /// says how samples are loaded, `data` is the data set that they come from.
@@ -65,7 +68,7 @@ pub(crate) fn predict_of(
         samples_per_s,
         tokens_per_s: plan.tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
         mfu: outcome.mfu.map(|mfu| mfu * fed.map_or(1.0, |feed| feed.utilisation)),
-        input: fed.map(|feed| input(plan, machine, &outcome, &feed)),
+        input: fed.map(|feed| input(plan, machine, &outcome, (&feed, steps))),
         bubble: outcome.bubble,
         exposed_communication_s: outcome.exposed_communication.0,
         phases: outcome.phases,
@@ -125,12 +128,16 @@ fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&
     [low.max(slowest / INPUT_SPREAD) + uneven, high.max(slowest * INPUT_SPREAD) + uneven]
 }
 
-fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &InputStall) -> InputPrediction {
+fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, (feed, steps): (&InputStall, u64)) -> InputPrediction {
+    // What the first pass takes longer than others, it waits for storage: nothing else differs between them.
+    let extra = feed.time - feed.step_time * steps as f64;
+    let first_pass = feed.first_step_time > feed.step_time && extra.0 > MOST * feed.time.0;
+    let limit = feed.slowest.or(first_pass.then_some(Bottleneck::Storage));
     let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
     InputPrediction {
         input_stall_s: feed.stall.0,
         accelerator_utilisation: feed.utilisation,
-        bottleneck: feed.slowest.unwrap_or_else(|| bottleneck(plan, machine, outcome)),
+        bottleneck: limit.unwrap_or_else(|| bottleneck(plan, machine, outcome)),
         read_samples_per_s,
         decode_samples_per_s,
         copy_samples_per_s,

@@ -18,7 +18,7 @@ use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Pr
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
-use trainyard_planner::{Evaluations, expected_count, forward_passes, pace, plan_of, price};
+use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
 /// How much of a plan is told.
@@ -132,7 +132,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     rows.extend(trained(document).map(|trained| ("fine-tuning", trained)));
     rows.extend(plan.stack.as_ref().map(|stack| ("software", software(stack))));
     rows.push(("throughput", throughput(prediction)));
-    rows.extend(limit_of_input(prediction).map(|limit| ("input", limit)));
+    rows.extend(input_told(document));
     rows.extend(scored(document).map(|scored| ("reference", scored)));
     rows.extend(evaluated(document).map(|evaluated| ("evaluation", evaluated)));
     rows
@@ -141,8 +141,9 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
 /// Returns [`headline`] and what time and cost consist of.
 pub(crate) fn details(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
-    let mut rows: Vec<_> = headline(document).into_iter().filter(|(name, _)| *name != "input").collect();
-    rows.extend(input(plan, prediction));
+    let told: Vec<&str> = input_told(document).into_iter().map(|(name, _)| name).collect();
+    let mut rows: Vec<_> = headline(document).into_iter().filter(|(name, _)| !told.contains(name)).collect();
+    rows.extend(input(document));
     rows.extend(around(prediction).map(|around| ("besides steps", around)));
     rows.extend(prediction.cost_parts.as_ref().map(|parts| ("cost of", parts_of(parts))));
     if let Some(price) = &prediction.price {
@@ -268,18 +269,44 @@ fn parts_of(parts: &CostParts) -> String {
     named.map(|(name, amount)| format!("{name} {}", usd(amount))).collect::<Vec<_>>().join(", ")
 }
 
-/// Tells what limits the input and how long steps wait for it, if they do.
-fn limit_of_input(prediction: &Prediction) -> Option<String> {
-    let predicted = prediction.input.as_ref()?;
+/// The share of a step from which waiting for samples is told.
+const WAITS: f64 = 0.005;
+
+/// Tells how samples are loaded, and what limits that and how long steps wait for it, if they do.
+fn input_told(document: &PlanDocument) -> Vec<(&'static str, String)> {
+    let prediction = &document.prediction;
+    let Some(predicted) = &prediction.input else { return Vec::new() };
+    let loading = loading(document);
+    let (way, first_pass) = (loading.map(|loading| loading.way()), first_pass(document));
     let waits = predicted.input_stall_s / prediction.step_time_s;
-    Some(match waits {
-        waits if waits < 0.005 => "steps do not wait for samples".into(),
-        waits => format!("limited by {}: {} of each step waits for samples", predicted.bottleneck, percent(waits)),
-    })
+    if waits >= WAITS {
+        let limit = format!("{}: {} of each step waits for samples", predicted.bottleneck, percent(waits));
+        return way.map(|way| ("input", way)).into_iter().chain([("limited by", limit)]).chain(first_pass).collect();
+    }
+    let told = match (way, &first_pass) {
+        (Some(way), Some(_)) => way,
+        (Some(way), None) => format!("{way}; {}", no_waiting(None)),
+        (None, _) => no_waiting(None).to_owned(),
+    };
+    [("input", told)].into_iter().chain(first_pass).collect()
+}
+
+/// Says of steps that find their samples there when that is so.
+fn no_waiting(loading: Option<&Loading>) -> &'static str {
+    match loading.and_then(|loading| loading.first_pass) {
+        Some(_) => "steps after the first pass do not wait",
+        None => "steps do not wait",
+    }
+}
+
+/// Tells how long a slow first pass takes.
+fn first_pass(document: &PlanDocument) -> Option<(&'static str, String)> {
+    Some(("first pass", loading(document)?.first_pass_told()?))
 }
 
 /// Returns the input pipeline: how samples are loaded, how fast each stage of it is, and what limits the training.
-pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static str, String)> {
+pub(crate) fn input(document: &PlanDocument) -> Vec<(&'static str, String)> {
+    let (plan, prediction) = (&document.plan, &document.prediction);
     let (Some(input), Some(predicted)) = (plan.input, &prediction.input) else { return Vec::new() };
     let workers = if input.workers == 1 { "1 worker".into() } else { format!("{} workers", input.workers) };
     let cache = if input.cache == Cache::None { String::new() } else { format!(", kept in {}", input.cache) };
@@ -294,7 +321,12 @@ pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static s
         ("used", predicted.step_samples_per_s),
     ];
     let rates: Vec<String> = rates.into_iter().map(|(stage, samples)| format!("{stage} {}", rate(samples))).collect();
-    let waiting = format!("{} of each step waits for samples", seconds(predicted.input_stall_s));
+    let loading = loading(document);
+    let waiting = if predicted.input_stall_s / prediction.step_time_s < WAITS {
+        no_waiting(loading.as_ref()).to_owned()
+    } else {
+        format!("{} of each step waits for samples", seconds(predicted.input_stall_s))
+    };
     let mut rows = vec![
         ("input", way),
         ("samples/s", rates.join(", ")),
@@ -307,6 +339,8 @@ pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static s
             ),
         ),
     ];
+    rows.extend(first_pass(document));
+    rows.extend(loading.and_then(|loading| loading.rented_storage()).map(|storage| ("storage", storage)));
     if predicted.download_s > 0.0 {
         rows.push((
             "before",

@@ -24,7 +24,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     if let Some(mfu) = prediction.mfu {
         rows.push(("MFU", percent(mfu)));
     }
-    rows.extend(input(&document.plan, prediction));
+    rows.extend(input(document));
     let mut text =
         format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), strategy(&document.plan));
     text += &facts(&rows);

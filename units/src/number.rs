@@ -1,5 +1,6 @@
 //! Numbers without a unit, as people write them: `10B`, `10e9`, `1.5M`, `2k`, `100_000`.
 
+use crate::Bytes;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -224,6 +225,28 @@ pub fn written<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result
 /// When it is neither, or not in the range of the type.
 pub fn written_option<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::<Number<T>>::deserialize(deserializer).map(|value| value.map(|Number(value)| value))
+}
+
+/// The same for a number of bytes, which may have a unit: `2 MB`, `110kB`.
+///
+/// # Errors
+///
+/// When it is neither a number nor bytes.
+pub fn bytes_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a number of bytes, or a text such as \"110 kB\"")]
+    enum Either {
+        Number(f64),
+        Text(String),
+    }
+    let read = |either| match either {
+        Either::Number(value) => Ok(value),
+        Either::Text(text) => number(&text).or_else(|error| {
+            let bytes: Result<Bytes, _> = text.parse();
+            bytes.map(Bytes::as_f64).map_err(|_| error)
+        }),
+    };
+    Option::<Either>::deserialize(deserializer)?.map(read).transpose().map_err(D::Error::custom)
 }
 
 /// The same for a table of them.

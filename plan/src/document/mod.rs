@@ -104,7 +104,7 @@ pub struct Prediction {
     pub input: Option<InputPrediction>,
     /// Idle time of the pipeline over its ideal time.
     pub bubble: f64,
-    /// What communication adds to the step.
+    /// What communication adds to the step, but for collectives inside layers, which belong to the time of their kernels.
     pub exposed_communication_s: f64,
     /// Where the step goes, on the busiest stage.
     pub phases: Phases,

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond, written_option, written_table};
+use trainyard_units::{Bytes, BytesPerSecond, bytes_option, written_option, written_table};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -126,10 +126,10 @@ pub struct DataSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     /// Bytes of one sample as stored, at least 1; those of the data set if left out.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "bytes_option", skip_serializing_if = "Option::is_none")]
     pub bytes_per_sample: Option<f64>,
     /// Standard deviation of these bytes from sample to sample; 0 if left out.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "bytes_option", skip_serializing_if = "Option::is_none")]
     pub bytes_deviation: Option<f64>,
     /// What is to be decoded; tokens for models that read them, else jpeg, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,6 +271,16 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_a_sample_may_have_a_unit() {
+        let read = |text: &str| serde_json::from_value::<DataSpec>(serde_json::json!({ "bytes_per_sample": text }));
+        for (text, bytes) in [("2 MB", 2e6), ("110kB", 110e3), ("1 KiB", 1024.0), ("2k", 2000.0), ("0.5", 0.5)] {
+            assert_eq!(read(text).expect(text).bytes_per_sample, Some(bytes), "{text}");
+        }
+        let wrong = read("2 MW").expect_err("no unit of bytes").to_string();
+        assert!(wrong.contains("is not a suffix of a number"), "{wrong}");
+    }
 
     #[test]
     fn the_last_batch_of_an_epoch_is_a_step() {

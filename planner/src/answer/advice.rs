@@ -28,24 +28,43 @@ impl<'a> Advice<'a> {
         let (plan, machine) = (&chosen.plan, chosen.machine(problem));
         let InputSpec { workers, prefetch, .. } = input;
         let counts = InputChoice { workers: Some(workers), prefetch: Some(prefetch), ..InputChoice::default() };
-        let open = Data { held: counts, ..data };
         let fixed = Fixed { placement: Some(plan.mesh().placement()), ..Fixed::default() };
-        let others = open.supplies(&fixed, &machine, plan.mesh().parallel(), plan.batch()).unwrap_or_default();
+        let supplies = |held| {
+            let open = Data { held, ..data };
+            open.supplies(&fixed, &machine, plan.mesh().parallel(), plan.batch()).unwrap_or_default()
+        };
+        let mut others = supplies(counts);
+        // Storage that is not chosen unless the job says so.
+        if others.iter().all(|(other, _)| other.storage != input.storage) {
+            others.splice(..0, supplies(InputChoice { storage: Some(input.storage), ..counts }));
+        }
         let step = Seconds(prediction.step_time_s - predicted.input_stall_s);
         Some(Self { input, predicted, step, steps: prediction.steps, others })
     }
 
-    /// Explains why samples are loaded in this way.
-    pub(crate) fn reason(&self) -> String {
+    /// Explains why samples are loaded in this way: how much longer steps would wait with the simpler inputs that differ
+    /// in one field. `None` if they would not.
+    pub(crate) fn reason(&self) -> Option<String> {
         let own = described(self.input);
-        let waits = |supply: &LoaderRates| 1.0 - supply.feed(self.step, self.steps).utilisation;
-        match self.others.first() {
-            Some((plainest, supply)) if *plainest != self.input => {
-                let (other, waits) = (described(*plainest), 100.0 * waits(supply));
-                format!("{own}: with {other} steps would wait for {waits:.0} % of their time")
-            }
-            _ => format!("{own}: no simpler input option is available"),
+        let simpler: Vec<_> = self.others.iter().take_while(|(other, _)| *other != self.input).collect();
+        if simpler.is_empty() {
+            return Some(format!("{own}: no simpler input option is available"));
         }
+        let waits = |supply: &LoaderRates| 1.0 - supply.feed(self.step, self.steps).utilisation;
+        let own_waits = 1.0 - self.predicted.accelerator_utilisation;
+        let slower = simpler.into_iter().filter_map(|(other, supply)| {
+            let change = only_change(self.input, *other)?;
+            let waits = waits(supply);
+            (waits > own_waits + NOTICEABLE).then_some((change, waits))
+        });
+        let told: Vec<String> = slower
+            .enumerate()
+            .map(|(index, (change, waits))| {
+                let (steps, of) = if index == 0 { (" steps would wait", " of their time") } else { ("", "") };
+                format!("{change},{steps} for {:.0} %{of}", 100.0 * waits)
+            })
+            .collect();
+        (!told.is_empty()).then(|| format!("{own}: {}", told.join("; ")))
     }
 
     /// Warns of what steps wait for and says what would help; `None` if they hardly wait.
@@ -73,8 +92,10 @@ impl<'a> Advice<'a> {
         let waits_with = |(_, supply): &(InputSpec, LoaderRates)| 1.0 - supply.feed(self.step, self.steps).utilisation;
         let other = self.others.iter().min_by(|a, b| waits_with(a).total_cmp(&waits_with(b)))?;
         let less = waits_with(other).max(0.0);
-        let fields = differences(self.input, other.0);
-        (less < waits - NOTICEABLE).then(|| format!("with {fields} it would be {:.0} %", 100.0 * less))
+        let fields = differences(self.input, other.0).join(" and ");
+        let by_gpus = self.input.decode == DecodePlace::Cpu && other.0.decode == DecodePlace::Gpu;
+        let dali = if by_gpus { " (NVIDIA DALI)" } else { "" };
+        (less < waits - NOTICEABLE).then(|| format!("with {fields}{dali} it would be {:.0} %", 100.0 * less))
     }
 
     /// Says what would help, outside the fields of a plan.
@@ -103,13 +124,45 @@ fn described(input: InputSpec) -> String {
     }
 }
 
+/// Describes the one field in which another input differs; `None` if there are several.
+fn only_change(own: InputSpec, other: InputSpec) -> Option<String> {
+    if differences(own, other).len() != 1 {
+        return None;
+    }
+    let workers = counted(u64::from(other.workers), "worker");
+    Some(match (own.storage == other.storage, own.decode == other.decode) {
+        (false, _) => format!("from {}", other.storage),
+        (_, false) if other.decode == DecodePlace::Cpu => format!("decoded by {workers} a replica"),
+        (_, false) => "decoded by the GPUs".into(),
+        _ if other.cache == Cache::None => format!("read from {} in every pass", own.storage),
+        _ => format!("kept in {}", other.cache),
+    })
+}
+
 /// Lists the fields in which another input differs, as they are held.
-fn differences(own: InputSpec, other: InputSpec) -> String {
+fn differences(own: InputSpec, other: InputSpec) -> Vec<String> {
     let fields = [
         (own.storage != other.storage, format!("input.storage={}", other.storage)),
         (own.decode != other.decode, format!("input.decode={}", other.decode)),
         (own.cache != other.cache, format!("input.cache={}", other.cache)),
     ];
-    let differing: Vec<String> = fields.into_iter().filter(|(differs, _)| *differs).map(|(_, field)| field).collect();
-    differing.join(" and ")
+    fields.into_iter().filter(|(differs, _)| *differs).map(|(_, field)| field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::StorageMode;
+
+    #[test]
+    fn inputs_are_compared_that_differ_in_one_field() {
+        let (storage, cache) = (StorageMode::Ebs, Cache::Memory);
+        let own = InputSpec { storage, decode: DecodePlace::Gpu, workers: 12, prefetch: 2, cache };
+        let change = |other| only_change(own, other);
+        let cpu = InputSpec { decode: DecodePlace::Cpu, ..own };
+        assert_eq!(change(cpu).as_deref(), Some("decoded by 12 workers a replica"));
+        let uncached = InputSpec { cache: Cache::None, ..own };
+        assert_eq!(change(uncached).as_deref(), Some("read from ebs in every pass"));
+        assert_eq!((change(InputSpec { cache: Cache::None, ..cpu }), change(own)), (None, None));
+    }
 }

@@ -1,21 +1,35 @@
 //! What a step of the recommended plan is bound by, with its share.
 
+use crate::loading::FirstPass;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Bottleneck, Plan};
-use trainyard_sim::{Machine, Outcome, step_limits};
+use trainyard_sim::{DataSet, Machine, Outcome, step_limits};
 use trainyard_units::Seconds;
 
 /// Shares of the step below this are not reported.
 const NOTICEABLE: f64 = 0.005;
 
+/// The share of a step from which waiting for samples bounds it: nothing else would shorten it then, for loading overlaps
+/// with the step.
+const WAITS: f64 = 0.03;
+
 /// Says what bounds the step: samples if it waits for them, otherwise the resource that would shorten it most if it
 /// took no time; and how much the other resources would. The shares need not add up, since much of the work overlaps.
-pub(crate) fn bound_by(plan: &Plan, machine: &Machine, outcome: &Outcome, prediction: &Prediction) -> String {
+pub(crate) fn bound_by(
+    plan: &Plan,
+    machine: &Machine,
+    outcome: &Outcome,
+    prediction: &Prediction,
+    data: Option<&DataSet>,
+) -> String {
     let step = outcome.step_time;
     let limits = step_limits(plan, machine, outcome).sorted();
-    let stall = prediction.input.as_ref().map_or(0.0, |input| input.input_stall_s);
     let idle = outcome.bubble / (1.0 + outcome.bubble);
-    if let Some(input) = prediction.input.as_ref().filter(|_| stall > limits[0].1.0) {
+    let stall = prediction.input.as_ref().map_or(0.0, |input| input.input_stall_s);
+    // With nothing loaded ahead, loading and the step take turns, and a shorter step is one.
+    let in_turns = plan.input().is_some_and(|input| input.prefetch == 0);
+    let least = if in_turns { limits[0].1.0 } else { WAITS * prediction.step_time_s };
+    if let Some(input) = prediction.input.as_ref().filter(|_| stall > least) {
         let what = match input.bottleneck {
             Bottleneck::Decode => "decoding",
             Bottleneck::Copy => "copying samples to the devices",
@@ -24,7 +38,14 @@ pub(crate) fn bound_by(plan: &Plan, machine: &Machine, outcome: &Outcome, predic
         let share = percent(stall / prediction.step_time_s);
         return format!("bound by input, {what}: {share} of each step waits for samples");
     }
-    sentence(limits, step, idle)
+    let first_pass = data.and_then(|data| FirstPass::of(data, prediction, plan.batch().global));
+    let own = sentence(limits, step, idle);
+    match first_pass.filter(FirstPass::limits) {
+        Some(first) => {
+            format!("bound by input, reading samples: the first pass takes {}; after it, {own}", first.share())
+        }
+        None => own,
+    }
 }
 
 fn sentence(limits: [(Bottleneck, Seconds); 4], step: Seconds, idle: f64) -> String {

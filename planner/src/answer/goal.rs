@@ -20,12 +20,12 @@ pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluate
         Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, chosen, deadline),
         _ => {
             let cheapest = Cheapest::of(problem, limits)?;
-            let Cheapest { plan, cost, affordable } = &cheapest;
-            let (on, time) = (machines(plan), human_duration(Seconds(plan.elapsed_s)));
-            Some(if *affordable {
-                format!("{on} cost {} and take {time}", usd(*cost))
-            } else {
-                format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(*cost))
+            let late = problem.deadline.is_some_and(|deadline| cheapest.plan.elapsed_s > deadline.0);
+            let in_time = Aim { within: Within::Deadline, ..Aim::best(Objective::Cost) };
+            let in_time = late.then(|| search(problem, &limits.fixed, in_time).best.into_iter().next()).flatten();
+            Some(match in_time {
+                Some(plan) => format!("no plan meets both: {}; {}", in_time_alone(problem, &plan), cheapest.told()),
+                None => cheapest.alone(),
             })
         }
     }
@@ -46,6 +46,16 @@ impl Cheapest {
         let plan = search(problem, &limits.fixed, Aim::best(Objective::Cost)).best.into_iter().next()?;
         let cost = plan.cost_usd?;
         Some(Self { plan, cost, affordable: cost <= budget })
+    }
+
+    /// Says what it costs and how long it takes, where nothing else is asked for.
+    fn alone(&self) -> String {
+        let (on, time) = (machines(&self.plan), human_duration(Seconds(self.plan.elapsed_s)));
+        if self.affordable {
+            format!("{on} cost {} and take {time}", usd(self.cost))
+        } else {
+            format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(self.cost))
+        }
     }
 
     /// Says what the budget alone would need.
@@ -142,9 +152,10 @@ impl Larger {
 /// Says what the deadline alone would need.
 fn in_time_alone(problem: &Problem, plan: &Evaluated) -> String {
     let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for about {}", usd(cost)));
+    let instances = plan.plan.cluster().instances;
     let allowed = match &problem.place {
-        Place::Rented(_) => format!(" (--max-instances {})", plan.plan.cluster().instances),
-        Place::Owned { .. } => String::new(),
+        Place::Rented(rental) if instances > rental.max_instances => format!(" (--max-instances {instances})"),
+        _ => String::new(),
     };
     let time = human_duration(Seconds(plan.elapsed_s));
     format!("the deadline is met by {}{cost}, which take about {time}{allowed}", machines(plan))
@@ -187,6 +198,25 @@ mod tests {
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
         document.to_meet_goal.expect("one instance takes longer")
+    }
+
+    #[test]
+    fn where_the_budget_buys_only_plans_that_are_late_each_is_told_alone() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-xl".into());
+        job.data.samples = Some(5_000_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(512));
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        job.cluster.max_instances = Some(16);
+        let of = |job: &JobSpec| {
+            let problem = problem(job, Resources::default()).expect("a solvable job");
+            recommend(&problem, &Limits::default(), job).expect("the nearest plan")
+        };
+        let cheapest = of(&job).prediction.cost_usd.expect("rented");
+        (job.goal.deadline, job.goal.budget) = (Some("2 h".into()), Some(1.01 * cheapest));
+        let told = of(&job).to_meet_goal.expect("two hours cost more");
+        assert!(told.starts_with("no plan meets both: the deadline is met by "), "{told}");
+        assert!(told.contains("; the budget is met by ") && !told.contains("--max-instances"), "{told}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::problem::Problem;
 use crate::search::Evaluated;
-use trainyard_plan::{Fixed, Offload, Plan, StateSharding};
+use trainyard_plan::{Fixed, Offload, Plan, Recompute, StateSharding};
 
 /// Says of a plan that its state is not sharded.
 pub(super) const UNSHARDED: &str = "unsharded states";
@@ -38,6 +38,18 @@ pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Names what another plan computes again in backward, if it is not what this one does.
+pub(super) fn other_recomputation(own: &Plan, other: &Plan) -> Option<String> {
+    (own.recompute() != other.recompute()).then(|| {
+        match other.recompute() {
+            Recompute::None => "no recomputation",
+            Recompute::Selective => "attention recomputed",
+            Recompute::Full => "full recomputation",
+        }
+        .into()
+    })
 }
 
 /// Says how the state of a plan is sharded.

@@ -5,6 +5,7 @@ mod bound_by;
 mod changes;
 mod draft;
 mod goal;
+mod input_warnings;
 mod layout;
 mod left_out;
 mod limits;

@@ -1,7 +1,7 @@
 //! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
 //! other kind and comparing.
 
-use super::layout::{UNSHARDED, differences, held_as};
+use super::layout::{UNSHARDED, differences, held_as, other_recomputation};
 use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
@@ -436,7 +436,11 @@ impl Reasons<'_> {
             (Some(best), _) => {
                 let mut changes = differences(&self.chosen.plan, &best.plan);
                 changes.retain(|change| change != UNSHARDED);
-                format!("{what}: unsharded at these degrees{} it {}", with(&changes), self.other_side(&best))
+                changes.extend(other_recomputation(&self.chosen.plan, &best.plan));
+                let more = best.memory_peak.0 > self.chosen.memory_peak.0 && changes.is_empty();
+                let memory = if more { format!("{}, and ", self.instead(&best)) } else { String::new() };
+                let side = self.other_side(&best);
+                format!("{what}: unsharded at these degrees{} it {memory}{side}", with(&changes))
             }
             (None, large) => format!("{what}: unsharded states at these degrees {}", does_not_fit(large?)),
         })
@@ -489,7 +493,7 @@ impl Reasons<'_> {
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
         let held = |held| Fixed { micro: Some(micro), recompute, ..held };
-        let other = format!("micro-batch {}: {micro} with the same recomputation", batch.micro);
+        let other = format!("micro-batch {}: {micro} at these degrees and the same recomputation", batch.micro);
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
@@ -497,6 +501,12 @@ impl Reasons<'_> {
     fn against(&self, other: &Evaluated) -> String {
         let costs = self.chosen.cost_usd.zip(other.cost_usd);
         traded((self.chosen.time_s, other.time_s), costs)
+    }
+
+    /// Tells how much memory another plan takes: `would take 68.7 GiB instead of 51.0 GiB`.
+    fn instead(&self, other: &Evaluated) -> String {
+        let (more, own) = apart(other.memory_peak, self.chosen.memory_peak);
+        format!("would take {more} instead of {own}")
     }
 
     /// Describes another plan relative to the chosen one: `would be 12 % slower`.

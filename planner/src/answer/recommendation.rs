@@ -58,14 +58,14 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let mut reasons: Vec<String> = told.reasons.into_iter().map(|(text, _)| text).collect();
     let changes = told.changes;
     let advice = Advice::new(problem, &chosen, &prediction);
-    reasons.extend(advice.as_ref().map(Advice::reason));
+    reasons.extend(advice.as_ref().and_then(Advice::reason));
     reasons.extend(told.further);
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> = advised
         .chain(unused(problem, limits, &chosen))
-        .chain(warnings.all())
         .chain(price_dates(problem, limits, (found, &chosen)))
+        .chain(warnings.all())
         .collect();
     let (fixed, least, top) = (&limits.fixed, &prepared.least_by_kind(), limits.top.max(1));
     let rejections = Rejections { problem, fixed, found, least, chosen: &chosen, top };
@@ -164,7 +164,13 @@ impl Told {
             other_gpu: other_gpu.as_ref(),
             tried: &tried,
             preferred: found.optimum.as_deref().and_then(|optimum| preferred(problem, chosen, optimum)),
-            bound: bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction),
+            bound: bound_by(
+                &chosen.plan,
+                &chosen.machine(problem),
+                outcome,
+                prediction,
+                problem.data.as_ref().map(|data| &data.set),
+            ),
             asked: Mutex::default(),
         }
         .all();

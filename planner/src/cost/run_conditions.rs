@@ -9,7 +9,7 @@ use trainyard_plan::{
 };
 use trainyard_sim::campaign::{Hazards, MONTH_HOURS, StartUp, reclaims_per_hour};
 use trainyard_sim::{Copies, Machine, copies};
-use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd, human_bytes};
 
 /// Number of checkpoints stored: the last one, and the one that is being written.
 const KEPT: f64 = 2.0;
@@ -215,6 +215,7 @@ impl RunConditions<'_> {
         self.rented?;
         match self.copies() {
             Copies::FileSystem(size) => {
+                let size = human_bytes(size);
                 Some(format!("the file system of {size} that keeps the data set is not in the cost"))
             }
             Copies::Volumes(None) => Some(

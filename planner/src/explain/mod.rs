@@ -3,6 +3,7 @@
 mod compare;
 mod words;
 
+use crate::loading::loading;
 use crate::predict::{MachineFiles, machine, plan_of, resimulate};
 use crate::problem::inside;
 use trainyard_plan::document::{PlanDocument, Prediction};
@@ -87,13 +88,14 @@ fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan
         path.push(PathPart { kind: PathKind::InputWait, between_machines: false, time_s: wait });
     }
     notes.extend(changed(&named.file, &document.prediction, &prediction));
+    let loading = loading(&PlanDocument { prediction: prediction.clone(), ..document.clone() });
     let full =
         outcome.footprint.fits_without_margin().err().map(|full| format!("the plan does not fit into memory: {full}"));
     let totals = prediction.memory_bytes.stages.iter().map(|stage| stage.total);
     let fullest = (0..).zip(totals).max_by_key(|(stage, total)| (*total, std::cmp::Reverse(*stage)));
     Ok(ExplainedPlan {
         file: named.file.clone(),
-        description: words::description(&plan, spread(&plan, &machine), &prediction),
+        description: words::description(&plan, spread(&plan, &machine), &prediction, loading.as_ref()),
         critical_path: path,
         fullest_stage: fullest.map_or(0, |(stage, _)| stage),
         cost_parts: cost_parts(&plan, &prediction),

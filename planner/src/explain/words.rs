@@ -1,12 +1,18 @@
 //! What a plan is, in sentences: who holds what, who talks to whom, and what a step does.
 
+use crate::loading::Loading;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding};
 use trainyard_sim::Spread;
 use trainyard_units::{Bytes, counted, human_bytes, human_count};
 
 /// Returns the sentences, from the whole to its parts.
-pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) -> Vec<String> {
+pub(super) fn description(
+    plan: &Plan,
+    spread: Spread,
+    prediction: &Prediction,
+    loading: Option<&Loading>,
+) -> Vec<String> {
     [
         Some(devices(plan)),
         stages(plan, spread),
@@ -19,10 +25,18 @@ pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) 
         offload(plan),
         Some(step(plan)),
         Some(formats(plan)),
+        loading.map(|loading| format!("samples are {}", loading.way())),
+        loading.and_then(first_pass),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn first_pass(loading: &Loading) -> Option<String> {
+    let told = loading.first_pass_told()?;
+    let storage = loading.rented_storage().map_or_else(String::new, |storage| format!(" ({storage})"));
+    Some(format!("the first pass over the data set takes {told}{storage}"))
 }
 
 fn devices(plan: &Plan) -> String {

@@ -10,6 +10,8 @@ pub(crate) struct Ordinary {
     pub(crate) precision: Precision,
     /// `true` if models and data stay as they are, in a script of the user's own.
     pub(crate) own_scripts: bool,
+    /// `true` if PyTorch itself runs the training, and no library on top of it that shards states (DeepSpeed).
+    pub(crate) own_engine: bool,
     /// Number of repeated layers, which stages usually share evenly.
     pub(crate) blocks: u32,
     /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software
@@ -30,7 +32,7 @@ pub(crate) struct Complexity {
     /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
-    /// converted models and data, software that shards what is too small for it.
+    /// converted models and data, a library on top of PyTorch, software that shards what is too small for it.
     parts: u32,
 }
 
@@ -62,6 +64,7 @@ impl Complexity {
             variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
             !ordinary.own_scripts,
+            !ordinary.own_engine,
         ];
         Self {
             unusual_format: precision != ordinary.precision,
@@ -87,14 +90,29 @@ fn offloads(offload: Offload) -> u32 {
 mod tests {
     use super::*;
 
+    const ORDINARY: Ordinary = Ordinary {
+        precision: Precision::Bf16Mixed,
+        own_scripts: true,
+        own_engine: true,
+        blocks: 40,
+        shards_adapters: false,
+    };
+
+    #[test]
+    fn plain_data_parallelism_goes_before_that_of_a_library() {
+        let of = |own_engine, state_sharding| {
+            let variant = Variant { state_sharding, ..Variant::PLAIN };
+            let ordinary = Ordinary { own_engine, ..ORDINARY };
+            Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ordinary)
+        };
+        assert!(of(true, StateSharding::None) < of(false, StateSharding::Optimizer));
+        assert!(of(true, StateSharding::Gradients) < of(false, StateSharding::Gradients));
+    }
+
     #[test]
     fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
         let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
-        let of = |parallel, precision, variant: Variant| {
-            let ordinary =
-                Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40, shards_adapters: false };
-            Complexity::of_parts(parallel, precision, &variant, ordinary)
-        };
+        let of = |parallel, precision, variant: Variant| Complexity::of_parts(parallel, precision, &variant, ORDINARY);
         let bf16 = Precision::Bf16Mixed;
         let data = of(plain, bf16, Variant::PLAIN);
         let sharded = Variant { state_sharding: StateSharding::Parameters, ..Variant::PLAIN };
@@ -110,7 +128,7 @@ mod tests {
     #[test]
     fn the_optimizer_state_of_adapters_is_not_worth_sharing_out() {
         let of = |shards_adapters, state_sharding| {
-            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true, blocks: 40, shards_adapters };
+            let ordinary = Ordinary { shards_adapters, ..ORDINARY };
             let variant = Variant { state_sharding, ..Variant::PLAIN };
             Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ordinary)
         };

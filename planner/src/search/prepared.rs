@@ -241,6 +241,7 @@ fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
     Ordinary {
         precision: precision.unwrap_or(Precision::Fp32),
         own_scripts: !machine.stack.runs.own_models,
+        own_engine: !machine.stack.runs.targets.iter().any(|target| target == "deepspeed"),
         blocks,
         shards_adapters: shards && matches!(method, Method::Lora | Method::Qlora),
     }

@@ -45,12 +45,19 @@ fn indistinct(one: &Stack, other: &Stack) -> f64 {
 /// (where cost is minimized) or much cheaper (where time is).
 pub(crate) fn choose_briefly(prepared: &Prepared<'_>, aim: Aim) -> Option<Evaluated> {
     let best = prepared.search(aim).best.into_iter().next()?;
-    let (other, totals) = (other(aim.objective), Totals::found(&best));
-    let ceilings = Ceilings::near(aim.objective, totals, 1.0 + INDISTINCT);
-    let ends = best.cost_usd.map(|_| prepared.search(Aim { objective: other, ceilings, ..aim }).best);
-    let is_much_better = |end: &Evaluated| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals);
-    let end = ends.unwrap_or_default().into_iter().next().filter(is_much_better);
-    Some(end.unwrap_or(best))
+    let near = Ceilings::near(aim.objective, Totals::found(&best), 1.0 + INDISTINCT);
+    Some(or_much_better(prepared, Aim { ceilings: near, ..aim }, best))
+}
+
+/// Returns the plan with `aim` that is much faster (where cost is minimized) or much cheaper (where time is) than this one,
+/// or this one if there is none.
+fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluated {
+    if plan.cost_usd.is_none() {
+        return plan;
+    }
+    let (other, totals) = (other(aim.objective), Totals::found(&plan));
+    let end = prepared.search(Aim { objective: other, ..aim }).best.into_iter().next();
+    end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
 }
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
@@ -86,7 +93,9 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
         let own = prepared.complexity(&chosen);
         let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
         let simpler = others.filter_map(|(number, stack)| {
-            simplest(prepared, Aim { stack: Some(number), ..within(stack) }, |class| class < own)
+            let aim = Aim { stack: Some(number), ..within(stack) };
+            let (class, plan) = simplest(prepared, aim, |class| class < own)?;
+            Some((class, or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan)))
         });
         let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));

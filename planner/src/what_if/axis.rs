@@ -155,6 +155,10 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
             Ok(number) if number >= 0.0 => Ok(number),
             _ => Err("must be a number, at least 0, or a factor such as ×2".into()),
         },
+        Kind::Bytes => match trainyard_units::number(written) {
+            Ok(number) if number >= 0.0 => Ok(number),
+            _ => read(written, |Bytes(size)| size as f64),
+        },
         Kind::Size => read(written, |Bytes(size)| size as f64),
         Kind::Rate => read(written, |BytesPerSecond(rate)| rate),
         Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
@@ -238,6 +242,7 @@ mod tests {
         assert_eq!(numbers("cluster.network=25Gbps,100 Gbit/s,12.5GB/s"), [3.125e9, 12.5e9, 12.5e9]);
         let factors = [Setting::Factor(0.5), Setting::Factor(2.0)];
         assert_eq!(values("gpu.memory_bandwidth=×0.5,x2"), factors);
+        assert_eq!(numbers("data.bytes_per_sample=200kB,2MB,110000"), [2e5, 2e6, 1.1e5]);
         assert_eq!(values("price.instance=12.5 USD/h"), [Setting::Number(12.5)]);
         assert_eq!(values("pricing=spot,on-demand").len(), 2);
         assert_eq!(axis("training.global_batch=64,128").expect("an alias").key.name, "batch.global");

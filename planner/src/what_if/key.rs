@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Number,
     /// Amounts of data.
     Size,
+    /// Amounts of data that a job writes as a number of bytes.
+    Bytes,
     /// Data rates.
     Rate,
     /// Arithmetic rates.
@@ -83,8 +85,8 @@ const CLUSTER: &[Key] = &[
 const OTHERS: &[Key] = &[
     key("data.samples", Count, Job, "samples in the data set"),
     key("data.tokens", Number, Job, "tokens in the data set"),
-    key("data.bytes_per_sample", Number, Job, "bytes of one sample as stored"),
-    key("data.bytes_deviation", Number, Job, "their standard deviation"),
+    key("data.bytes_per_sample", Kind::Bytes, Job, "bytes of one sample as stored"),
+    key("data.bytes_deviation", Kind::Bytes, Job, "their standard deviation"),
     key("data.files", Count, Job, "files that hold the data set"),
     key("data.format", Word, Job, "what is to be decoded"),
     key("data.fsx_throughput", Rate, Job, "throughput of a shared file system for each TiB"),
@@ -210,7 +212,7 @@ impl Kind {
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
             Self::Count | Self::Steps | Self::Number => Some("1"),
-            Self::Size => Some("B"),
+            Self::Size | Self::Bytes => Some("B"),
             Self::Rate => Some("B/s"),
             Self::Arithmetic => Some("FLOP/s"),
             Self::Time => Some("s"),

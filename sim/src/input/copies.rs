@@ -45,7 +45,7 @@ impl DataSet {
     }
 
     /// The file system that is asked for, or the least that holds the data set.
-    pub(super) fn file_system_size(&self) -> Bytes {
+    pub fn file_system_size(&self) -> Bytes {
         let fsx = &catalog().storage().fsx;
         self.fsx_size.unwrap_or_else(|| fsx.size_for(self.bytes().unwrap_or(fsx.smallest.value)))
     }

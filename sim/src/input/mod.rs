@@ -31,6 +31,9 @@ const FILE_BYTES: f64 = (128_u64 << 20) as f64;
 /// The part of main memory that a cache may take. A stated default.
 const CACHED_SHARE: u64 = 2;
 
+/// How disks of machines of one's own are told.
+const OWN_DISKS: &str = "machines.host.disk and disk_bandwidth of the cluster file";
+
 /// A data set as it is stored, and what was rented to keep it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSet {
@@ -256,7 +259,8 @@ impl<'a> Site<'a> {
             Cache::Memory => ("half of main memory", self.memory()),
             Cache::Nvme if self.host.disk.0 == 0 => {
                 let rule = format!("`{}` has no local disk", self.pool.name);
-                let hint = "g4dn, g5, g6, p3dn, p4d and p5 instances have local disks";
+                let rented = "g4dn, g5, g6, p3dn, p4d and p5 instances have local disks";
+                let hint = if self.host.remote.is_some() { rented } else { OWN_DISKS };
                 return Err(Invalid::breaks(field, "nvme", rule).with_hint(hint));
             }
             Cache::Nvme => ("the local disk", self.host.disk),
@@ -313,7 +317,7 @@ impl<'a> Site<'a> {
     fn remote(&self) -> Result<Remote, Invalid> {
         self.host.remote.ok_or_else(|| {
             let rule = format!("`{}` is not a rented instance that reaches it", self.pool.name);
-            let hint = "use ebs for disks of its own, or nvme, or memory";
+            let hint = format!("use nvme for its own disks ({OWN_DISKS}), or memory");
             Invalid::breaks("input.storage", self.input.storage, rule).with_hint(hint)
         })
     }

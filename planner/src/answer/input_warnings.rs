@@ -1,0 +1,159 @@
+//! What the time and the cost of a plan rest on in how samples are stored and decoded: what would change the decision if
+//! it were not so.
+
+use super::terms::unpriced_copies;
+use super::warnings::Warnings;
+use crate::amount::usd;
+use crate::problem::{Place, named_set};
+use crate::search::Totals;
+use trainyard_plan::{DecodePlace, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
+use trainyard_sim::{DataSet, Intake, LoaderRates};
+use trainyard_units::{Seconds, human_duration};
+
+/// The part of the time that another way of storing or decoding must add to be reported.
+const NOTICEABLE: f64 = 0.03;
+
+impl Warnings<'_> {
+    /// Lists what the time and the cost rest on in how samples are stored and decoded.
+    pub(super) fn of_input(&self) -> Vec<String> {
+        let unpriced = match self.problem.place {
+            Place::Rented(_) => unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice),
+            Place::Owned { .. } => None,
+        };
+        [self.decoding_by_gpus(), self.assumed_storage(), unpriced].into_iter().flatten().collect()
+    }
+
+    /// Warns of decoding by GPUs, which most training scripts do not do, by simulating the same plan without it.
+    fn decoding_by_gpus(&self) -> Option<String> {
+        let input = self.plan.input().filter(|input| input.decode == DecodePlace::Gpu)?;
+        let input = Some(InputSpec { decode: DecodePlace::Cpu, ..input });
+        let plan = Plan::try_from(PlanSpec { input, ..self.plan.spec().clone() }).ok()?;
+        let machine = self.problem.place.machine_of(self.choice, &plan);
+        let other = Totals::simulated(self.problem, &plan, self.choice, &machine)?;
+        (other.time_s > self.prediction.time_s * (1.0 + NOTICEABLE)).then(|| {
+            let cost = other.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
+            let late = self.problem.deadline.is_some_and(|deadline| other.elapsed_s > deadline.0);
+            let late = if late { ", more than the deadline" } else { "" };
+            format!(
+                "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \
+                 {}{cost}{late}: --fix input.decode=cpu plans for that",
+                human_duration(Seconds(other.time_s))
+            )
+        })
+    }
+
+    /// Tells the format and the files in which samples are supposed to lie, where the job says neither and it matters.
+    fn assumed_storage(&self) -> Option<String> {
+        let (data, spec) = (self.problem.data.filter(|_| self.plan.input().is_some())?, &self.job.data);
+        let named = named_set(spec).ok()?.is_some() || data.assumed || spec.format.is_some();
+        let guessed = (!named && data.set.format == SampleFormat::Jpeg)
+            .then_some("samples are taken to be JPEG images; data.format tells another format");
+        let packed = self.slowdown_of_single_files(&data.set).map(|slowdown| {
+            format!(
+                "samples are supposed to lie in files of 128 MiB (WebDataset, TFRecord): in one file each the training \
+                 takes {slowdown:.1} times as long; data.files tells another number"
+            )
+        });
+        let told: Vec<String> = guessed.map(str::to_owned).into_iter().chain(packed).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    /// Returns how many times as long the training takes if every sample is a file, where the job does not say how many
+    /// files there are, machines reach them over a network, and it is noticeable.
+    fn slowdown_of_single_files(&self, data: &DataSet) -> Option<f64> {
+        let (input, predicted) = (self.plan.input()?, self.prediction.input.as_ref()?);
+        let remote = !matches!(input.storage, StorageMode::Nvme | StorageMode::Memory);
+        if !remote || data.files.is_some() {
+            return None;
+        }
+        let (steps, global_batch) = (self.prediction.steps, self.plan.batch().global);
+        let machine = self.problem.place.machine_of(self.choice, self.plan);
+        let step = Seconds(self.prediction.step_time_s - predicted.input_stall_s);
+        let intake = Intake { mesh: self.plan.mesh(), global_batch };
+        let time = |data: &DataSet| {
+            let rates = LoaderRates::new(intake, &machine, data, input).ok()?.of_equal_samples();
+            let feed = rates.feed(step, steps);
+            Some(feed.time.0 + feed.download.0)
+        };
+        let samples = data.samples.or_else(|| steps.checked_mul(global_batch))?;
+        let single = DataSet { samples: Some(samples), files: Some(samples), ..*data };
+        let slowdown = time(&single)? / time(data)?;
+        (slowdown > 1.0 + NOTICEABLE).then_some(slowdown)
+    }
+
+    /// Tells how many tokens of a label are counted, where samples are no text and a `config.json` says no more than how
+    /// many the decoder reads at most.
+    pub(super) fn labels(&self) -> Option<String> {
+        let model = &self.problem.model;
+        self.job.model.config.as_ref().filter(|_| model.tokens_per_sample().is_none())?;
+        let tokens = model.spec().decoder_seq_len?;
+        Some(format!(
+            "labels are counted as {tokens} tokens each, the most that the decoder reads; what-if --vary \
+             model.decoder_seq_len tells another length"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::problem::{Resources, problem};
+    use crate::{Limits, recommend};
+    use trainyard_plan::document::PlanDocument;
+    use trainyard_plan::{DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
+
+    fn images() -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some("resnet50".into());
+        job.data.dataset = Some("imagenet".into());
+        job.data.storage = Some(StorageMode::S3FastFile);
+        job.training.epochs = Some(30.0);
+        job.training.global_batch = Some(GlobalBatch::Exactly(1024));
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
+        job
+    }
+
+    fn planned(job: &JobSpec) -> PlanDocument {
+        let problem = problem(job, Resources::default()).expect("a solvable job");
+        recommend(&problem, &Limits { top: 1, ..Limits::default() }, job).expect("a plan")
+    }
+
+    fn told<'a>(document: &'a PlanDocument, part: &str) -> Option<&'a String> {
+        document.warnings.iter().find(|warning| warning.contains(part))
+    }
+
+    #[test]
+    fn decoding_by_gpus_is_told_first_with_the_same_plan_decoded_by_cpus() {
+        let document = planned(&images());
+        assert!(document.warnings[0].starts_with("images are decoded by GPUs"), "{:?}", document.warnings);
+        let mut by_cpus = images();
+        by_cpus.data.decode = Some(DecodePlace::Cpu);
+        let other = planned(&by_cpus);
+        assert!(told(&other, "images are decoded by GPUs").is_none(), "{:?}", other.warnings);
+        let mut late = images();
+        late.goal.deadline = Some(format!("{} s", document.prediction.elapsed_s() * 1.1));
+        assert!(planned(&late).warnings[0].contains("more than the deadline"));
+    }
+
+    #[test]
+    fn files_are_told_where_their_number_is_supposed_and_matters() {
+        let part = "in files of 128 MiB";
+        assert!(told(&planned(&images()), part).is_some());
+        let mut packed = images();
+        packed.data.files = Some(1024);
+        assert!(told(&planned(&packed), part).is_none());
+        let mut there = images();
+        there.data.storage = Some(StorageMode::Memory);
+        assert!(told(&planned(&there), part).is_none());
+    }
+
+    #[test]
+    fn a_format_that_nobody_said_is_told() {
+        let mut own = images();
+        (own.data.dataset, own.data.samples, own.data.bytes_per_sample) = (None, Some(100_000), Some(6e6));
+        let part = "taken to be JPEG images";
+        assert!(told(&planned(&own), part).is_some());
+        own.data.format = Some(SampleFormat::Jpeg);
+        assert!(told(&planned(&own), part).is_none());
+        assert!(told(&planned(&images()), part).is_none());
+    }
+}
