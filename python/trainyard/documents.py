@@ -1764,7 +1764,9 @@ class Prediction:
     bubble: float
     """Idle time of the pipeline over its ideal time."""
     exposed_communication_s: float
-    """What communication adds to the step."""
+    """What communication adds to the step, but for collectives inside layers, which belong to the time of their
+    kernels.
+    """
     phases: Phases
     """Where the step goes, on the busiest stage."""
     utilisation: list[float]
