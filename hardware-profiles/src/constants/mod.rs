@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
-use trainyard_units::{FlopsPerSecond, Invalid};
+use trainyard_units::{FlopsPerSecond, Invalid, similar};
 
 /// The schema of constants files that this version reads and writes.
 pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
@@ -80,6 +80,7 @@ impl TryFrom<ConstantsFile> for Constants {
         gpus.iter().try_for_each(check_gpu)?;
         links.iter().try_for_each(check_link)?;
         stacks.iter().try_for_each(check_stack)?;
+        stacks.iter().try_for_each(|stack| check_generations(stack, &gpus))?;
         fabrics.iter().try_for_each(check_fabric)?;
         Ok(Self { description, gpus, links, stacks, fabrics })
     }
@@ -247,6 +248,21 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
     widths.into_iter().try_for_each(|(index, seen)| {
         within(&format!("stacks.{}.seen[{index}].half_width", stack.name), seen.half_width.value, (0.0, 10.0))
     })
+}
+
+/// Checks that rates by generation are for GPUs of the catalog or the file.
+fn check_generations(stack: &Stack, gpus: &[Gpu]) -> Result<(), Invalid> {
+    let known: BTreeSet<&str> =
+        catalog().gpus().iter().chain(gpus).map(|gpu| gpu.generation.as_str()).chain(["other"]).collect();
+    match stack.flash_attention.keys().find(|generation| !known.contains(generation.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let allowed = format!("one of {}", known.iter().copied().collect::<Vec<_>>().join(", "));
+            let meant = similar(unknown, known).map(|meant| format!("did you mean `{meant}`?"));
+            let field = format!("stacks.{}.flash_attention", stack.name);
+            Err(Invalid::value(field, format!("for `{unknown}`"), allowed).maybe_hint(meant))
+        }
+    }
 }
 
 fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {

@@ -48,6 +48,26 @@ fn every_parameter_is_read_where_it_was_put() {
 }
 
 #[test]
+fn rates_of_attention_are_for_generations_that_there_are() {
+    let of = |generation: &str, rate| {
+        of_stack(|stack| {
+            stack.flash_attention.insert(generation.into(), Sourced::new(rate, "a test"));
+        })
+    };
+    assert!(of("Hopper", 0.5).is_ok() && of("other", 0.5).is_ok());
+    let error = of("Hoper", 0.5).expect_err("there is none");
+    assert!(
+        error.to_string().starts_with("`stacks.pytorch.flash_attention` is for `Hoper`, but it must be one of Ada, ")
+    );
+    assert_eq!(error.hint().as_deref(), Some("did you mean `Hopper`?"));
+    let error = of("Hopper", 50.0).expect_err("faster than products can be").to_string();
+    assert!(
+        error.starts_with("`stacks.pytorch.flash_attention.Hopper` is 50, but it must be from 0.05 to 2"),
+        "{error}"
+    );
+}
+
+#[test]
 fn entries_take_the_place_of_those_of_their_name_and_others_are_added() {
     let changed = of_stack(|stack| stack.launch.value = Seconds(1e-5)).expect("in bounds");
     let other = catalog().with(&changed);

@@ -24,11 +24,18 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
     if dates.len() == 1 {
         return at_one_date;
     }
-    let seen: Vec<String> =
-        dates.iter().rev().map(|(date, names)| format!("{} as of {date}", names.join(", "))).collect();
+    let seen: Vec<String> = dates.iter().rev().map(|(date, names)| format!("{} as of {date}", listed(names))).collect();
     let one = at_one_date
         .map_or_else(|| "; no prices of one date are known for all of them".into(), |sentence| format!("; {sentence}"));
     Some(format!("prices of different dates are compared: {}{one}", seen.join("; ")))
+}
+
+/// Names a few types, or one and how many more there are.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first, others @ ..] if others.len() > 3 => format!("{first} and {} others", others.len()),
+        few => few.join(", "),
+    }
 }
 
 /// Returns the prices of a Region in which all considered types have prices of one date, later than the oldest date of
