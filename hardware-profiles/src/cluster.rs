@@ -5,6 +5,7 @@ use crate::instance::Instance;
 use crate::interconnect::Interconnect;
 use crate::measured::MeasuredMachine;
 use crate::network::Network;
+use crate::storage::SharedStorage;
 use trainyard_units::{Bytes, BytesPerSecond};
 
 /// A device that computes.
@@ -197,6 +198,8 @@ pub struct Cluster {
     pub encrypted: bool,
     /// Factors on the library's latencies.
     pub latency: LatencyFactors,
+    /// The file system of one's own that all machines mount.
+    pub shared_storage: Option<SharedStorage>,
 }
 
 /// The place of a device: its machine, and its slot there.
@@ -224,6 +227,7 @@ impl Cluster {
             switches: Vec::new(),
             encrypted: false,
             latency: LatencyFactors::default(),
+            shared_storage: None,
         }
     }
 
@@ -328,7 +332,14 @@ mod tests {
             .map(|(name, count)| catalog().cluster(name, *count).expect("in the catalog").pools.remove(0))
             .collect();
         let latency = LatencyFactors::default();
-        Cluster { instance: "mixed".into(), pools, switches: Vec::new(), encrypted: false, latency }
+        Cluster {
+            instance: "mixed".into(),
+            pools,
+            switches: Vec::new(),
+            encrypted: false,
+            latency,
+            shared_storage: None,
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, written, written_option};
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, written, written_option};
 
 /// A cluster as a person writes it; `Cluster::try_from` validates it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct ClusterFile {
     /// Switches between the machines, from the machines upwards; one non-blocking switch if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchSpec>,
+    /// The file system that all machines mount, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_storage: Option<SharedStorageSpec>,
 }
 
 /// Machines of one kind. Values that are left out are those of the machine type in `like`.
@@ -201,6 +204,23 @@ pub struct SwitchSpec {
     /// Bandwidth of the ports over bandwidth of the uplinks; 1, which makes a non-blocking switch, if left out.
     #[serde(default = "never_blocks", deserialize_with = "written")]
     pub oversubscription: f64,
+}
+
+/// A file system that all machines mount: NFS, Lustre, GPFS, WEKA.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedStorageSpec {
+    /// Rate at which all machines together read.
+    pub read: BytesPerSecond,
+    /// Rate at which they write; that of reading if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<BytesPerSecond>,
+    /// The most that one machine reads or writes; that of one of its network cards if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_machine: Option<BytesPerSecond>,
+    /// Time to open a file; that of Amazon FSx for Lustre if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<Seconds>,
 }
 
 fn own_cluster() -> String {

@@ -48,7 +48,8 @@ pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };
 pub use cluster_file::{
-    ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SwitchSpec,
+    ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SharedStorageSpec,
+    SwitchSpec,
 };
 pub use constants::{CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 pub use gpu::{Achieved, Gpu, Rate};
@@ -69,4 +70,4 @@ pub use stack::{
     DEFAULT_STACK, EXECUTOR_STACK, FIRST_FLASH_ATTENTION, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs,
     Release, Stack, StageCut,
 };
-pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};
+pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, SharedStorage, Storage, Tier, Volume};

@@ -84,6 +84,19 @@ pub struct LocalDisk {
     pub open: Sourced<Seconds>,
 }
 
+/// A file system of one's own that all machines mount: NFS, Lustre, GPFS, WEKA.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SharedStorage {
+    /// Rate at which all machines together read.
+    pub read: BytesPerSecond,
+    /// Rate at which they write.
+    pub write: BytesPerSecond,
+    /// Rate of one machine, in either direction.
+    pub machine: BytesPerSecond,
+    /// Time to open a file.
+    pub open: Seconds,
+}
+
 /// Rates at which a machine type reaches storage that is not its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// Where samples are read from (Amazon SageMaker developer guide, "Access training data"; the last three are the
-    /// machine's own).
+    /// Where samples are read from (Amazon SageMaker developer guide, "Access training data"; the last four belong to the
+    /// machines themselves).
     StorageMode {
         /// Streamed from objects when they are wanted.
         S3FastFile = "s3-fastfile",
@@ -18,6 +18,8 @@ named! {
         FsxLustre = "fsx-lustre",
         /// On a volume of each machine, where they are already.
         Ebs = "ebs",
+        /// On a file system of one's own that all machines mount.
+        Shared = "shared-storage",
         /// On the local disks of each machine, where they are already.
         Nvme = "nvme",
         /// In main memory of each machine, where they are already.

@@ -62,7 +62,7 @@ pub(crate) fn apart(needed: Bytes, available: Bytes) -> (String, String) {
     told.clone().find(|(needed, available)| needed != available).unwrap_or_else(|| (bytes(needed), bytes(available)))
 }
 
-/// Formats by how many times needed memory exceeds what there is, rounded up: so much more is enough.
+/// Formats by how many times needed memory exceeds what there is, rounded up: with less nothing fits.
 pub(crate) fn times_the_memory(needed: Bytes, available: Bytes) -> String {
     let times = needed.as_f64() / available.as_f64().max(1.0);
     format!("{:.2}", (times * 100.0).ceil() / 100.0)

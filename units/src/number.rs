@@ -241,9 +241,9 @@ pub fn bytes_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     }
     let read = |either| match either {
         Either::Number(value) => Ok(value),
-        Either::Text(text) => number(&text).or_else(|error| {
+        Either::Text(text) => number(&text).or_else(|error: ParseNumberError| {
             let bytes: Result<Bytes, _> = text.parse();
-            bytes.map(Bytes::as_f64).map_err(|_| error)
+            bytes.map(Bytes::as_f64).map_err(|_| format!("{error}, or bytes with a unit, as in 110 kB, 2 MB"))
         }),
     };
     Option::<Either>::deserialize(deserializer)?.map(read).transpose().map_err(D::Error::custom)

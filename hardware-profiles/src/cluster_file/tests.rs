@@ -43,6 +43,29 @@ fn the_example_is_the_cluster_that_it_describes() {
 }
 
 #[test]
+fn a_shared_file_system_is_reached_through_a_card_unless_told() {
+    let (machines, _) = MIXED.split_once("[shared_storage]").expect("the example has one");
+    let shared = |text: &str| read(&format!("{machines}[shared_storage]\n{text}\n"));
+    let plain = shared("read = \"40 GB/s\"").expect("valid").shared_storage.expect("stated");
+    assert_eq!((plain.read, plain.write), (BytesPerSecond(4e10), BytesPerSecond(4e10)));
+    // The slowest machine has one card of 25 Gbit/s.
+    assert_eq!(plain.machine, BytesPerSecond(3.125e9));
+    assert_eq!(plain.open, catalog().storage().fsx.open.value);
+    let told = shared("read = \"40 GB/s\"\nwrite = \"20 GB/s\"\nper_machine = \"2 GB/s\"\nopen = \"2 ms\"");
+    let told = told.expect("valid").shared_storage.expect("stated");
+    assert_eq!((told.write, told.machine, told.open.0), (BytesPerSecond(2e10), BytesPerSecond(2e9), 2e-3));
+    for (wrong, field) in [
+        ("read = \"0 GB/s\"", "shared_storage.read"),
+        ("read = \"1 GB/s\"\nwrite = \"0 GB/s\"", "shared_storage.write"),
+        ("read = \"1 GB/s\"\nper_machine = \"0 B/s\"", "shared_storage.per_machine"),
+        ("read = \"1 GB/s\"\nopen = \"1 min\"", "shared_storage.open"),
+    ] {
+        let error = shared(wrong).expect_err(wrong).to_string();
+        assert!(error.contains(field), "{error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_field() {
     let cases = [
         ("gpu = \"a100-sxm4-80gb\"", "gpu = \"a100-sxm4-80g\"", "`machines[0].gpu`"),
@@ -293,13 +316,16 @@ prop_compose! {
 prop_compose! {
     fn files()(
         mut machines in proptest::collection::vec(machines(), 1..4), encrypted: bool,
-        oversubscription in proptest::option::of(1.0f64..8.0),
+        oversubscription in proptest::option::of(1.0f64..8.0), read in proptest::option::of(bandwidths()),
     ) -> ClusterFile {
         for (index, machine) in machines.iter_mut().enumerate() {
             machine.name = Some(format!("kind \"{index}\""));
         }
         let switches = oversubscription.map(|oversubscription| SwitchSpec { ports: 150, oversubscription });
-        ClusterFile { name: "generated".into(), encrypted, machines, switches: switches.into_iter().collect() }
+        let shared_storage =
+            read.map(|read| SharedStorageSpec { read, write: None, per_machine: None, open: Some(Seconds(1e-3)) });
+        let name = "generated".into();
+        ClusterFile { name, encrypted, machines, switches: switches.into_iter().collect(), shared_storage }
     }
 }
 

@@ -1,6 +1,6 @@
 //! From what is written to a cluster.
 
-use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, wiring};
+use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, SharedStorageSpec, wiring};
 use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
@@ -8,8 +8,9 @@ use crate::instance::Instance;
 use crate::interconnect::GPUS_MAX;
 use crate::network::{Network, Transport};
 use crate::sourced::Sourced;
+use crate::storage::SharedStorage;
 use std::fmt::Display;
-use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid};
+use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid, Seconds};
 
 /// The largest number of devices in a cluster.
 const DEVICES_MAX: u64 = 1 << 20;
@@ -28,6 +29,9 @@ const LIKE: &str = "a100-sxm4-40gb";
 
 /// The largest oversubscription accepted, far above that of any real network.
 const OVERSUBSCRIPTION_MAX: f64 = 1e6;
+
+/// The longest time to open a file: no file system is near it.
+const OPEN_MAX: Seconds = Seconds(10.0);
 
 /// The source of values that the user stated.
 const STATED: &str = "stated by the cluster file";
@@ -75,7 +79,8 @@ impl Cluster {
         }
         let switches = switches(&file, machines)?;
         let latency = LatencyFactors::default();
-        Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted, latency })
+        let shared_storage = file.shared_storage.map(|spec| shared_storage(spec, &pools)).transpose()?;
+        Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted, latency, shared_storage })
     }
 }
 
@@ -379,6 +384,28 @@ fn no_network() -> Network {
         flow_limit: None,
         messaging: catalog().messaging(Transport::Tcp).clone(),
     }
+}
+
+/// Returns a shared file system. Where nobody says what one machine reaches, it is a network card of the slowest.
+fn shared_storage(spec: SharedStorageSpec, pools: &[Pool]) -> Result<SharedStorage, Invalid> {
+    let checked = |name: &str, stated| bandwidth(format!("shared_storage.{name}"), stated);
+    let SharedStorageSpec { read, write, per_machine, open } = spec;
+    let read = checked("read", read)?;
+    let cards = pools.iter().filter_map(|pool| match &pool.fabric {
+        Fabric::Wired { network, .. } => Some(network.baseline.value.0 / f64::from(network.interfaces)),
+        Fabric::Measured { .. } => None,
+    });
+    let machine = match (per_machine, cards.reduce(f64::min)) {
+        (Some(rate), _) => checked("per_machine", rate)?,
+        (None, Some(card)) if card > 0.0 => BytesPerSecond(card),
+        // One machine without a network reads all that there is.
+        (None, _) => read,
+    };
+    let open = open.unwrap_or(catalog().storage().fsx.open.value);
+    if !(0.0..=OPEN_MAX.0).contains(&open.0) {
+        return Err(invalid("shared_storage.open", open, format!("from 0 to {OPEN_MAX}")));
+    }
+    Ok(SharedStorage { read, write: write.map_or(Ok(read), |rate| checked("write", rate))?, machine, open })
 }
 
 /// Builds the switches, whose ports must have room for all machines.

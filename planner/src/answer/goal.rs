@@ -50,7 +50,7 @@ impl Cheapest {
 
     /// Says what it costs and how long it takes, where nothing else is asked for.
     fn alone(&self) -> String {
-        let (on, time) = (machines(&self.plan), human_duration(Seconds(self.plan.elapsed_s)));
+        let (on, time) = (self.plan.machines(), human_duration(Seconds(self.plan.elapsed_s)));
         if self.affordable {
             format!("{on} cost {} and take {time}", usd(self.cost))
         } else {
@@ -61,7 +61,7 @@ impl Cheapest {
     /// Says what the budget alone would need.
     fn told(&self) -> String {
         if self.affordable {
-            let (on, time) = (machines(&self.plan), human_duration(Seconds(self.plan.elapsed_s)));
+            let (on, time) = (self.plan.machines(), human_duration(Seconds(self.plan.elapsed_s)));
             format!("the budget is met by {on} for {}, which take {time}", usd(self.cost))
         } else {
             format!("no plan costs less than {}", usd(self.cost))
@@ -126,7 +126,7 @@ impl Larger {
     fn enough(&self, problem: &Problem, plan: &Evaluated) -> String {
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
         let time = human_duration(Seconds(plan.elapsed_s));
-        let (on, cap) = (machines(plan), human_count(self.cap.into()));
+        let (on, cap) = (plan.machines(), human_count(self.cap.into()));
         let enough = format!("{on} are enough and end in about {time}{cost}");
         match &problem.place {
             Place::Rented(_) => format!(
@@ -158,13 +158,7 @@ fn in_time_alone(problem: &Problem, plan: &Evaluated) -> String {
         _ => String::new(),
     };
     let time = human_duration(Seconds(plan.elapsed_s));
-    format!("the deadline is met by {}{cost}, which take about {time}{allowed}", machines(plan))
-}
-
-/// Names the machines of a plan: `48 × p4d.24xlarge`.
-fn machines(plan: &Evaluated) -> String {
-    let cluster = plan.plan.cluster();
-    format!("{} × {}", human_count(cluster.instances.into()), cluster.instance)
+    format!("the deadline is met by {}{cost}, which take about {time}{allowed}", plan.machines())
 }
 
 /// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but

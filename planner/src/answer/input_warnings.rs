@@ -16,11 +16,26 @@ const NOTICEABLE: f64 = 0.03;
 impl Warnings<'_> {
     /// Lists what the time and the cost rest on in how samples are stored and decoded.
     pub(super) fn of_input(&self) -> Vec<String> {
-        let unpriced = match self.problem.place {
+        let place = match self.problem.place {
             Place::Rented(_) => unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice),
-            Place::Owned { .. } => None,
+            Place::Owned { .. } => self.there_already(),
         };
-        [self.decoding_by_gpus(), self.assumed_storage(), unpriced].into_iter().flatten().collect()
+        [self.decoding_by_gpus(), self.assumed_storage(), place].into_iter().flatten().collect()
+    }
+
+    /// Tells that samples are taken to be on machines of one's own before the training begins, where the job does not say
+    /// so.
+    fn there_already(&self) -> Option<String> {
+        let input = self.plan.input().filter(|_| self.job.data.storage.is_none())?;
+        let place = match input.storage {
+            StorageMode::Nvme => "on the local disks",
+            StorageMode::Memory => "in main memory",
+            _ => return None,
+        };
+        Some(format!(
+            "the samples are taken to be {place} of every machine already; [shared_storage] in the cluster file describes a \
+             file system that all machines mount, and samples are read from there"
+        ))
     }
 
     /// Warns of decoding by GPUs, which most training scripts do not do, by simulating the same plan without it.

@@ -62,7 +62,7 @@ fn of_method(
         method: problem.method(),
         trained_parameters: trained,
         parameters: trained + frozen,
-        smallest: smallest(&briefly, limits),
+        smallest: smallest(&briefly, limits, best.as_ref()),
         reason: best.is_none().then(|| why_none(problem).into()),
         best: best.as_ref().map(|best| runner_up(problem, job, best)),
         chosen: chosen.is_some(),
@@ -79,29 +79,34 @@ fn why_none(problem: &Problem) -> &'static str {
     if place.stacks().iter().any(trains) { "does not fit" } else { "not with this software" }
 }
 
-/// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type. What fits
-/// only with weights or states on local disks takes weeks, and is none that anybody would rent.
-fn smallest(problem: &Problem, limits: &Limits) -> Option<SmallestMachine> {
+/// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type and as many
+/// as the best plan has. What fits only with weights or states on local disks takes weeks, and is none that anybody would
+/// rent.
+fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Option<SmallestMachine> {
     let Place::Rented(rental) = &problem.place else { return None };
-    offers(rental).into_iter().find_map(|(hourly_usd, instance, instances)| {
-        let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);
-        if !held(&limits.fixed.instance) || limits.fixed.instances.is_some_and(|own| own != instances) {
-            return None;
-        }
-        let fixed = Fixed { instance: Some(instance.clone()), instances: Some(instances), ..limits.fixed.clone() };
-        let found = search(problem, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
-        if found.plan.offload().uses(Store::Nvme) {
-            return None;
-        }
-        Some(SmallestMachine { instance, instances, hourly_usd, memory_peak_bytes: found.memory_peak.0 })
-    })
+    offers(rental, best.map(|best| best.plan.cluster().instances)).into_iter().find_map(
+        |(hourly_usd, instance, instances)| {
+            let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);
+            if !held(&limits.fixed.instance) || limits.fixed.instances.is_some_and(|own| own != instances) {
+                return None;
+            }
+            let fixed = Fixed { instance: Some(instance.clone()), instances: Some(instances), ..limits.fixed.clone() };
+            let found = search(problem, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
+            if found.plan.offload().uses(Store::Nvme) {
+                return None;
+            }
+            Some(SmallestMachine { instance, instances, hourly_usd, memory_peak_bytes: found.memory_peak.0 })
+        },
+    )
 }
 
-/// Lists types and numbers of machines with their price an hour, the cheapest first.
-fn offers(rental: &Rental) -> Vec<(f64, String, u32)> {
+/// Lists types and numbers of machines, powers of two and one more, with their price an hour, the cheapest first.
+fn offers(rental: &Rental, one_more: Option<u32>) -> Vec<(f64, String, u32)> {
     let mut all: Vec<(f64, String, u32)> = Vec::new();
     for ((instance, price), most) in rental.instances.iter().zip(&rental.most) {
-        let counts = std::iter::successors(Some(1_u32), |count| count.checked_mul(2)).take_while(|count| count <= most);
+        let doubled =
+            std::iter::successors(Some(1_u32), |count| count.checked_mul(2)).take_while(|count| count <= most);
+        let counts = doubled.chain(one_more.filter(|count| count <= most && !count.is_power_of_two()));
         all.extend(counts.map(|count| (price.hourly().0 * f64::from(count), instance.name.clone(), count)));
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));

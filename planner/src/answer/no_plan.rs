@@ -39,7 +39,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: the least that any needs is {}, and {} may be used of a device", human_count(*candidates), apart(*needed, *available).0, apart(*needed, *available).1)]
+    #[error("no plan of {} fits into memory: each needs at least {}, and {} may be used of a device", human_count(*candidates), apart(*needed, *available).0, apart(*needed, *available).1)]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -47,8 +47,6 @@ pub enum NoPlan {
         needed: Bytes,
         /// Memory that may be used of its device.
         available: Bytes,
-        /// Tokens of a sample, if the model reads tokens.
-        tokens: Option<u64>,
         /// The weights that are trained.
         method: Method,
         /// What was seen to let a plan fit.
@@ -76,8 +74,8 @@ impl NoPlan {
                  fields, or change one of these"
                     .into(),
             ),
-            Self::OutOfMemory { needed, available, tokens, method, ways_out, .. } => {
-                Some(relief((*needed, *available), *tokens, *method, ways_out))
+            Self::OutOfMemory { needed, available, method, ways_out, .. } => {
+                Some(relief((*needed, *available), *method, ways_out))
             }
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
@@ -92,8 +90,17 @@ impl NoPlan {
     }
 }
 
+/// Holds the one number format that a job names, if it names one.
+fn with_sole_precision(problem: &Problem, fixed: &Fixed) -> Fixed {
+    let sole = match problem.precisions.as_slice() {
+        [sole] if problem.names_precisions => Some(*sole),
+        _ => None,
+    };
+    Fixed { precision: fixed.precision.or(sole), ..fixed.clone() }
+}
+
 /// Returns the error for a held field that none of the job's stacks can run.
-pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let divisible = problem.graph().divisible();
     let stacks = problem.place.stacks();
     if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
@@ -129,19 +136,16 @@ pub(crate) fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
 }
 
 /// Lists what would relieve a want of memory.
-fn relief((needed, available): (Bytes, Bytes), tokens: Option<u64>, method: Method, ways_out: &WaysOut) -> String {
-    let WaysOut { stack, instances, instance } = ways_out;
+fn relief((needed, available): (Bytes, Bytes), method: Method, ways_out: &WaysOut) -> String {
+    let WaysOut { stack, instances, instance, seq_len } = ways_out;
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
         Some(match instance {
             Some(instance) => format!("search types whose GPUs have more memory (--instances {instance})"),
-            None => format!("take GPUs with {} times the memory", times_the_memory(needed, available)),
+            None => format!("take GPUs with at least {} times the memory", times_the_memory(needed, available)),
         }),
         instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
-        Some(match tokens {
-            Some(tokens) => format!("shorten the samples from {tokens} tokens with --seq-len"),
-            None => "shorten the samples".into(),
-        }),
+        seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
     let ways: Vec<String> = ways.into_iter().flatten().collect();
     let last =
@@ -154,7 +158,8 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         return NoPlan::Cancelled;
     }
     if found.candidates == 0 {
-        return NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
+        let empty = || NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
+        return unable(problem, &with_sole_precision(problem, &limits.fixed)).unwrap_or_else(empty);
     }
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
         return NoPlan::Limited { limit };
@@ -168,7 +173,6 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             candidates: found.candidates,
             needed: *needed,
             available: *available,
-            tokens: problem.model.tokens_per_sample(),
             method: problem.method(),
             ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
         },

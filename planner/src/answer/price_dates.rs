@@ -70,7 +70,6 @@ fn at_one_date(
     let instances = rental.instances.iter().zip(reference).map(|((own, _), price)| (own.clone(), (*price).clone()));
     let others = Rental { instances: instances.collect(), ..rental.clone() };
     let best = briefly(problem, limits, others, chosen)?;
-    let named = |plan: &Evaluated| format!("{} × {}", plan.plan.cluster().instances, plan.plan.cluster().instance);
     let each = |plan: &Evaluated| {
         let (instance, price) = rental.offer(plan.choice);
         let (new, old) = (reference[rental.kind(plan.choice)].hourly().0, price.hourly().0);
@@ -78,7 +77,7 @@ fn at_one_date(
     };
     let same = rental.kind(best.choice) == rental.kind(chosen.choice);
     let prices: Vec<String> = [Some(chosen), Some(&best).filter(|_| !same)].into_iter().flatten().map(each).collect();
-    let who = if same { named(&best) } else { format!("{}, not {},", named(&best), named(chosen)) };
+    let who = if same { best.machines() } else { format!("{}, not {},", best.machines(), chosen.machines()) };
     let like = reference[rental.kind(chosen.choice)];
     Some(format!(
         "at prices of {} as of {} ({}) {who} would be the cheapest that a short search finds",

@@ -201,10 +201,8 @@ impl Reasons<'_> {
 
     /// Compares with the best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
-        let own = &self.chosen.plan.cluster().instance;
         let other = self.other_gpu?;
-        let cluster = other.plan.cluster();
-        Some(format!("{own} rather than {} × {}: {}", cluster.instances, cluster.instance, self.against(other)))
+        Some(format!("{} rather than {}: {}", self.chosen.machines(), other.machines(), self.against(other)))
     }
 
     /// One machine fewer or more.
@@ -267,7 +265,8 @@ impl Reasons<'_> {
         let (other, _) = self.optimum(&fixed);
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
         let devices = human_count(u64::from(devices));
-        Some(format!("{} rather than {instances} × {} for the same {devices} GPUs: {why}", own.name, smaller.name))
+        let own = self.chosen.machines();
+        Some(format!("{own} rather than {instances} × {} for the same {devices} GPUs: {why}", smaller.name))
     }
 
     /// Compares with pure data parallelism, or with the next best split.
@@ -561,7 +560,7 @@ fn with(changes: &[String]) -> String {
 /// Describes the memory that plans need which do not fit.
 fn does_not_fit((_, needed, available): TooLarge) -> String {
     let (needed, available) = apart(needed, available);
-    format!("would not fit ({needed} needed, {available} available)")
+    format!("would not fit (at least {needed} needed, {available} available)")
 }
 
 /// Describes what a plan's time and cost, each beside those of another plan, give up and gain.

@@ -7,7 +7,7 @@ use super::goal::to_meet_goal;
 use super::left_out::left_out;
 use super::limits::Limits;
 use super::methods::methods;
-use super::no_plan::{NoPlan, no_plan, unable};
+use super::no_plan::{NoPlan, no_plan};
 use super::own_machines::unused;
 use super::pareto::{front, runner_up};
 use super::price_dates::price_dates;
@@ -38,9 +38,6 @@ use trainyard_sim::Outcome;
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    if let Some(unable) = unable(problem, &limits.fixed) {
-        return Err(unable);
-    }
     let solved = solve(problem, limits);
     let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };

@@ -1,10 +1,10 @@
-//! What would let a plan fit that does not: other software, more machines, GPUs with more memory. Each is tried by the
-//! search of a draft before it is told.
+//! What would let a plan fit that does not: other software, more machines, GPUs with more memory, shorter samples. Each is
+//! tried by the search of a draft before it is told.
 
 use super::goal::with_at_most;
 use super::left_out::priced;
 use super::solve::ENOUGH;
-use crate::problem::{Place, Problem, Rental, executable, of_today, trains};
+use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
 use crate::search::{Aim, search};
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
@@ -14,6 +14,9 @@ use trainyard_units::Bytes;
 
 /// Types with larger GPUs that are tried: with each of them a plan may need more than on smaller ones.
 const TYPES_TRIED: usize = 6;
+
+/// Fractions of the tokens of a sample that are tried.
+const LENGTHS_TRIED: [u64; 4] = [2, 4, 8, 16];
 
 /// Multiples of the machines that are allowed.
 const MACHINES_TRIED: [u32; 2] = [2, 4];
@@ -27,16 +30,20 @@ pub struct WaysOut {
     pub instances: Option<u32>,
     /// A type of machine whose GPUs have more memory.
     pub instance: Option<String>,
+    /// Tokens of a sample.
+    pub seq_len: Option<u64>,
 }
 
 impl WaysOut {
-    /// Tries them for a problem of which the smallest plan needs so much memory on a device; none for owned machines.
+    /// Tries them for a problem of which the smallest plan needs so much memory on a device.
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
-        let Place::Rented(rental) = &problem.place else { return Self::default() };
+        let seq_len = seq_len(problem, fixed);
+        let Place::Rented(rental) = &problem.place else { return Self { seq_len, ..Self::default() } };
         Self {
             stack: stack(problem, rental, fixed),
             instances: instances(problem, rental, fixed),
             instance: instance(problem, rental, fixed, needed),
+            seq_len,
         }
     }
 }
@@ -69,6 +76,16 @@ fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
     more.filter(allowed).find(|most| {
         let fixed = Fixed { instances: held.map(|_| *most), ..fixed.clone() };
         fits(&with_at_most(problem, (*most).max(rental.max_instances)), &fixed)
+    })
+}
+
+fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
+    let spec = problem.model.spec();
+    let tokens = spec.seq_len?;
+    let shorter = LENGTHS_TRIED.into_iter().map(|divisor| tokens / divisor).filter(|shorter| *shorter > 0);
+    shorter.into_iter().find(|shorter| {
+        let model = valid(with_seq_len(spec.clone(), Some(*shorter)));
+        model.is_ok_and(|model| fits(&Problem { model, ..problem.clone() }, fixed))
     })
 }
 

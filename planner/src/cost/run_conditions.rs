@@ -125,12 +125,14 @@ impl RunConditions<'_> {
 
     /// Returns the time to write or read a checkpoint, by all machines with a part of it in parallel.
     pub(crate) fn transfer_time(&self) -> Result<Seconds, Invalid> {
-        let rate = match (self.settings.bandwidth, self.settings.storage) {
-            (Some(rate), _) => rate,
-            (None, CheckpointStorage::S3) => self.object_storage_rate()?,
-            (None, CheckpointStorage::Ebs) => storage().ebs.throughput.value,
+        let writers = f64::from(self.writers());
+        let rate = match (self.settings.bandwidth, self.machine.cluster.shared_storage, self.settings.storage) {
+            (Some(rate), ..) => rate * writers,
+            (None, Some(shared), _) => BytesPerSecond((shared.machine.0 * writers).min(shared.write.0)),
+            (None, None, CheckpointStorage::S3) => self.object_storage_rate()? * writers,
+            (None, None, CheckpointStorage::Ebs) => storage().ebs.throughput.value * writers,
         };
-        Ok(self.saved.bytes / (rate * f64::from(self.writers())))
+        Ok(self.saved.bytes / rate)
     }
 
     /// Returns the rate at which one machine reads or writes object storage; the job's rate where nothing else is
@@ -140,6 +142,7 @@ impl RunConditions<'_> {
         remote.or(self.settings.bandwidth).ok_or_else(|| {
             let why = "nothing is known of the storage of this machine; write \"1 GB/s\", say";
             Invalid::missing("campaign.checkpoint_bandwidth", why)
+                .with_hint("or describe the file system that all machines mount: [shared_storage] in the cluster file")
         })
     }
 

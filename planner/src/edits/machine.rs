@@ -53,6 +53,11 @@ impl MachineChange {
     /// Changes all machines of a cluster. Properties that a machine does not have are ignored.
     pub(crate) fn apply(&self, machine: &mut Machine) {
         let setting = &self.setting;
+        if let (Part::Storage, Some(shared)) = (self.part, &mut machine.cluster.shared_storage) {
+            for rate in [&mut shared.read, &mut shared.write, &mut shared.machine] {
+                rate.0 = setting.of(rate.0);
+            }
+        }
         match self.part {
             Part::Launch => change_launch(Arc::make_mut(&mut machine.stack), setting),
             Part::Software => change_software(Arc::make_mut(&mut machine.stack), setting.of(1.0)),

@@ -199,6 +199,8 @@ impl InputChoice {
         let rented = host.is_some_and(|host| host.remote.is_some());
         let storages: &[StorageMode] = if rented {
             &[StorageMode::S3FastFile, StorageMode::S3Pipe, StorageMode::S3File, StorageMode::FsxLustre]
+        } else if machine.cluster.shared_storage.is_some() {
+            &[StorageMode::Shared]
         } else {
             &[StorageMode::Nvme, StorageMode::Memory]
         };

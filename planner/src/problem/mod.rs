@@ -32,7 +32,7 @@ pub use job::{Problem, deadline_and_budget, problem};
 pub(crate) use machines::memory_margin;
 pub use machines::{DEFAULT_INSTANCES, DEFAULT_REGION, MAX_INSTANCES};
 pub use model::UNNAMED_MODEL;
-pub(crate) use model::model;
+pub(crate) use model::{model, valid, with_seq_len};
 pub use place::{Description, Place, Rental};
 pub(crate) use place::{catalog_with, executor_stack};
 pub use price_not_found::price_not_found;

@@ -29,6 +29,12 @@ pub(crate) fn as_executed(model: Model) -> Model {
     }
 }
 
+/// Returns a description with other samples: a table of positions and a decoder's samples that were as long stay so.
+pub(crate) fn with_seq_len(model: ModelSpec, seq_len: Option<u64>) -> ModelSpec {
+    let as_long = |own: Option<u64>| if own == model.seq_len { seq_len } else { own };
+    ModelSpec { positions: as_long(model.positions), decoder_seq_len: as_long(model.decoder_seq_len), seq_len, ..model }
+}
+
 /// Returns the model of a description.
 pub(crate) fn valid(spec: ModelSpec) -> Result<Model, Invalid> {
     Model::try_from(spec).map_err(|error| inside("model", &error, error.hint()))

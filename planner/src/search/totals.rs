@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, StepSize};
 use trainyard_sim::{Intake, LoaderRates, Machine, Outcome, step_time};
-use trainyard_units::{Bytes, Seconds, UsdPerHour};
+use trainyard_units::{Bytes, Seconds, UsdPerHour, human_count};
 
 /// Plans with longer simulations than this are not simulated again: together they would take as long as a search.
 const TASKS_MAX: u64 = 8192;
@@ -85,6 +85,12 @@ impl Evaluated {
     /// Returns the machines that the plan is for.
     pub(crate) fn machine(&self, problem: &Problem) -> Machine {
         problem.place.machine_of(self.choice, &self.plan)
+    }
+
+    /// Names those machines: `48 × p4d.24xlarge`.
+    pub(crate) fn machines(&self) -> String {
+        let cluster = self.plan.cluster();
+        format!("{} × {}", human_count(cluster.instances.into()), cluster.instance)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::key::{Key, Kind};
 use crate::edits::Setting;
+use crate::problem::with_seq_len;
 use serde_json::{Value, json};
 use trainyard_models::ModelSpec;
 use trainyard_plan::{JobSpec, place_at};
@@ -61,14 +62,7 @@ pub(super) fn set_model(model: &ModelSpec, key: Key, setting: &Setting) -> Resul
             }
         }
         "layers" if model.decoder_layers == model.layers => changed.decoder_layers = changed.layers,
-        "seq_len" => {
-            if model.positions == model.seq_len {
-                changed.positions = changed.seq_len;
-            }
-            if model.decoder_seq_len == model.seq_len {
-                changed.decoder_seq_len = changed.seq_len;
-            }
-        }
+        "seq_len" => changed = with_seq_len(model.clone(), changed.seq_len),
         _ => {}
     }
     Ok(changed)

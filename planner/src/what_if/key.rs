@@ -140,7 +140,12 @@ const OTHERS: &[Key] = &[
     key("cluster.network", Rate, Machine(Part::Network), "network of a machine, all cards together, one direction"),
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
     key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
-    key("host.storage", Factor, Machine(Part::Storage), "what a machine reads of object storage and volumes"),
+    key(
+        "host.storage",
+        Factor,
+        Machine(Part::Storage),
+        "what is read of object storage, volumes and shared file systems of one's own",
+    ),
     key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
     key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),
 ];

@@ -3,7 +3,8 @@
 use trainyard_models::Family;
 use trainyard_plan::document::{InputPrediction, PlanDocument};
 use trainyard_plan::{
-    Bottleneck, Cache, DataSpec, DecodePlace, GlobalBatch, JobSpec, ModelChoice, SampleFormat, StorageMode,
+    Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, GlobalBatch, JobSpec, ModelChoice,
+    SampleFormat, StorageMode,
 };
 use trainyard_planner::{Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
@@ -230,6 +231,29 @@ fn machines_without_what_the_job_wants_are_rejected_by_name() {
     assert_eq!(document.plan.cluster.instance, "p3dn.24xlarge");
     let rejected = document.rejected.iter().find(|rejected| rejected.what == "p3.2xlarge").expect("it has no disk");
     assert!(rejected.why.contains("no local disk"), "{}", rejected.why);
+}
+
+/// The images on four machines of one's own with V100, whose file ends like this.
+fn on_own_machines(rest: &str) -> PlanDocument {
+    let mut job = images(&[]);
+    job.cluster = ClusterChoice { file: Some("rack.toml".into()), ..ClusterChoice::default() };
+    (job.training.epochs, job.campaign) = (Some(90.0), Some(CampaignSpec::default()));
+    let file = format!("name = \"rack\"\nmachines = [{{ like = \"p3dn.24xlarge\", count = 4 }}]\n{rest}");
+    let cluster_file = Some(toml::from_str(&file).expect("a cluster file"));
+    let problem = problem(&job, Resources { cluster_file, ..Resources::default() }).expect("a solvable job");
+    recommend(&problem, &Limits::default(), &job).expect("a plan")
+}
+
+#[test]
+fn machines_of_ones_own_read_from_their_file_system_where_they_have_one() {
+    let storage = |document: &PlanDocument| document.plan.input.expect("an input").storage;
+    let caveat = |document: &PlanDocument| document.warnings.iter().any(|told| told.contains("[shared_storage]"));
+    let (none, shared) = (on_own_machines(""), on_own_machines("[shared_storage]\nread = \"1 GB/s\"\n"));
+    assert!(matches!(storage(&none), StorageMode::Nvme | StorageMode::Memory) && caveat(&none), "{:?}", none.warnings);
+    assert!(storage(&shared) == StorageMode::Shared && !caveat(&shared), "{:?}", shared.warnings);
+    // The first pass cannot be faster than the file system: 147 GB at 1 GB/s.
+    let first = predicted(&shared).first_pass_step_time_s * 1_281_167.0 / 256.0;
+    assert!(first > 146.0, "{first}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn says(document: &PlanDocument, parts: &[&str]) {
 }
 
 #[test]
-fn a_small_model_trains_on_one_gpu_of_a_small_instance() {
+fn a_small_model_trains_on_one_machine_of_a_small_instance() {
     let job = job(&gpt(6, 512, 10_000), &tokens(1e10, 64), "g4dn.xlarge,g4dn.12xlarge,p3.2xlarge,p3.8xlarge", 2);
     let document = found(&job, &[]);
     assert_eq!(cluster(&document).1, 1);
@@ -190,5 +190,18 @@ fn where_nothing_fits_the_limit_to_relax_is_told() {
     let job = job("name = \"gpt3-175b\"", &tokens(1e9, 64), "p3.2xlarge", 2);
     let error = plan(&job, &["precision=fp16-mixed"]).expect_err("175 billion parameters on two small GPUs");
     let hint = error.hint().unwrap_or_default();
-    assert!(matches!(error, NoPlan::OutOfMemory { .. }) && hint.contains("shorten the samples"), "{error}: {hint}");
+    assert!(matches!(error, NoPlan::OutOfMemory { .. }) && hint.contains("take GPUs with at least"), "{error}: {hint}");
+    assert!(!hint.contains("shorten the samples"), "no length fits: {hint}");
+}
+
+#[test]
+fn samples_are_said_to_be_shortened_to_what_fits() {
+    let on_one_machine = |seq_len| {
+        let model = format!("name = \"llama-3.2-1b\"\nseq_len = {seq_len}");
+        plan(&job(&model, &tokens(1e9, 8), "p3dn.24xlarge", 1), &["precision=fp16-mixed", "stack=pytorch-ddp"])
+    };
+    let hint = on_one_machine(16_384).expect_err("samples that are too long").hint().unwrap_or_default();
+    let (_, fits) = hint.split_once("--seq-len ").unwrap_or_else(|| panic!("{hint}"));
+    let fits: String = fits.chars().take_while(char::is_ascii_digit).collect();
+    assert!(on_one_machine(fits.parse().expect("a number")).is_ok(), "{hint}");
 }

@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use decode::{Sample, seconds_per_sample};
 use std::collections::BTreeMap;
 use store::{Reading, Store, bytes, least};
-use trainyard_hardware_profiles::{Gpu, Host, Pool, Processors, Remote, Storage, catalog};
+use trainyard_hardware_profiles::{Gpu, Host, Pool, Processors, Remote, SharedStorage, Storage, catalog};
 use trainyard_plan::{Cache, Coordinates, DecodePlace, InputSpec, Mesh, SampleFormat, StorageMode};
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, human_bytes};
 
@@ -33,6 +33,12 @@ const CACHED_SHARE: u64 = 2;
 
 /// How disks of machines of one's own are told.
 const OWN_DISKS: &str = "machines.host.disk and disk_bandwidth of the cluster file";
+
+/// What to do where machines of one's own have no room for a data set.
+const OWN_STREAM: &str = "read it from a file system that all machines mount: [shared_storage] in the cluster file";
+
+/// How a file system of one's own is told.
+const OWN_SHARED: &str = "[shared_storage] in the cluster file";
 
 /// A data set as it is stored, and what was rented to keep it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,7 +158,8 @@ impl LoaderRates {
             let pool = &machine.cluster.pools[*pool];
             let loaders = switches.values().sum();
             let samples = each * f64::from(loaders);
-            let site = Site::new(pool, data, input, samples, loaders)?;
+            let shared = machine.cluster.shared_storage;
+            let site = Site::new((pool, shared), data, input, (samples, loaders))?;
             let rest = intake.global_batch as f64 / samples;
             let (decode, copy) = (site.decode()?, site.copy(switches));
             let times = |read| StageTimes { read, decode, copy };
@@ -185,6 +192,8 @@ fn readers(mesh: Mesh, machine: &Machine) -> BTreeMap<(usize, Readers), u32> {
 struct Site<'a> {
     pool: &'a Pool,
     host: &'a Host,
+    /// The file system of one's own.
+    shared: Option<SharedStorage>,
     processors: Processors,
     storage: &'static Storage,
     data: &'a DataSet,
@@ -217,7 +226,12 @@ fn with_room(needed: Bytes) -> Bytes {
 }
 
 impl<'a> Site<'a> {
-    fn new(pool: &'a Pool, data: &'a DataSet, input: InputSpec, samples: f64, loaders: u32) -> Result<Self, Invalid> {
+    fn new(
+        (pool, shared): (&'a Pool, Option<SharedStorage>),
+        data: &'a DataSet,
+        input: InputSpec,
+        (samples, loaders): (f64, u32),
+    ) -> Result<Self, Invalid> {
         gpu(pool)?;
         let unknown = || {
             let why = format!("processors read and decode the samples, and those of `{}` are not known", pool.name);
@@ -226,7 +240,8 @@ impl<'a> Site<'a> {
         };
         let host = pool.host.as_ref().ok_or_else(unknown)?;
         let processors = host.processors.ok_or_else(unknown)?;
-        let site = Self { pool, host, processors, storage: catalog().storage(), data, input, samples, loaders };
+        let storage = catalog().storage();
+        let site = Self { pool, host, shared, processors, storage, data, input, samples, loaders };
         let batches = f64::from(input.prefetch) + 1.0;
         let ahead = bytes(batches * samples * data.decoded_bytes);
         site.holds("input.prefetch", ("loading ahead", "main memory"), ahead, host.memory, |_| {
@@ -266,7 +281,9 @@ impl<'a> Site<'a> {
             Cache::Nvme => ("the local disk", self.host.disk),
         };
         let needed = self.data.bytes().ok_or_else(|| unknown_size("a machine has to hold the data set"))?;
-        let stream = |_| "stream it with s3-fastfile or fsx-lustre".into();
+        let stream = |_| {
+            (if self.host.remote.is_some() { "stream it with s3-fastfile or fsx-lustre" } else { OWN_STREAM }).into()
+        };
         self.holds(field, ("the data set", place), needed, available, stream)
     }
 
@@ -293,7 +310,7 @@ impl<'a> Site<'a> {
             StorageMode::S3File if self.downloads_to_disk() => self.keeps_all("input.storage", Cache::Nvme),
             StorageMode::S3File | StorageMode::Ebs => self.volume_holds(),
             StorageMode::FsxLustre => self.file_system_holds(),
-            StorageMode::S3FastFile | StorageMode::S3Pipe => Ok(()),
+            StorageMode::S3FastFile | StorageMode::S3Pipe | StorageMode::Shared => Ok(()),
         }
     }
 
@@ -317,7 +334,8 @@ impl<'a> Site<'a> {
     fn remote(&self) -> Result<Remote, Invalid> {
         self.host.remote.ok_or_else(|| {
             let rule = format!("`{}` is not a rented instance that reaches it", self.pool.name);
-            let hint = format!("use nvme for its own disks ({OWN_DISKS}), or memory");
+            let hint =
+                format!("use shared-storage for a file system that all machines mount ({OWN_SHARED}), nvme for its own disks ({OWN_DISKS}), or memory");
             Invalid::breaks("input.storage", self.input.storage, rule).with_hint(hint)
         })
     }
@@ -366,6 +384,7 @@ impl<'a> Site<'a> {
                 ..Store::default()
             },
             StorageMode::FsxLustre => self.file_system(read_before)?,
+            StorageMode::Shared => self.shared()?,
             StorageMode::S3File if self.downloads_to_disk() => self.disk(),
             StorageMode::S3File | StorageMode::Ebs => self.volume()?,
             StorageMode::Nvme => self.disk(),
@@ -386,6 +405,16 @@ impl<'a> Site<'a> {
             latency: fsx.open.value,
             ..Store::default()
         })
+    }
+
+    fn shared(&self) -> Result<Store, Invalid> {
+        let SharedStorage { read, machine, open, .. } = self.shared.ok_or_else(|| {
+            let rule = format!("`{}` has no file system of your own", self.pool.name);
+            let rented = "fsx-lustre is the shared file system of rented machines";
+            let hint = if self.host.remote.is_some() { rented.into() } else { format!("describe it as {OWN_SHARED}") };
+            Invalid::breaks("input.storage", StorageMode::Shared, rule).with_hint(hint)
+        })?;
+        Ok(Store { machine: Some(machine), shared: Some(read), latency: open, ..Store::default() })
     }
 
     fn volume(&self) -> Result<Store, Invalid> {

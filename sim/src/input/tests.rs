@@ -49,6 +49,27 @@ fn rates(instance: &str, instances: u32, data: DataSet, input: InputSpec) -> [f6
 }
 
 #[test]
+fn a_file_system_of_ones_own_is_shared_by_all_machines() {
+    let rate = |rate| BytesPerSecond(rate);
+    let shared = SharedStorage { read: rate(2e9), write: rate(1e9), machine: rate(8e8), open: Seconds(1e-3) };
+    let input = InputSpec { storage: StorageMode::Shared, ..STREAMED };
+    let read = |machines, data: DataSet| {
+        let mut machine = machine("p3.16xlarge", machines);
+        machine.cluster.shared_storage = Some(shared);
+        let intake = replicas(8 * machines, 512 * u64::from(machines));
+        supply(intake, &machine, data, input).expect("a supply").feed(Seconds(1e-9), 1).rates[0]
+    };
+    let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+    near(read(1, IMAGENET), 8e8 / IMAGENET.bytes_per_sample);
+    near(read(4, IMAGENET), 2e9 / IMAGENET.bytes_per_sample);
+    // Eight readers of eight workers each open a file a millisecond.
+    let single = DataSet { files: IMAGENET.samples, bytes_per_sample: 1e3, ..IMAGENET };
+    near(read(1, single), 64e3);
+    let error = supply(replicas(8, 512), &machine("p3.16xlarge", 1), IMAGENET, input).expect_err("it has none");
+    assert!(error.to_string().contains("no file system of your own"), "{error}");
+}
+
+#[test]
 fn a_v100_is_faster_than_what_eight_processors_decode() {
     // ResNet-50 in mixed precision takes 1 156 images a second on a V100 (NVIDIA, DeepLearningExamples); PIL decodes
     // 100 to 150 a second on each of the four cores of p3.2xlarge.
