@@ -219,6 +219,12 @@ impl Pool {
 }
 
 impl Cluster {
+    /// Returns the machines of one kind without the others, behind the same switches; `None` if no kind is called so.
+    pub fn kind(&self, name: &str) -> Option<Self> {
+        let pool = self.pools.iter().find(|pool| pool.name == name)?;
+        Some(Self { instance: pool.name.clone(), pools: vec![pool.clone()], ..self.clone() })
+    }
+
     /// Builds a cluster of one pool behind one non-blocking switch, without encryption of its traffic.
     pub fn of_pool(pool: Pool) -> Self {
         Self {

@@ -11,6 +11,8 @@ use trainyard_units::Seconds;
 pub struct Operations {
     /// Mean time between failures of one machine.
     pub node_mtbf: Sourced<Seconds>,
+    /// Time after which ranks that wait for a failed one give up.
+    pub hang_timeout: Sourced<Seconds>,
     /// Time from the notice of a reclaim of spot capacity to the reclaim.
     pub spot_notice: Sourced<Seconds>,
     /// Median time until reclaimed capacity can be rented again.

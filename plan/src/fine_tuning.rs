@@ -22,6 +22,13 @@ named! {
     }
 }
 
+impl Method {
+    /// Returns `true` if adapters are trained beside weights that stay as they are.
+    pub fn has_adapters(self) -> bool {
+        matches!(self, Self::Lora | Self::Qlora)
+    }
+}
+
 named! {
     /// What a training gets better at.
     TuningObjective {
@@ -145,8 +152,7 @@ impl FineTuningSpec {
             return Err(Invalid::conflict("objective", "method", rule)
                 .with_hint("use method = \"full\", \"lora\" or \"qlora\", or leave objective out"));
         }
-        let adapters = matches!(method, Method::Lora | Method::Qlora);
-        if let (Some(_), false) = (lora, adapters) {
+        if let (Some(_), false) = (lora, method.has_adapters()) {
             let rule = format!("method is {method}, which has no adapters");
             return Err(Invalid::inside("lora", rule).with_hint("use method = \"lora\" or \"qlora\""));
         }

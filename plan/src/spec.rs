@@ -140,6 +140,11 @@ impl Default for ParallelSpec {
 }
 
 impl ParallelSpec {
+    /// Counts the kinds of parallelism besides data parallelism.
+    pub fn kinds(&self) -> u32 {
+        [self.tensor, self.pipeline, self.context, self.expert].iter().filter(|degree| **degree > 1).count() as u32
+    }
+
     /// Returns the number of ranks, of degrees as they are written: at most the largest number. Ranks that share experts
     /// are among the replicas.
     pub fn ranks(&self) -> u64 {

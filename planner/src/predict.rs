@@ -265,7 +265,7 @@ pub fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Mac
         (None, _) => catalog
             .cluster(&named.instance, named.instances)
             .map_err(|error| inside("plan.cluster.instance", &error, error.hint()))?,
-        (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named.instances, &catalog)?,
+        (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named, &catalog)?,
         (Some(path), _) => {
             let hint = "`cluster.file` of a job names one; its format is in the manual";
             return Err(unread("file", "cluster file", path, hint));
@@ -326,12 +326,15 @@ fn with_margin(document: &PlanDocument, mut stack: Arc<Stack>) -> Result<Arc<Sta
     Ok(stack)
 }
 
-/// Returns as many machines of a cluster file as a plan uses, if they are alike and there are enough; otherwise all.
-fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, Invalid> {
-    let mut cluster = Cluster::of_file(file, catalog)
+/// Returns the machines of a cluster file that a plan uses: of the kind that it names, or all. Of machines that are alike
+/// there are as many as it says, if there are enough.
+fn described(path: &str, file: ClusterFile, named: &ClusterSpec, catalog: &Catalog) -> Result<Cluster, Invalid> {
+    let whole = Cluster::of_file(file, catalog)
         .map_err(|error| inside("plan.cluster.file", format!("in `{path}`, {error}"), error.hint()))?;
+    let kind = whole.kind(&named.instance).filter(|_| named.instance != whole.instance);
+    let mut cluster = kind.unwrap_or(whole);
     if !cluster.is_mixed() {
-        cluster.pools[0].instances = cluster.pools[0].instances.min(instances);
+        cluster.pools[0].instances = cluster.pools[0].instances.min(named.instances);
     }
     Ok(cluster)
 }
@@ -373,15 +376,15 @@ pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options
     step_trace(&plan, &machine, options).map_err(|error| inside("plan", &error, error.hint()))
 }
 
-/// Returns the terms on which the machines of a document's plan are rented; `None` for owned machines.
+/// Returns what surrounds the steps of a document's plan, with the price of its machines if they are rented; `None` where
+/// nothing is known of it.
 pub(crate) fn rent(
     document: &PlanDocument,
     plan: &Plan,
     machine: &Machine,
     prices: Option<&PriceTable>,
 ) -> Result<Option<Rent>, Invalid> {
-    let price = price(document, prices)?;
-    price.map(|price| Rent::new(&document.job, plan, machine, price)).transpose().map_err(in_job)
+    Rent::new(&document.job, plan, machine, price(document, prices)?).map_err(in_job)
 }
 
 /// Returns the price of a plan's machines on its terms; `None` for owned machines. The first of these that has one

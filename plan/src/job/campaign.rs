@@ -33,6 +33,11 @@ pub struct CampaignSpec {
     /// Mean time between failures of one machine, `6000 h`; that of a published cluster if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mtbf: Option<String>,
+    /// Time from a failure until training goes on from the last checkpoint, reading it apart: noticing it, replacing the
+    /// machine, starting; `30 min`. If left out, a cold start on rented machines, and on others the timeout of a collective
+    /// and a start of the framework, as if a spare machine stood by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<String>,
     /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
     /// stand for measured ones, which hold their stragglers.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]

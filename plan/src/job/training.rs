@@ -142,7 +142,7 @@ impl TrainingSpec {
     #[must_use]
     pub fn by(mut self, method: Method) -> Self {
         self.method = Some(method);
-        self.lora = self.lora.filter(|_| matches!(method, Method::Lora | Method::Qlora));
+        self.lora = self.lora.filter(|_| method.has_adapters());
         if let Some(lora) = &mut self.lora {
             lora.base = lora.base.filter(|_| method == Method::Qlora);
         }

@@ -128,7 +128,7 @@ impl<'a> Changes<'a> {
     /// Returns the cost of a plan's storage, which does not depend on the price of its machines.
     fn storage(&self, plan: &Evaluated) -> Option<f64> {
         let price = self.problem.place.price(plan.choice)?;
-        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), price);
+        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), plan.choice)?;
         let steps = self.problem.training.steps(plan.plan.batch().global);
         Some(plan.cost(&overheads, steps, price.hourly()).storage_usd)
     }
@@ -143,7 +143,7 @@ impl<'a> Changes<'a> {
         let share = |other: &&&Evaluated| {
             let cost = other.cost_usd?;
             // At that price it costs as much as the recommended plan, which is within the budget.
-            let totals = Totals { cost_usd: Some(own), ..Totals::found(other) };
+            let totals = Totals { cost_usd: Some(own), worth_usd: own, ..Totals::found(other) };
             let storage = self.storage(other)?;
             let share = (own - storage) / (cost - storage);
             (instance(other) != instance(self.chosen) && self.ranking.meets_goal(totals) && share * FACTOR_MAX > 1.0)

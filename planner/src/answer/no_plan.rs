@@ -6,6 +6,7 @@ use super::ways_out::WaysOut;
 use crate::problem::{Place, Problem, names_of_those_that, of_these, refused, software_of, trains};
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
+use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, counted, human_count};
@@ -104,6 +105,10 @@ fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let divisible = problem.graph().divisible();
     let stacks = problem.place.stacks();
     if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
+        if problem.place.is_measured() {
+            let stacks = format!("does not run here: {EXECUTOR_STACK} does");
+            return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others: Vec::new() });
+        }
         let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == *held);
         let others = if known { vec![held.clone()] } else { Vec::new() };
         let stacks = "is none of the stacks of this job".into();
@@ -207,6 +212,10 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     }
     if let Some(why) = more_than_there_is(problem, fixed) {
         return why;
+    }
+    if let Some(micro) = fixed.micro.filter(|micro| problem.global_batches.iter().all(|global| micro > global)) {
+        let most = problem.global_batches.iter().max().copied().unwrap_or_default();
+        return format!("batch.micro {micro} is larger than the global batch of {most}");
     }
     let space = Space::new(problem, fixed);
     let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();

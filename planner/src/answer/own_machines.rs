@@ -1,13 +1,10 @@
-//! What a plan leaves unused of a cluster of one's own: machines that stay idle, and kinds of machines that are faster by
-//! themselves than with slower ones beside them.
+//! What a user should know of a plan on a cluster of one's own: machines that stay idle, and machines that differ.
 
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use crate::problem::{Description, Place, Problem};
-use crate::search::{Aim, Evaluated, INDISTINCT, degrees, search};
-use trainyard_hardware_profiles::{Cluster, Pool};
-use trainyard_plan::Precision;
-use trainyard_sim::Machine;
+use crate::search::{Aim, Evaluated, INDISTINCT, search};
+use trainyard_hardware_profiles::Cluster;
 use trainyard_units::{Seconds, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
@@ -16,45 +13,12 @@ pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> 
         return Vec::new();
     };
     if machine.cluster.is_mixed() {
-        let mut all: Vec<String> = faster_alone(problem, limits, machine, chosen).into_iter().collect();
-        all.push("no launcher starts one plan on different machines: `export` writes no files for it".into());
-        return all;
+        let whole = chosen.plan.cluster().instance == machine.cluster.instance;
+        let launched_by_hand = "these machines differ: `export` writes no files for them, since no launcher starts one plan \
+                                on all of them";
+        return if whole { vec![launched_by_hand.into()] } else { Vec::new() };
     }
     idle(problem, limits, &machine.cluster, chosen).into_iter().collect()
-}
-
-/// Says which kind of machines is faster without the others.
-fn faster_alone(problem: &Problem, limits: &Limits, machine: &Machine, chosen: &Evaluated) -> Option<String> {
-    let best = |pool: &Pool| best(&alone(problem, machine, pool), limits);
-    let found = machine.cluster.pools.iter().filter_map(best);
-    let fastest = found.min_by(|one, other| one.elapsed_s.total_cmp(&other.elapsed_s))?;
-    let (cluster, takes) = (fastest.plan.cluster(), fastest.elapsed_s);
-    (takes * (1.0 + INDISTINCT) < chosen.elapsed_s).then(|| {
-        format!(
-            "{} × {} without the other machines would be {:.1} times as fast ({}: {}, {}): the fast ones wait for the slow \
-             ones; describe them in a file of their own",
-            cluster.instances,
-            cluster.instance,
-            chosen.elapsed_s / takes,
-            human_duration(Seconds(takes)),
-            degrees(&fastest.plan),
-            fastest.plan.precision(),
-        )
-    })
-}
-
-/// Returns the same problem on one kind of the machines, in number formats too that only this kind has units for.
-fn alone(problem: &Problem, machine: &Machine, pool: &Pool) -> Problem {
-    let precisions = if problem.names_precisions {
-        [&problem.precisions[..], &problem.unusable_precisions].concat()
-    } else {
-        Precision::ALL.to_vec()
-    };
-    let mut problem = Problem { enough: Some(ENOUGH), precisions, ..problem.clone() };
-    if let Place::Owned { machine: own, .. } = &mut problem.place {
-        own.cluster = Cluster { instance: pool.name.clone(), pools: vec![pool.clone()], ..machine.cluster.clone() };
-    }
-    problem
 }
 
 fn best(problem: &Problem, limits: &Limits) -> Option<Evaluated> {

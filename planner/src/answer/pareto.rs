@@ -80,7 +80,8 @@ fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price:
         return 0.0;
     }
     let machine = evaluated.machine(problem);
-    let Ok(rent) = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, price) else { return 0.0 };
+    let rent = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, Some(price));
+    let Ok(Some(rent)) = rent else { return 0.0 };
     let steps = problem.training.steps(evaluated.plan.batch().global);
     let spent = rent.overheads.training_cost(steps, evaluated.work());
     spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
@@ -107,10 +108,10 @@ fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
 fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
     let machine = evaluated.machine(problem);
     let used = price_used(price);
-    let plan = on(&evaluated.plan, used.pricing?);
-    let rent = Rent::new(job, &plan, &machine, used).ok()?;
+    let (plan, hourly) = (on(&evaluated.plan, used.pricing?), UsdPerHour(used.usd_per_hour));
+    let rent = Rent::new(job, &plan, &machine, Some(used)).ok()??;
     let steps = problem.training.steps(plan.batch().global);
-    Some(evaluated.cost(&rent.overheads, steps, UsdPerHour(rent.price.usd_per_hour)).total())
+    Some(evaluated.cost(&rent.overheads, steps, hourly).total())
 }
 
 /// The plan on other terms.
@@ -139,7 +140,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         Some(_) => job_on(&document.job, plan.pricing()),
         None => document.job.clone(),
     };
-    let rent = chosen.price.clone().map(|price| Rent::new(&job, &plan, &machine, price)).transpose()?;
+    let rent = Rent::new(&job, &plan, &machine, chosen.price.clone())?;
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
     let (prediction, _) = predict(&plan, &machine, steps, &job, rent, data)?;

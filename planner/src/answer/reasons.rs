@@ -47,7 +47,12 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     if fixed.instance.is_some() {
         return None;
     }
-    let own = catalog().instance(&found.best.first()?.plan.cluster().instance).ok()?;
+    let own = &found.best.first()?.plan.cluster().instance;
+    if let Place::Owned { .. } = &problem.place {
+        // Another kind of machines of one cluster, or all of them.
+        return found.best.iter().find(|kept| kept.plan.cluster().instance != *own).cloned();
+    }
+    let own = catalog().instance(own).ok()?;
     let has_other_gpu = |kept: &&Evaluated| {
         catalog().instance(&kept.plan.cluster().instance).is_ok_and(|instance| instance.gpu != own.gpu)
     };

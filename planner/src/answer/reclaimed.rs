@@ -56,7 +56,7 @@ fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Mac
     let job = JobSpec { campaign, ..job.clone() };
     let price = prediction.price.clone()?;
     let hourly = UsdPerHour(price.usd_per_hour);
-    let rent = Rent::new(&job, plan, machine, price).ok()?;
+    let rent = Rent::new(&job, plan, machine, Some(price)).ok()??;
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
     let work = Work { steps: Seconds(prediction.time_s), forward: forward_of(prediction), download };
     let spent = rent.overheads.training_cost(prediction.steps, work);

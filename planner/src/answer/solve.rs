@@ -105,7 +105,7 @@ pub(crate) fn prediction(
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
     let price = problem.place.price(chosen.choice).map(price_used);
-    let rent = price.map(|price| Rent::new(job, plan, &machine, price)).transpose()?;
+    let rent = Rent::new(job, plan, &machine, price)?;
     match &chosen.outcome {
         Some(outcome) => predict_of(plan, &machine, steps, job, rent, data, Outcome::clone(outcome)),
         None => predict(plan, &machine, steps, job, rent, data),

@@ -40,7 +40,7 @@ impl Assembly<'_> {
                 straggler: self.settings.straggler,
             },
             start: StartUp { software: start.software + reference, ..start },
-            restart: RunConditions::restart(),
+            restart: conditions.restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation,
@@ -95,12 +95,20 @@ impl Assembly<'_> {
         let conditions = self.conditions();
         let start = conditions.start();
         let mut assumptions = vec![
-            format!(
-                "machines are there after {} and ready {} later (medians): {}",
-                human_duration(start.machines),
-                human_duration(start.software),
-                operations.cold.machines.source
-            ),
+            match self.document.prediction.price {
+                Some(_) => format!(
+                    "machines are there after {} and ready {} later (medians): {}",
+                    human_duration(start.machines),
+                    human_duration(start.software),
+                    operations.cold.machines.source
+                ),
+                None => format!(
+                    "machines are there, and ready after {} (median): {}",
+                    human_duration(start.software),
+                    operations.warm_pool.framework.source
+                ),
+            },
+            self.restarted(&conditions),
             format!(
                 "a machine fails every {}: {}",
                 human_duration(conditions.node_mtbf()),
@@ -118,6 +126,21 @@ impl Assembly<'_> {
             assumptions.push(format!("steps to {}: {}", curve.description, curve.source));
         }
         Ok(assumptions)
+    }
+
+    /// Tells how long a failure stops the training.
+    fn restarted(&self, conditions: &RunConditions<'_>) -> String {
+        let restart = conditions.restart();
+        let why = match (self.settings.restart, &self.document.prediction.price) {
+            (Some(_), _) => "the job",
+            (None, Some(_)) => "a cold start of a new machine; campaign.restart tells another time",
+            (None, None) => {
+                "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and a spare machine stands by; \
+                 campaign.restart tells another time"
+            }
+        };
+        let stops = human_duration(restart.machines + restart.software);
+        format!("a failure stops the training for {stops} (median), reading the checkpoint apart: {why}")
     }
 
     pub(super) fn warnings(&self) -> Result<Vec<String>, Invalid> {

@@ -2,7 +2,6 @@
 
 use super::run_conditions::RunConditions;
 use crate::problem::{ForwardTimes, Problem};
-use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
@@ -88,7 +87,7 @@ impl Overheads {
         let exposure = known.ok().filter(|_| conditions.pricing == Pricing::Spot).map(|hazards| Exposure {
             instances: conditions.instances(),
             hazards,
-            restart: RunConditions::restart().software + write,
+            restart: conditions.restart().software + write,
             write,
             interval,
         });
@@ -110,9 +109,10 @@ impl Overheads {
         }
     }
 
-    /// Computes the overheads of a plan on machines at a price.
-    pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
-        Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(price)))
+    /// Computes the overheads of a plan on the machines of a choice; `None` where nothing is known of them.
+    pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, choice: usize) -> Option<Self> {
+        let conditions = RunConditions::of(plan, machine, &problem.settings, problem.place.price(choice));
+        conditions.are_known().then(|| Self::new(&conditions))
     }
 
     /// Computes the times of a training of `steps` steps that take `time` together, with forward passes besides them,

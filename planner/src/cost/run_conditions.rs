@@ -101,16 +101,31 @@ impl RunConditions<'_> {
         self.machine.cluster.machines()
     }
 
+    /// Returns `true` if what surrounds the steps is known: of rented machines always, of owned ones where somebody said
+    /// how fast checkpoints are written, and not of a measured one, on which that is measured too.
+    pub(crate) fn are_known(&self) -> bool {
+        let measured = self.machine.cluster.first().device.gpu().is_none();
+        self.rented.is_some() || !measured && self.transfer_time().is_ok()
+    }
+
     /// Returns the start-up before the first step. Owned machines are taken to be ready unless the job says otherwise.
     pub(crate) fn start(&self) -> StartUp {
         let usual = if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool };
         start_up(self.settings.start.unwrap_or(usual))
     }
 
-    /// Returns the start-up after a machine has been replaced, before training resumes: a cold start, because the
-    /// machine is new.
-    pub(crate) fn restart() -> StartUp {
-        start_up(StartKind::Cold)
+    /// Returns the start-up after a failure, before training resumes: what the job says; a cold start of rented machines,
+    /// because one is new; on machines of one's own the time until the failure is noticed, as if a spare one stood by.
+    pub(crate) fn restart(&self) -> StartUp {
+        let spread = operations().start_spread.value;
+        match (self.settings.restart, self.rented) {
+            (Some(stated), _) => StartUp { machines: Seconds(0.0), software: stated, spread },
+            (None, Some(_)) => start_up(StartKind::Cold),
+            (None, None) => {
+                let framework = operations().warm_pool.framework.value;
+                StartUp { machines: operations().hang_timeout.value, software: framework, spread }
+            }
+        }
     }
 
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
@@ -186,10 +201,11 @@ impl RunConditions<'_> {
         Ok((band.monthly_share(), format!("band {} of {source}", band.name())))
     }
 
-    /// Returns the price of storing checkpoints for an hour.
+    /// Returns the price of storing checkpoints for an hour; nothing where storage is not rented.
     pub(crate) fn checkpoints_hour(&self) -> Usd {
         let storage = storage();
         let gigabyte_month = match self.settings.storage {
+            _ if self.rented.is_none() => return Usd(0.0),
             CheckpointStorage::S3 => storage.s3.price.value,
             CheckpointStorage::Ebs => storage.ebs.price.value,
         };

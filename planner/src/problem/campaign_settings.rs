@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) scenario: u32,
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
+    pub(crate) restart: Option<Seconds>,
     pub(crate) straggler: f64,
     /// The data set; `None` if samples are assumed to be at hand.
     pub(crate) data: Option<DataSet>,
@@ -66,6 +67,7 @@ pub(crate) fn settings(
         scenario,
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
+        restart: duration("campaign.restart", spec.restart.as_deref())?,
         straggler,
         data: data_set(job, model)?.map(|data| data.set),
     })

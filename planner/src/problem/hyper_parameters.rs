@@ -10,7 +10,7 @@ use trainyard_units::Invalid;
 /// The field, with its value and what is allowed.
 pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invalid> {
     let rates = [
-        ("training.learning_rate", spec.learning_rate, 10.0),
+        ("training.learning_rate", spec.learning_rate, 100.0),
         ("training.decay_power", spec.decay_power, 100.0),
         ("training.epsilon", spec.epsilon, 1.0),
     ];
@@ -25,8 +25,8 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
     let [first, second] = spec.betas.map_or([None; 2], |betas| betas.map(Some));
     let shares = [
         ("training.momentum", spec.momentum),
-        ("training.betas", first),
-        ("training.betas", second),
+        ("training.betas[0]", first),
+        ("training.betas[1]", second),
         ("training.weight_decay", spec.weight_decay),
     ];
     for (field, value) in shares {

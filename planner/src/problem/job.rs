@@ -171,9 +171,12 @@ pub(crate) fn problem_on(
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
     let place = other(place(&job.cluster, resources, Trained { model: &model, kind, optimizer })?);
     if place.is_measured() && !executor_trains(kind, model.family()) {
-        let rule = format!("the executor, which measured machines have, does not train {} by {kind}", model.family());
-        let field = if kind.dpo { "training.objective" } else { "training.method" };
-        return Err(Invalid::conflict(field, "cluster.profile", rule).into());
+        let rule = format!("{} is not trained so on a measured machine, by Trainyard's own executor", model.family());
+        let (field, value) =
+            if kind.dpo { ("training.objective", "dpo".to_owned()) } else { ("training.method", kind.to_string()) };
+        return Err(Invalid::breaks(field, value, rule)
+            .with_hint("`trainyard plan` without a profile plans it for rented machines; full and lora run here")
+            .into());
     }
     if place.is_measured() && !EXECUTABLE.optimizers.contains(&optimizer) {
         let names: Vec<String> = EXECUTABLE.optimizers.iter().map(ToString::to_string).collect();
@@ -204,7 +207,11 @@ pub(crate) fn problem_on(
         names_precisions: job.training.precision.is_some(),
         unusable_precisions,
         optimizer,
-        objective: job.goal.objective.unwrap_or_default(),
+        objective: match &place {
+            Place::Rented(_) => job.goal.objective.unwrap_or_default(),
+            // Machines of one's own have no price.
+            Place::Owned { .. } => Objective::Time,
+        },
         model,
         loads_weights: job.training.method.is_some() || kind.dpo,
         fine_tuning,

@@ -146,16 +146,23 @@ impl Place {
         self
     }
 
-    /// Returns the machines of a choice: `instances` of its type, with its stack. A mixed cluster is used whole.
+    /// Returns the machines of a choice: `instances` of its type, with its stack. Of a mixed cluster each kind is a type, and
+    /// all of it is one that is used whole.
     /// `encrypted` says whether their traffic is encrypted; `None` leaves it as in the cluster file.
     pub(crate) fn machine(&self, choice: usize, instances: u32, encrypted: Option<bool>) -> Machine {
         let mut machine = match self {
             Self::Owned { machine, .. } => {
-                let mut machine = Machine { stack: self.software(choice).clone(), ..(**machine).clone() };
-                if !machine.cluster.is_mixed() {
-                    machine.cluster.pools[0].instances = instances;
+                let (name, _) = &self.types()[self.kind(choice)];
+                let whole = || machine.cluster.clone();
+                let mut cluster = if *name == machine.cluster.instance {
+                    whole()
+                } else {
+                    machine.cluster.kind(name).unwrap_or_else(whole)
+                };
+                if !cluster.is_mixed() {
+                    cluster.pools[0].instances = instances;
                 }
-                machine
+                Machine { cluster, stack: self.software(choice).clone() }
             }
             Self::Rented(rental) => {
                 let mut machine =
@@ -201,7 +208,12 @@ impl Place {
     /// Lists the types of machine to choose from, with the most of each.
     pub(crate) fn types(&self) -> Vec<(String, u32)> {
         match self {
-            Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
+            Self::Owned { machine, .. } => {
+                let whole = (machine.cluster.instance.clone(), machine.cluster.machines());
+                let kinds = machine.cluster.pools.iter().map(|pool| (pool.name.clone(), pool.instances));
+                let kinds = kinds.filter(|(name, _)| machine.cluster.is_mixed() && *name != whole.0);
+                std::iter::once(whole.clone()).chain(kinds).collect()
+            }
             Self::Rented(rental) => {
                 let names = rental.instances.iter().map(|(instance, _)| instance.name.clone());
                 names.zip(rental.most.iter().copied()).collect()

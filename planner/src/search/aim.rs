@@ -8,12 +8,14 @@ use trainyard_units::Seconds;
 
 #[cfg(test)]
 mod tests {
+    use super::super::totals::Surrounded;
     use super::*;
 
     #[test]
     fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
         let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
-        let totals = |time_s, cost| Totals { step_time_s: 1.0, time_s, elapsed_s: time_s, cost_usd: Some(cost) };
+        let totals =
+            |time_s, cost| Totals::new((1.0, time_s), Surrounded { elapsed_s: time_s, cost_usd: Some(cost) }, 8);
         assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
         assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
         assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
@@ -79,36 +81,41 @@ impl Aim {
 pub(crate) struct Ceilings {
     /// Seconds of all steps.
     time_s: f64,
-    /// Its price.
-    cost_usd: f64,
+    /// [`Totals::worth_usd`].
+    worth_usd: f64,
 }
 
 impl Ceilings {
-    pub(crate) const NONE: Self = Self { time_s: f64::INFINITY, cost_usd: f64::INFINITY };
+    pub(crate) const NONE: Self = Self { time_s: f64::INFINITY, worth_usd: f64::INFINITY };
 
     /// Limits the objective to `times` that of a training.
     pub(crate) fn near(objective: Objective, totals: Totals, times: f64) -> Self {
-        match (objective, totals.cost_usd) {
-            (Objective::Cost, Some(cost)) => Self { cost_usd: cost * times, ..Self::NONE },
-            _ => Self { time_s: totals.time_s * times, ..Self::NONE },
+        match objective {
+            Objective::Cost => Self { worth_usd: totals.worth_usd * times, ..Self::NONE },
+            Objective::Time => Self { time_s: totals.time_s * times, ..Self::NONE },
         }
+    }
+
+    /// Limits what a training is worth to so much more than another.
+    pub(crate) fn affordable(totals: Totals, more_usd: f64) -> Self {
+        Self { worth_usd: totals.worth_usd + more_usd, ..Self::NONE }
     }
 
     /// Both.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { time_s: self.time_s.min(other.time_s), cost_usd: self.cost_usd.min(other.cost_usd) }
+        Self { time_s: self.time_s.min(other.time_s), worth_usd: self.worth_usd.min(other.worth_usd) }
     }
 
     /// Returns the limit of an objective's value.
     pub(crate) fn of(self, objective: Objective) -> f64 {
         match objective {
             Objective::Time => self.time_s,
-            Objective::Cost => self.cost_usd,
+            Objective::Cost => self.worth_usd,
         }
     }
 
     pub(crate) fn admit(self, totals: Totals) -> bool {
-        totals.time_s <= self.time_s && totals.cost_usd.is_none_or(|cost| cost <= self.cost_usd)
+        totals.time_s <= self.time_s && totals.worth_usd <= self.worth_usd
     }
 }
 
@@ -173,7 +180,7 @@ impl Ranking {
         !late && !dear
     }
 
-    /// Returns the objective's value: seconds, or USD where there is a price.
+    /// Returns the objective's value: seconds or USD.
     pub(crate) fn worth(&self, totals: Totals) -> f64 {
         amount(self.objective, totals)
     }
@@ -204,10 +211,10 @@ pub(crate) fn other(objective: Objective) -> Objective {
     }
 }
 
-/// Returns the value of an objective: seconds, or USD where there is a price.
+/// Returns the value of an objective: seconds or USD.
 pub(crate) fn amount(objective: Objective, totals: Totals) -> f64 {
     match objective {
         Objective::Time => totals.time_s,
-        Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
+        Objective::Cost => totals.worth_usd,
     }
 }

@@ -55,7 +55,6 @@ impl Complexity {
     }
 
     fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
-        let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
         let switch = if ordinary.shards_adapters { StateSharding::None } else { StateSharding::Optimizer };
         let parts = [
@@ -70,7 +69,7 @@ impl Complexity {
             unusual_format: precision != ordinary.precision,
             offloads: offloads(variant.offload),
             uneven: is_uneven(ordinary.blocks, parallel.pipeline, variant.virtual_stages),
-            kinds: degrees.iter().filter(|degree| **degree > 1).count() as u32,
+            kinds: parallel.kinds(),
             parts: parts.iter().filter(|part| **part).count() as u32,
         }
     }

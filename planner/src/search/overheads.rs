@@ -2,16 +2,17 @@
 
 use super::space::{Candidate, Space};
 use crate::cost::{Overheads, RunConditions, Saved, ranks_of_state};
-use crate::problem::{Place, Problem};
+use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_plan::{Precision, checkpoint_bytes_of};
 use trainyard_units::Bytes;
 
-/// Overheads by the ranks that hold a state and the number format: with the state whole on each replica, and sharded.
-type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
+/// Overheads by the ranks that hold a state and the number format, where they are known: with the state whole on each
+/// replica, and sharded.
+type Site = BTreeMap<(u32, Precision), [Option<Overheads>; 2]>;
 
-/// The overheads of all candidates of a search on rented machines.
+/// The overheads of all candidates of a search.
 #[derive(Default)]
 pub(crate) struct SearchOverheads {
     /// By type and number of machines.
@@ -20,7 +21,6 @@ pub(crate) struct SearchOverheads {
 
 impl SearchOverheads {
     pub(crate) fn new(problem: &Problem, space: &Space<'_>, candidates: &[Candidate]) -> Self {
-        let Place::Rented(rental) = &problem.place else { return Self::default() };
         let graph = problem.graph();
         let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
         let bytes: BTreeMap<Precision, Bytes> =
@@ -30,14 +30,15 @@ impl SearchOverheads {
             let machine = space.machine_of(choice, instances);
             let overheads = |precision: Precision, ranks, shared_out| {
                 let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
-                Overheads::new(&RunConditions {
+                let conditions = RunConditions {
                     machine: &machine,
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },
-                    pricing: rental.pricing,
+                    pricing: problem.place.pricing(),
                     rented: problem.place.price(choice).map(Into::into),
                     input: None,
-                })
+                };
+                conditions.are_known().then(|| Overheads::new(&conditions))
             };
             let mut site = Site::new();
             for Candidate { parallel, precision, .. } in candidates {
@@ -64,11 +65,11 @@ impl SearchOverheads {
         self.sites[choice].entry(instances).or_default()
     }
 
-    /// Returns the overheads of a candidate's plans whose replicas shard their state, or do not; `None` on owned
-    /// machines.
+    /// Returns the overheads of a candidate's plans whose replicas shard their state, or do not; `None` where nothing is
+    /// known of them.
     pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
         let site = self.sites.get(candidate.choice)?.get(&candidate.instances)?;
         let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
-        Some(&both[usize::from(shared_out)])
+        both[usize::from(shared_out)].as_ref()
     }
 }

@@ -10,13 +10,14 @@ use super::known::Known;
 use super::memory_bound::MemoryBound;
 use super::overheads::SearchOverheads;
 use super::space::{Candidate, Space, Variant};
-use super::totals::{Evaluated, Totals};
+use super::totals::{Evaluated, Surrounded, Totals};
 use crate::cost::Work;
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
+use trainyard_hardware_profiles::Price;
 use trainyard_plan::{Fixed, Method, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
@@ -220,14 +221,13 @@ impl<'a> Prepared<'a> {
         let step_time_s = feed.map_or(times.step, |feed| feed.step_time.0);
         let forward = times.forward;
         let overheads = self.overheads.of(candidate, shared_out);
-        let Some((overheads, price)) = overheads.zip(self.problem.place.price(candidate.choice)) else {
-            return Totals { step_time_s, time_s, elapsed_s: time_s + forward.total().0, cost_usd: None };
-        };
+        let hourly = self.problem.place.price(candidate.choice).map(Price::hourly);
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
-        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), forward, download });
         let input = self.input_stalls.input(candidate).map(|input| input.storage);
-        let cost_usd = Some(overheads.cost(&spent, price.hourly(), input).total());
-        Totals { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd }
+        let work = Work { steps: Seconds(time_s), forward, download };
+        let surrounded = Surrounded::of(overheads, hourly, steps, work, input);
+        let devices = if self.problem.place.is_measured() { 1 } else { candidate.parallel.ranks() };
+        Totals::new((step_time_s, time_s), surrounded, devices)
     }
 }
 
@@ -243,6 +243,6 @@ fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
         own_scripts: !machine.stack.runs.own_models,
         own_engine: !machine.stack.runs.targets.iter().any(|target| target == "deepspeed"),
         blocks,
-        shards_adapters: shards && matches!(method, Method::Lora | Method::Qlora),
+        shards_adapters: shards && method.has_adapters(),
     }
 }

@@ -24,6 +24,10 @@ pub(crate) const INDISTINCT: f64 = 0.05;
 /// faster than that by more is worth some trouble.
 const GIVEN_UP_MAX: f64 = 0.1;
 
+/// The most that a simpler plan of other software may cost more, or use more time of GPUs, in USD: a stated default, about
+/// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.
+const SIMPLER_FOR_USD: f64 = 1000.0;
+
 /// The ratio of a quantity's median error to half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
 /// distribution.
 const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
@@ -52,9 +56,6 @@ pub(crate) fn choose_briefly(prepared: &Prepared<'_>, aim: Aim) -> Option<Evalua
 /// Returns the plan with `aim` that is much faster (where cost is minimized) or much cheaper (where time is) than this one,
 /// or this one if there is none.
 fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluated {
-    if plan.cost_usd.is_none() {
-        return plan;
-    }
     let (other, totals) = (other(aim.objective), Totals::found(&plan));
     let end = prepared.search(Aim { objective: other, ..aim }).best.into_iter().next();
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
@@ -75,14 +76,11 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let one = Aim { top: 1, ..aim };
     let other = other(aim.objective);
     let mut chosen = best.clone();
-    let mut not_much_worse = Ceilings::NONE;
-    if best.cost_usd.is_some() {
-        let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
-        let Some(end) = ends.best.into_iter().next() else { return found };
-        not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
-        if !not_much_worse.admit(Totals::found(&chosen)) {
-            chosen = end;
-        }
+    let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
+    let Some(end) = ends.best.into_iter().next() else { return found };
+    let not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
+    if !not_much_worse.admit(Totals::found(&chosen)) {
+        chosen = end;
     }
     let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
     let own = prepared.complexity(&chosen);
@@ -91,9 +89,11 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     }
     if aim.stack.is_none() {
         let own = prepared.complexity(&chosen);
+        let affordable = Ceilings::affordable(Totals::found(&chosen), SIMPLER_FOR_USD);
         let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
         let simpler = others.filter_map(|(number, stack)| {
             let aim = Aim { stack: Some(number), ..within(stack) };
+            let aim = Aim { ceilings: aim.ceilings.and(affordable), ..aim };
             let (class, plan) = simplest(prepared, aim, |class| class < own)?;
             Some((class, or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan)))
         });
@@ -146,7 +146,10 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, _) => Gain::of(best.time_s / own.time_s, pace(own.time_s, best.time_s)),
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
-        (false, None) => Gain::Nothing,
+        (false, None) => {
+            let fewer = best.worth_usd / own.worth_usd;
+            Gain::of(fewer, format!("with {} of its GPU-hours", share(1.0 / fewer)))
+        }
     };
     let without = without(chosen, optimum);
     let simpler = || simpler_by(without.clone(), chosen, optimum);
@@ -224,6 +227,11 @@ pub(crate) fn degrees(plan: &Plan) -> String {
     let names: Vec<String> =
         all.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
     if names.is_empty() { "one GPU".into() } else { names.join(" × ") }
+}
+
+/// Formats a part of one: `27 %`.
+fn share(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
 }
 
 /// Formats the excess of a ratio over one: `1.8 %`.

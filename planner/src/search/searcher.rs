@@ -17,7 +17,7 @@ use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
 use super::space::{Candidate, Variant};
 use super::totals::{Evaluated, Totals};
-use crate::problem::{Enough, Place, Problem};
+use crate::problem::{Enough, Problem};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -166,10 +166,8 @@ impl<'a> Sought<'a> {
 
     fn uses_wanted_gpu(&self, choice: usize) -> bool {
         let Some(unwanted) = self.aim.without_gpu else { return true };
-        match &self.problem().place {
-            place @ Place::Rented(_) => place.offer(choice).is_none_or(|(instance, _)| instance.gpu != unwanted),
-            Place::Owned { machine, .. } => machine.cluster.first().device.gpu().is_none_or(|gpu| gpu.name != unwanted),
-        }
+        let gpu = self.prepared.space.alone(choice).cluster.first().device.gpu();
+        gpu.is_none_or(|gpu| gpu.name != unwanted)
     }
 
     fn candidate(&self, number: u32) -> &'a Candidate {
@@ -325,7 +323,7 @@ impl<'a> Searcher<'a> {
         let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), times);
         let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
-        let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
+        let Totals { step_time_s, time_s, elapsed_s, cost_usd, .. } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
         let evaluated = Evaluated {
             plan,

@@ -138,7 +138,7 @@ impl<'a> Space<'a> {
                 self.fixed.instance.as_ref().is_none_or(|held| held == name) && self.refusal(*choice).is_none()
             })
             .flat_map(|(choice, (_, most))| {
-                let mut counts = machine_counts(&self.problem.place, self.fixed.instances, most);
+                let mut counts = machine_counts(&self.problem.place, &self.alone[choice], self.fixed.instances, most);
                 if self.problem.enough.is_some() && self.fixed.instances.is_none() {
                     counts.retain(|count| *count == most || is_round(*count));
                 }
@@ -694,10 +694,10 @@ fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
 
 /// Lists the numbers of machines to choose from, at most `most`. A mixed cluster is used whole; rented machines may be
 /// held at any number.
-fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
+fn machine_counts(place: &Place, alone: &Machine, held: Option<u32>, most: u32) -> Vec<u32> {
     match (place, held) {
         (Place::Rented(_), Some(held)) => vec![held],
-        (Place::Owned { machine, .. }, _) if machine.cluster.is_mixed() => {
+        (Place::Owned { .. }, _) if alone.cluster.is_mixed() => {
             Some(most).filter(|all| held.is_none_or(|held| held == *all)).into_iter().collect()
         }
         _ => (1..=most).filter(|count| held.is_none_or(|held| held == *count)).collect(),

@@ -3,8 +3,9 @@
 use crate::cost::{Overheads, Work};
 use crate::problem::{ForwardTimes, Problem};
 use std::sync::Arc;
+use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
-use trainyard_plan::{Plan, StepSize};
+use trainyard_plan::{Plan, StepSize, StorageMode};
 use trainyard_sim::{Intake, LoaderRates, Machine, Outcome, step_time};
 use trainyard_units::{Bytes, Seconds, UsdPerHour, human_count};
 
@@ -12,6 +13,10 @@ use trainyard_units::{Bytes, Seconds, UsdPerHour, human_count};
 const TASKS_MAX: u64 = 8192;
 
 const RANKS_MAX: u32 = 4096;
+
+/// What an hour of a GPU is worth in USD where machines have no price, so that more of them are not used for nothing: a
+/// stated default, of the order of what large GPUs are rented for. It is never told.
+const GPU_HOUR_USD: f64 = 2.0;
 
 /// The time and cost of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,13 +29,28 @@ pub(crate) struct Totals {
     pub(crate) elapsed_s: f64,
     /// Price of the training and its overheads, in USD.
     pub(crate) cost_usd: Option<f64>,
+    /// That price or, without one, what the time of the GPUs is worth, in USD.
+    pub(crate) worth_usd: f64,
+}
+
+/// Time and cost of a plan's steps and of what surrounds them.
+pub(crate) struct Surrounded {
+    pub(crate) elapsed_s: f64,
+    pub(crate) cost_usd: Option<f64>,
 }
 
 impl Totals {
     /// Returns the totals of a plan that a search found.
     pub(crate) fn found(evaluated: &Evaluated) -> Self {
         let Evaluated { step_time_s, time_s, elapsed_s, cost_usd, .. } = *evaluated;
-        Self { step_time_s, time_s, elapsed_s, cost_usd }
+        Self::new((step_time_s, time_s), Surrounded { elapsed_s, cost_usd }, devices(&evaluated.plan))
+    }
+
+    /// Returns the totals of a training on so many devices, with the seconds of a step and of all steps.
+    pub(crate) fn new((step_time_s, time_s): (f64, f64), surrounded: Surrounded, devices: u64) -> Self {
+        let Surrounded { elapsed_s, cost_usd } = surrounded;
+        let worth_usd = cost_usd.unwrap_or(devices as f64 * elapsed_s / 3600.0 * GPU_HOUR_USD);
+        Self { step_time_s, time_s, elapsed_s, cost_usd, worth_usd }
     }
 
     /// Simulates any plan on any machines of a type of the problem; `None` if the machine does not admit the plan, or
@@ -48,14 +68,12 @@ impl Totals {
             _ => (step.0, step.0 * steps as f64, Seconds(0.0)),
         };
         let forward = problem.forward_passes(plan.batch().global).times_of(plan, machine).ok()?;
-        let Some(price) = problem.place.price(choice) else {
-            return Some(Self { step_time_s, time_s, elapsed_s: time_s + forward.total().0, cost_usd: None });
-        };
-        let overheads = Overheads::of_plan(problem, plan, machine, price);
-        let spent = overheads.training_cost(steps, Work { steps: Seconds(time_s), forward, download });
+        let overheads = Overheads::of_plan(problem, plan, machine, choice);
+        let hourly = problem.place.price(choice).map(Price::hourly);
         let storage = plan.input().map(|input| input.storage);
-        let cost_usd = Some(overheads.cost(&spent, price.hourly(), storage).total());
-        Some(Self { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd })
+        let work = Work { steps: Seconds(time_s), forward, download };
+        let surrounded = Surrounded::of(overheads.as_ref(), hourly, steps, work, storage);
+        Some(Self::new((step_time_s, time_s), surrounded, devices(plan)))
     }
 
     /// Returns the smaller of the two in each figure.
@@ -66,7 +84,27 @@ impl Totals {
             time_s: self.time_s.min(other.time_s),
             elapsed_s: self.elapsed_s.min(other.elapsed_s),
             cost_usd,
+            worth_usd: self.worth_usd.min(other.worth_usd),
         }
+    }
+}
+
+impl Surrounded {
+    /// Computes both for a training of so many steps: without overheads, where nothing is known of them, it takes its steps
+    /// and its other forward passes.
+    pub(crate) fn of(
+        overheads: Option<&Overheads>,
+        hourly: Option<UsdPerHour>,
+        steps: u64,
+        work: Work,
+        storage: Option<StorageMode>,
+    ) -> Self {
+        let Some(overheads) = overheads else {
+            return Self { elapsed_s: (work.steps + work.forward.total()).0, cost_usd: None };
+        };
+        let spent = overheads.training_cost(steps, work);
+        let cost = hourly.map(|hourly| overheads.cost(&spent, hourly, storage).total());
+        Self { elapsed_s: spent.elapsed().0, cost_usd: cost }
     }
 }
 
@@ -98,6 +136,11 @@ impl Evaluated {
 pub(crate) fn is_quick(plan: &Plan) -> bool {
     let tasks = StepSize::of(plan.spec(), plan.graph().len()).tasks();
     tasks <= TASKS_MAX && plan.mesh().ranks() <= RANKS_MAX
+}
+
+/// Counts the devices that a plan keeps from other work: a measured machine is one, whatever its ranks share out.
+fn devices(plan: &Plan) -> u64 {
+    if plan.cluster().profile.is_some() { 1 } else { plan.mesh().ranks().into() }
 }
 
 /// A plan with what it takes.

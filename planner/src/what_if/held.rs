@@ -169,8 +169,7 @@ impl Changed {
             amount.map_err(|error| told(&error))?.steps(plan.batch().global)
         };
         let price = self.price(old, before.files.prices.as_ref())?;
-        let rent = price.map(|price| Rent::new(job, &plan, &machine, price)).transpose();
-        let rent = rent.map_err(|error| told(&error))?;
+        let rent = Rent::new(job, &plan, &machine, price).map_err(|error| told(&error))?;
         let (prediction, outcome) =
             predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
         outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;

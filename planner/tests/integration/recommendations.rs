@@ -368,11 +368,14 @@ fn machines_that_the_batch_leaves_idle_are_told_with_a_batch_that_uses_them() {
 }
 
 #[test]
-fn a_kind_of_machines_that_is_faster_alone_is_told_in_its_own_number_format() {
+fn a_kind_of_machines_that_is_faster_alone_is_used_alone_in_its_own_number_format() {
     let document = plan_on(&format!("{NODE}, {}", STATION.replace("\"l4\"", "\"t4\"")));
-    let told = document.warnings.iter().find(|warning| warning.contains("without the other machines"));
-    assert!(told.is_some_and(|told| told.starts_with("2 × node") && told.contains("bf16-mixed")), "{told:?}");
-    assert!(document.warnings.iter().any(|warning| warning.contains("no launcher starts")));
+    let cluster = &document.plan.cluster;
+    assert_eq!((cluster.instance.as_str(), cluster.instances), ("node", 2));
+    assert_eq!((document.plan.precision, cluster.file.as_deref()), (Precision::Bf16Mixed, Some("rack.toml")));
+    let told = document.reasons.iter().find(|reason| reason.starts_with("2 × node rather than"));
+    assert!(told.is_some(), "{:?}", document.reasons);
+    assert!(!document.warnings.iter().any(|warning| warning.contains("no launcher")));
 }
 
 #[test]
@@ -399,8 +402,12 @@ fn degrees_beyond_ones_own_devices_are_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_mixed_cluster_is_used_as_a_whole() {
-    let document = plan_on(&format!("{NODE}, {STATION}"));
+fn a_mixed_cluster_that_is_held_is_used_as_a_whole() {
+    let (job, resources) = on_own_cluster(&format!("{NODE}, {STATION}"));
+    let problem = problem(&job, resources).expect("a solvable job");
+    let fixed = Fixed::parse(&["instance=rack".into()]).expect("a field");
+    let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
+    assert!(document.warnings.iter().any(|warning| warning.contains("no launcher starts")));
     let parallel = document.plan.parallel;
     assert_eq!((parallel.data * parallel.tensor * parallel.pipeline, document.plan.cluster.instances), (12, 6));
     assert_eq!(parallel.tensor, 1, "a tensor-parallel group stays inside the smallest machine");

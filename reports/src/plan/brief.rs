@@ -4,6 +4,7 @@ use super::methods::methods;
 use super::{alternative, headline, memory_share, not_considered, title};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
+use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::counted;
 
@@ -100,7 +101,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 }
 
 /// Picks other plans worth knowing of: the cheapest one that is cheaper, the faster one that costs least, and the best
-/// one that needs fewer features of the software; then runners-up.
+/// one with fewer kinds of parallelism, or as many and fewer features of the software; then runners-up.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms) = (&document.prediction, document.plan.pricing);
     let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
@@ -115,12 +116,14 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
             let best = those.min_by(|a, b| by(a).total_cmp(&by(b)))?;
             known.iter().position(|other| std::ptr::eq(*other, *best))
         };
-    let features = document.plan.features().len();
+    // As plans are preferred: few kinds of parallelism first.
+    let complexity = |plan: &PlanSpec| (plan.parallel.kinds(), plan.features().len());
+    let own_complexity = complexity(&document.plan);
     let cheaper = least(&mut known.iter().filter(|other| cost(other) * CHEAPER < own_cost), &cost);
     let faster = |other: &&&Alternative| other.time_s * FASTER < own.time_s;
     let price = |other: &Alternative| if other.cost_usd.is_some() { cost(other) } else { other.time_s };
     let faster = least(&mut known.iter().filter(faster), &price);
-    let simpler = least(&mut known.iter().filter(|other| other.plan.features().len() < features), &price);
+    let simpler = least(&mut known.iter().filter(|other| complexity(&other.plan) < own_complexity), &price);
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
     let labelled = [("cheaper", cheaper), ("faster", faster), ("simpler", simpler)];
     let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));

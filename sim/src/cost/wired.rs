@@ -52,9 +52,12 @@ impl LinkCosts for Wired {
     ) -> Result<Vec<Placed>, MachineError> {
         let (stack, shares) = (&of.machine.stack, of.plan.gathers_weights());
         let held = exchange.held;
+        // Adapters, a hundredth of the weights beside which they stand, are gathered in one call with those and reduced in
+        // one bucket: deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py.
+        let own = if of.plan.method().has_adapters() { 0 } else { held.matrices };
         let matrices = match exchange.content {
-            Content::Weights => held.matrices + held.frozen.matrices + held.borrowed.matrices,
-            Content::Gradients => held.matrices,
+            Content::Weights => own + held.frozen.matrices + held.borrowed.matrices,
+            Content::Gradients => own,
         };
         let times = if shares { stack.collectives_for(matrices) } else { 1 };
         let element = of.plan.precision().element_bytes();
