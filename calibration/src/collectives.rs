@@ -17,6 +17,9 @@ use trainyard_units::{Bytes, Seconds};
 pub const COLLECTIVE_COLUMNS: [&str; 8] =
     ["system", "gpus", "nodes", "operation", "message_bytes", "algbw_GBps", "latency_us", "notes"];
 
+/// Columns that such a table may have besides; `source_ref` is for people and is not read.
+pub(crate) const OPTIONAL_COLUMNS: [&str; 2] = ["busbw_GBps", "source_ref"];
+
 /// The collective of this name in tables.
 fn collective(operation: &str) -> Option<Collective> {
     Collective::ALL.into_iter().find(|collective| collective.measured_as() == operation)
@@ -132,8 +135,21 @@ impl Measured {
         Some(self.gpus? / self.nodes?.max(1))
     }
 
-    /// Bytes, machines and seconds, or what is missing of them.
+    /// Machines that the row names or describes, bytes and seconds, or what is missing of them.
     pub(crate) fn complete(&self, catalog: &Catalog) -> Result<(Cluster, u64, f64), String> {
+        self.complete_with(catalog, |nodes, gpus| system::cluster(catalog, &self.system, nodes, gpus))
+    }
+
+    /// The same on machines of a cluster of one kind, whatever the row calls them.
+    pub(crate) fn complete_on(&self, cluster: &Cluster, catalog: &Catalog) -> Result<(Cluster, u64, f64), String> {
+        self.complete_with(catalog, |nodes, gpus| system::part(cluster, nodes, gpus))
+    }
+
+    fn complete_with(
+        &self,
+        catalog: &Catalog,
+        cluster: impl FnOnce(u32, u32) -> Result<Cluster, String>,
+    ) -> Result<(Cluster, u64, f64), String> {
         let (Some(gpus), Some(nodes)) = (self.gpus, self.nodes) else {
             return Err("how many GPUs and machines took part is not stated".into());
         };
@@ -146,7 +162,7 @@ impl Measured {
         if self.words.contains("shaped") && !self.conditions.shaped() {
             return Err("software shaped the network, but the row does not tell its rate or delay".into());
         }
-        let mut cluster = system::cluster(catalog, &self.system, nodes, gpus)?;
+        let mut cluster = cluster(nodes, gpus)?;
         if let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric {
             if network.messaging == *catalog.messaging(network.transport) {
                 network.messaging = catalog.messaging_published_as(network.transport, &self.words).clone();

@@ -39,7 +39,7 @@ mod runs;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
-pub use fabric::{FabricFit, FittedConstant, Sweep, fit_fabrics, refit_fabrics};
+pub use fabric::{FabricFit, FittedConstant, Sweep, fit_described, fit_fabrics, refit_described, refit_fabrics};
 pub use fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, SuiteErrors, TermWidth, refit};
 pub use interval::{NORMAL_95, collective_interval, interval, network_uncertainty};
 pub use kind::MeasurementKind;

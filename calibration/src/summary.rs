@@ -35,7 +35,7 @@ impl Choice {
             (row.global_batch, row.nodes, row.gpus_per_node, &row.stack, &row.precision),
             (row.zero_stage, row.recompute),
         );
-        let plan = (row.dp, row.tp, row.pp, row.micro_batch, row.schedule, row.virtual_stages);
+        let plan = ((row.dp, row.tp, row.pp, row.cp, row.ep), row.micro_batch, row.schedule, row.virtual_stages);
         stated.then(|| Self { work: digest(&work), plan: digest(&plan) })
     }
 }

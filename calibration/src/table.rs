@@ -7,9 +7,9 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::rc::Rc;
 use std::str::FromStr;
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, similar};
 
-/// Columns that a table of training measurements must have. Others are for people and are not read.
+/// Columns that a table of training measurements must have.
 pub const MEASUREMENT_COLUMNS: [&str; 32] = [
     "id",
     "suite",
@@ -43,6 +43,22 @@ pub const MEASUREMENT_COLUMNS: [&str; 32] = [
     "offload",
     "optimizer",
     "step_time_s",
+];
+
+/// Columns that such a table may have besides. Those that say where a number is from are for people and are not read.
+const OPTIONAL_COLUMNS: [&str; 12] = [
+    "source",
+    "params",
+    "kv_heads",
+    "image_size",
+    "experts",
+    "cp",
+    "ep",
+    "xla",
+    "peak_memory_gb",
+    "reported_metric",
+    "reported_value",
+    "notes",
 ];
 
 /// A line of a table that does not hold what it needs: one without which the table cannot be read, or a row, which is
@@ -257,6 +273,29 @@ impl<'a, R: Read> Table<'a, R> {
         Err(TableError { file: self.file.into(), line: 1, invalid: Invalid::missing(*column, why).with_hint(hint) })
     }
 
+    /// Tells of columns that are neither among `columns` nor among `others`, with what was probably meant: people keep
+    /// notes in a table, but a setting under another name would be missing from every prediction.
+    pub(crate) fn unread(&self, columns: &[&'static str], others: &[&'static str]) -> Option<String> {
+        let known = || columns.iter().chain(others).copied();
+        let named = |name: &&str| !name.trim().is_empty() && !known().any(|column| column == *name);
+        let told = |name: &str| {
+            let lacking = known().filter(|column| !self.has(column));
+            let meant =
+                similar(&name.trim().to_lowercase(), lacking).map(|meant| format!(" (did you mean `{meant}`?)"));
+            format!("`{name}`{}", meant.unwrap_or_default())
+        };
+        let unread: Vec<String> = self.header.iter().filter(named).map(told).collect();
+        match unread.as_slice() {
+            [] => None,
+            [one] => Some(format!("the column {one} of `{}` is not read: no prediction depends on it", self.file)),
+            all => Some(format!(
+                "the columns {} of `{}` are not read: no prediction depends on them",
+                all.join(", "),
+                self.file
+            )),
+        }
+    }
+
     /// Bytes that were read from the input so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.ends.borrow().read
@@ -327,6 +366,8 @@ pub struct Row {
     pub hidden: Option<u64>,
     /// Attention heads.
     pub heads: Option<u64>,
+    /// Heads of keys and values; a column that a table may lack.
+    pub kv_heads: Option<u64>,
     /// Width inside the feed-forward part.
     pub ffn: Option<u64>,
     /// Vocabulary size.
@@ -343,7 +384,7 @@ pub struct Row {
     pub width_factor: Option<u64>,
     /// What else is said of the row.
     pub notes: String,
-    /// `unfused` or `flash`.
+    /// `unfused`, `flash` or `memory-efficient`; empty: what a stack of today chooses on the GPU, unfused with others.
     pub attention: Option<&'static str>,
     /// The framework's name in the publication.
     pub stack: String,
@@ -363,6 +404,10 @@ pub struct Row {
     pub tp: Option<u32>,
     /// Stages.
     pub pp: Option<u32>,
+    /// Ranks that share each sample's tokens; a column that a table may lack.
+    pub cp: Option<u32>,
+    /// Replicas that share the experts of each layer, a part of `dp`; a column that a table may lack.
+    pub ep: Option<u32>,
     /// Order of micro-batches.
     pub schedule: Option<&'static str>,
     /// Runs of layers on one device.
@@ -396,6 +441,7 @@ impl Row {
             layers: record.count("layers", 1)?,
             hidden: record.count("hidden", 1)?,
             heads: record.count("heads", 1)?,
+            kv_heads: record.count("kv_heads", 1)?,
             ffn: record.count("ffn", 1)?,
             vocab: record.count("vocab", 1)?,
             experts: record.count("experts", 1)?,
@@ -418,6 +464,8 @@ impl Row {
             dp: record.count("dp", 1)?,
             tp: record.count("tp", 1)?,
             pp: record.count("pp", 1)?,
+            cp: record.count("cp", 1)?,
+            ep: record.count("ep", 1)?,
             schedule: record.word("schedule", &["gpipe", "1f1b", "interleaved-1f1b"])?,
             virtual_stages: record.count("virtual_stages", 1)?,
             sequence_parallel: record
@@ -466,6 +514,15 @@ pub fn read_measurements(text: &str, file: &str) -> Result<Vec<Entry>, TableErro
     Ok(entries)
 }
 
+/// Tells of columns of a table of training measurements that are not read.
+///
+/// # Errors
+///
+/// When the text is not CSV or has no header.
+pub(crate) fn unread_columns(text: &str, file: &str) -> Result<Option<String>, TableError> {
+    Ok(Table::read(text.as_bytes(), file)?.unread(&MEASUREMENT_COLUMNS, &OPTIONAL_COLUMNS))
+}
+
 /// The rows of a table of training measurements, one by one.
 pub(crate) struct Measurements<'a, R> {
     pub(crate) table: Table<'a, R>,
@@ -476,6 +533,11 @@ impl<'a, R: Read> Measurements<'a, R> {
     pub(crate) fn new(table: Table<'a, R>) -> Result<Self, TableError> {
         table.needs("training measurements", &MEASUREMENT_COLUMNS)?;
         Ok(Self { table, seen: BTreeSet::new() })
+    }
+
+    /// Tells of columns that are not read.
+    pub(crate) fn unread(&self) -> Option<String> {
+        self.table.unread(&MEASUREMENT_COLUMNS, &OPTIONAL_COLUMNS)
     }
 
     /// The next row, understood or not; nothing at the end.
@@ -550,6 +612,25 @@ mod tests {
             }
             prop_assert_eq!(lines, lines_of_whole_text(&text));
         }
+    }
+
+    #[test]
+    fn columns_that_are_not_read_are_told_once_with_what_was_meant() {
+        let told = |others: &str| {
+            let header = format!("{},source,xla,notes{others}\n", MEASUREMENT_COLUMNS.join(","));
+            unread_columns(&header, "mine.csv").expect("a header")
+        };
+        assert_eq!(told(",cp,ep,kv_heads"), None);
+        assert_eq!(
+            told(",CP,sustained").as_deref(),
+            Some(
+                "the columns `CP` (did you mean `cp`?), `sustained` of `mine.csv` are not read: no prediction depends on them"
+            )
+        );
+        assert_eq!(
+            told(",remarks").as_deref(),
+            Some("the column `remarks` of `mine.csv` is not read: no prediction depends on it")
+        );
     }
 
     #[test]

@@ -90,6 +90,14 @@ impl<'a, R: Read> Validation<'a, R> {
         })
     }
 
+    /// Tells of columns that are not read, if there are any.
+    pub fn unread(&self) -> Option<String> {
+        match &self.rows {
+            Rows::Measurements(measurements) => measurements.unread(),
+            Rows::Collectives(table) => table.unread(&collectives::COLLECTIVE_COLUMNS, &collectives::OPTIONAL_COLUMNS),
+        }
+    }
+
     /// Bytes of the table that were read so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.rows {

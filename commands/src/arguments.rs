@@ -603,7 +603,8 @@ pub(crate) struct CalibrateArguments {
     /// Constants from which the fit starts, in place of those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", requires = "from")]
     pub(crate) constants: Option<PathBuf>,
-    /// Machine type that collectives were measured on, where the file does not say it or holds others too
+    /// Machine type that collectives were measured on, or the file of your own cluster (.toml), where the
+    /// measurements do not say it or hold others too
     #[arg(long, value_name = "NAME", requires = "from")]
     pub(crate) instance: Option<String>,
     /// Stack whose constants a trace shows [default: pytorch]

@@ -107,12 +107,16 @@ pub struct Messaging {
     pub connections: Option<Sourced<u32>>,
 }
 
-/// The links and the network of a machine type, as learnt from a sweep of collectives.
+/// The links and the network of a machine type, or of the machines of a cluster file, as learnt from a sweep of collectives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredFabric {
-    /// Catalog id of the machine type.
+    /// Catalog id of the machine type, or the name that the cluster file gives to the machines.
     pub name: String,
+    /// The transport over which machines of a cluster file were measured; left out for a machine type of the catalog,
+    /// which has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// The connection between its GPUs.
     pub interconnect: Interconnect,
     /// The parameters of the collectives library on its network.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
+use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{Lowering, Mesh};
 use trainyard_units::{Invalid, Seconds};
 
@@ -55,6 +56,12 @@ impl Machine {
             // The executor does, which runs on what was measured: only whole gradients tell whether they are finite.
             agrees_on_steps: matches!(self.cluster.first().device, Device::Measured(_)),
         }
+    }
+
+    /// The attention kernel that the software chooses on the GPUs, if that is known.
+    pub fn attention_kernel(&self) -> Option<AttentionKernel> {
+        let gpu = self.cluster.first().device.gpu()?;
+        self.stack.runs.attention_on(&gpu.generation).and_then(AttentionKernel::named)
     }
 
     /// Host time to launch a kernel, on the slowest of its processors; as the stack states it where they are not known.

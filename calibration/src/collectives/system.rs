@@ -8,21 +8,42 @@ use trainyard_units::BytesPerSecond;
 
 /// The machines that a text names or describes, with `gpus` GPUs on all `nodes` of them that take part.
 pub(crate) fn cluster(catalog: &Catalog, text: &str, nodes: u32, gpus: u32) -> Result<Cluster, String> {
-    if nodes == 0 || !gpus.is_multiple_of(nodes) {
-        return Err(format!("{gpus} GPUs cannot be the same number on each of {nodes} machines"));
-    }
-    let each = gpus / nodes;
-    expect_countable(nodes, each)?;
+    let each = gpus_of_each(nodes, gpus)?;
     let mut cluster = match machine(catalog, text) {
         Some(machine) => catalog.cluster(&machine.name, nodes).map_err(|error| error.to_string())?,
         None => described(catalog, text, nodes, each)?,
     };
-    let pool = &mut cluster.pools[0];
+    use_gpus(&mut cluster.pools[0], each)?;
+    Ok(cluster)
+}
+
+/// The machines of a cluster of one kind that take part, with as many of their GPUs.
+pub(crate) fn part(cluster: &Cluster, nodes: u32, gpus: u32) -> Result<Cluster, String> {
+    let each = gpus_of_each(nodes, gpus)?;
+    let mut part = cluster.clone();
+    let pool = &mut part.pools[0];
+    if nodes > pool.instances {
+        return Err(format!("`{}` has {} machines, but {nodes} took part", cluster.instance, pool.instances));
+    }
+    pool.instances = nodes;
+    use_gpus(pool, each)?;
+    Ok(part)
+}
+
+fn gpus_of_each(nodes: u32, gpus: u32) -> Result<u32, String> {
+    if nodes == 0 || !gpus.is_multiple_of(nodes) {
+        return Err(format!("{gpus} GPUs cannot be the same number on each of {nodes} machines"));
+    }
+    expect_countable(nodes, gpus / nodes)?;
+    Ok(gpus / nodes)
+}
+
+fn use_gpus(pool: &mut Pool, each: u32) -> Result<(), String> {
     if each > pool.devices_per_instance {
         return Err(format!("`{}` has {} GPUs, but the row uses {each} of each", pool.name, pool.devices_per_instance));
     }
     pool.devices_per_instance = each;
-    Ok(cluster)
+    Ok(())
 }
 
 /// A network as a benchmark finds it, which is over before the burst rate is and has the machines to itself.

@@ -68,7 +68,7 @@ pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
 /// As [`configure`].
 pub fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsupported> {
     let machine = system::machine(row, catalog)?;
-    let knobs = Knobs::of(row, &machine.stack)?;
+    let knobs = Knobs::of(row, &machine)?;
     let mut plans = Vec::new();
     let mut problem = None;
     for (tried, layout) in knobs.layouts(row).into_iter().enumerate() {
@@ -160,8 +160,9 @@ struct Layout {
 }
 
 impl Knobs {
-    fn of(row: &Row, stack: &Stack) -> Result<Self, Unsupported> {
-        let model = model::model(row, stack)?;
+    fn of(row: &Row, machine: &Machine) -> Result<Self, Unsupported> {
+        let stack = machine.stack.as_ref();
+        let model = model::model(row, machine)?;
         let global = row.global_batch.ok_or_else(|| Unsupported::new("the row does not tell `global_batch`"))?;
         if global > BATCH_MAX {
             return Err(Unsupported::new(format!("its `global_batch` is {global}, more than {BATCH_MAX}")));
@@ -194,8 +195,7 @@ impl Knobs {
             Some(_) => &[Recompute::None],
         };
         let mut layouts = Vec::new();
-        let open = row.dp.is_none();
-        for parallel in self.degrees(row).into_iter().flat_map(|parallel| self.with_experts(parallel, open)) {
+        for parallel in self.degrees(row).into_iter().flat_map(|parallel| self.with_experts(row, parallel)) {
             let replica = self.global / u64::from(parallel.data);
             let micros: Vec<u64> = match row.micro_batch {
                 Some(micro) => vec![micro],
@@ -226,10 +226,13 @@ impl Knobs {
         self.shardings[..shared].to_vec()
     }
 
-    /// The same degrees with experts spread over as many replicas as possible, over those of a machine, or over none;
-    /// over none where the row states its replicas, which then hold the same. Tables are always divided (Naumov et al.,
-    /// arXiv:1906.00091, section 4).
-    fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
+    /// The same degrees with experts spread over as many replicas as the row states; if it does not, over as many as
+    /// possible, over those of a machine, or over none, and over none where it states its replicas, which then hold the
+    /// same. Tables are always divided (Naumov et al., arXiv:1906.00091, section 4).
+    fn with_experts(&self, row: &Row, parallel: ParallelSpec) -> Vec<ParallelSpec> {
+        if let Some(expert) = row.ep {
+            return vec![ParallelSpec { expert, ..parallel }];
+        }
         let Some(divisible) = self.divisible else { return vec![parallel] };
         let admitted = |ranks: &u64| divisible.admits(*ranks);
         let possible: Vec<u64> = divisors(u64::from(parallel.data)).into_iter().filter(admitted).collect();
@@ -238,7 +241,7 @@ impl Knobs {
         let near = possible.iter().rfind(beside).copied().unwrap_or(1);
         let mut degrees = match divisible {
             Divisible::TableColumns(_) => vec![most],
-            Divisible::Experts(_) if !open => vec![1],
+            Divisible::Experts(_) if row.dp.is_some() => vec![1],
             Divisible::Experts(_) => vec![1, near, most],
         };
         degrees.dedup();
@@ -259,21 +262,23 @@ impl Knobs {
 
     /// The degrees that the row states, or those it leaves open that divide GPUs, batch and heads.
     fn degrees(&self, row: &Row) -> Vec<ParallelSpec> {
-        let gpus = row.gpus();
-        if let (Some(data), Some(tensor), Some(pipeline)) = (row.dp, row.tp, row.pp) {
+        if let Some(stated) = stated(row) {
             // GPUs of a machine may stay idle.
-            let placed = u64::from(data) * u64::from(tensor) * u64::from(pipeline) <= gpus;
-            let divided = self.global.is_multiple_of(u64::from(data));
-            let sequence = row.sequence_parallel && tensor > 1;
-            let stated = ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() };
+            let placed = stated.ranks() <= row.gpus();
+            let divided = self.global.is_multiple_of(u64::from(stated.data));
             return [stated].into_iter().filter(|_| placed && divided).collect();
         }
-        let stated = |known: Option<u32>, value: u64| known.is_none_or(|known| u64::from(known) == value);
+        let context = row.cp.unwrap_or(1);
+        if !row.gpus().is_multiple_of(u64::from(context)) {
+            return Vec::new();
+        }
+        let gpus = row.gpus() / u64::from(context);
+        let admits = |known: Option<u32>, value: u64| known.is_none_or(|known| u64::from(known) == value);
         let mut degrees = Vec::new();
         for tensor in divisors(gpus) {
             for pipeline in divisors(gpus / tensor) {
                 let data = gpus / tensor / pipeline;
-                let given = stated(row.tp, tensor) && stated(self.pipeline, pipeline) && stated(row.dp, data);
+                let given = admits(row.tp, tensor) && admits(self.pipeline, pipeline) && admits(row.dp, data);
                 // What nobody stated stays where it is sensible: tensor groups inside a machine.
                 let sensible = (row.tp.is_some() || tensor <= u64::from(row.gpus_per_node))
                     && pipeline <= u64::from(self.blocks)
@@ -282,7 +287,7 @@ impl Knobs {
                 if given && sensible {
                     let [data, tensor, pipeline] = [data, tensor, pipeline].map(|degree| degree as u32);
                     let sequence = row.sequence_parallel && tensor > 1;
-                    degrees.push(ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() });
+                    degrees.push(ParallelSpec { data, tensor, pipeline, context, sequence, expert: 1 });
                 }
             }
         }
@@ -292,14 +297,16 @@ impl Knobs {
     /// Why a row that states its degrees has no plan.
     fn contradiction(&self, row: &Row) -> Unsupported {
         let (gpus, global) = (row.gpus(), self.global);
-        Unsupported::new(match (row.dp, row.tp, row.pp) {
+        Unsupported::new(match (row.dp, stated(row), row.pp) {
             (Some(data), _, _) if !global.is_multiple_of(u64::from(data)) => {
                 format!("the global batch of {global} samples cannot be divided among dp {data} replicas")
             }
-            (Some(data), Some(tensor), Some(pipeline))
-                if u64::from(data) * u64::from(tensor) * u64::from(pipeline) > gpus =>
-            {
-                format!("dp {data} × tp {tensor} × pp {pipeline} are more ranks than the {gpus} GPUs of the row")
+            (_, Some(parallel), _) if parallel.ranks() > gpus => {
+                let ParallelSpec { data, tensor, pipeline, context, .. } = parallel;
+                let context = if context > 1 { format!(" × cp {context}") } else { String::new() };
+                format!(
+                    "dp {data} × tp {tensor} × pp {pipeline}{context} are more ranks than the {gpus} GPUs of the row"
+                )
             }
             (_, _, Some(pipeline)) if self.schedule == ScheduleName::Interleaved => {
                 format!("{} layers cannot be cut into two to four runs on each of pp {pipeline} stages", self.blocks)
@@ -360,6 +367,14 @@ fn equal_blocks(blocks: usize, stages: usize) -> Vec<StageSpec> {
             StageSpec { first, layers: end - first }
         })
         .collect()
+}
+
+/// The degrees of a row that states those of replicas, layers and stages; context parallelism is none unless it is
+/// stated too.
+fn stated(row: &Row) -> Option<ParallelSpec> {
+    let (data, tensor, pipeline) = (row.dp?, row.tp?, row.pp?);
+    let (context, sequence) = (row.cp.unwrap_or(1), row.sequence_parallel && tensor > 1);
+    Some(ParallelSpec { data, tensor, pipeline, context, sequence, expert: 1 })
 }
 
 fn precision(text: &str) -> Result<Precision, Unsupported> {

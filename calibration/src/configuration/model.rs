@@ -6,6 +6,7 @@ use trainyard_hardware_profiles::Stack;
 use trainyard_models::layers::InputSpec;
 use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelSpec};
 use trainyard_plan::greatest_common_divisor;
+use trainyard_sim::Machine;
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
 /// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
@@ -28,8 +29,11 @@ const ANSWER_CLASSES: u64 = 2;
 /// The longest side of an image or a volume that is taken for meant.
 const SIDE_MAX: u64 = 1 << 16;
 
-/// The model that a row trained, with whatever dimensions the row tells.
-pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
+/// The model that a row trained, with whatever dimensions the row tells. A row that leaves its attention kernel open
+/// ran that which the stack chooses on these GPUs, as a plan does, if people start trainings with the stack today;
+/// publications on older software that say nothing of a fused kernel had none.
+pub(crate) fn model(row: &Row, machine: &Machine) -> Result<Model, Unsupported> {
+    let stack = machine.stack.as_ref();
     let spec = match row.model.as_str() {
         "gpt" => told(row, Family::Gpt)?,
         "gpt-moe" => told(row, Family::GptMoe)?,
@@ -41,7 +45,9 @@ pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
             }
         },
     };
-    Model::try_from(spec).map_err(Unsupported::new)
+    let model = Model::try_from(spec).map_err(Unsupported::new)?;
+    let chosen = machine.attention_kernel().filter(|_| row.attention.is_none() && stack.runs.today);
+    Ok(chosen.map_or_else(|| model.clone(), |kernel| model.with_attention(kernel)))
 }
 
 /// A decoder-only transformer of the dimensions that the row tells.
@@ -52,6 +58,7 @@ fn told(row: &Row, family: Family) -> Result<ModelSpec, Unsupported> {
     let routed = family == Family::GptMoe;
     Ok(ModelSpec {
         heads: Some(stated("heads", row.heads)?),
+        kv_heads: row.kv_heads,
         layers: Some(stated("layers", row.layers.map(u64::from))? as u32),
         experts: if routed { Some(stated("experts", row.experts)?) } else { None },
         hidden: Some(stated("hidden", row.hidden)?),
@@ -69,6 +76,7 @@ fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> Result<ModelSpec, U
     spec.layers = spec.layers.map(|own| row.layers.unwrap_or(own));
     spec.hidden = spec.hidden.map(|own| row.hidden.unwrap_or(own));
     spec.heads = spec.heads.map(|own| row.heads.unwrap_or(own));
+    spec.kv_heads = spec.kv_heads.map(|own| row.kv_heads.unwrap_or(own));
     spec.ffn = spec.ffn.map(|own| row.ffn.unwrap_or(own));
     spec.vocab = spec.vocab.map(|own| row.vocab.unwrap_or(own));
     spec.experts = spec.experts.map(|own| row.experts.unwrap_or(own));
@@ -130,11 +138,7 @@ fn on_its_task(spec: ModelSpec, stack: &Stack) -> ModelSpec {
 }
 
 fn attention(row: &Row) -> Option<AttentionKernel> {
-    row.attention.map(|kernel| match kernel {
-        "flash" => AttentionKernel::Flash,
-        "memory-efficient" => AttentionKernel::MemoryEfficient,
-        _ => AttentionKernel::Unfused,
-    })
+    row.attention.and_then(AttentionKernel::named)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::RANKS_MAX;
 use trainyard_sim::Machine;
-use trainyard_units::BytesPerSecond;
+use trainyard_units::{BytesPerSecond, Invalid, similar};
 
 /// Network of each GPU, in Gbit/s, where a row of Ampere machines does not state it: a stated default, one HDR port for
 /// each of eight GPUs as in the NVIDIA DGX A100 SuperPOD reference architecture.
@@ -91,12 +91,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
     let interconnect = match catalog.link(&row.intra_node_link) {
         Ok(link) => link.interconnect.clone(),
         Err(_) if row.gpus_per_node == 1 => Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() },
-        Err(_) => {
-            return Err(Unsupported::new(format!(
-                "links of the kind `{}` between the GPUs of a machine are not in the catalog",
-                row.intra_node_link
-            )));
-        }
+        Err(_) => usual_link(row, catalog)?.clone(),
     };
     let stated = match row.inter_node_gbps {
         Some(stated) => stated,
@@ -124,6 +119,38 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
         },
         host: host(row, catalog),
     }))
+}
+
+/// The interconnect of a row that names none: that of all machine types with this GPU and as many of it on a machine,
+/// if they have the same.
+fn usual_link<'a>(row: &Row, catalog: &'a Catalog) -> Result<&'a Interconnect, Unsupported> {
+    let (gpus, written) = (row.gpus_per_node, row.intra_node_link.as_str());
+    let large = catalog.machine_types().filter(|machine| machine.gpu == row.gpu && machine.gpus >= gpus);
+    let mut usual: Vec<&Interconnect> = large.map(|machine| &machine.interconnect).collect();
+    usual.dedup();
+    if let ([only], "") = (usual.as_slice(), written) {
+        return Ok(only);
+    }
+    let names = || catalog.links().iter().map(|link| link.name.as_str());
+    let of_gpu: Vec<String> = catalog
+        .links()
+        .iter()
+        .filter(|link| usual.contains(&&link.interconnect))
+        .map(|link| format!("`{}`", link.name))
+        .collect();
+    let machines = format!("machines of the catalog with {gpus} or more `{}`", row.gpu);
+    let advice = match (of_gpu.as_slice(), similar(written, names())) {
+        ([], None) => String::new(),
+        ([], Some(meant)) => format!("; did you mean `{meant}`?"),
+        (links, _) => format!("; {machines} have {}", links.join(" or ")),
+    };
+    let allowed = format!("one of {}", names().collect::<Vec<_>>().join(", "));
+    let problem = if written.is_empty() {
+        Invalid::missing("intra_node_link", format!("write {allowed}"))
+    } else {
+        Invalid::value("intra_node_link", format!("`{written}`"), allowed)
+    };
+    Err(Unsupported::new(format!("{problem}{advice}")))
 }
 
 /// The host of the catalog's system after which a row's system is named, `dgx-1-v100-16gb` of `dgx-1-v100-16gb-100g`:

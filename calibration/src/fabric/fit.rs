@@ -9,14 +9,14 @@
 //! Minimiser: Nelder and Mead, The Computer Journal 7 (1965), 308-313. Robust loss 2 (√(1 + u²) − 1): Charbonnier et
 //! al., IEEE Transactions on Image Processing 6 (1997), 298-311.
 
-use super::{FITTED, Sweep, useless};
+use super::{FITTED, Sweep, SweepRow, useless};
 use crate::collectives::Measured;
 use crate::inverse::inverse_diagonal;
 use argmin::core::{CostFunction, Error, Executor, State};
 use argmin::solver::neldermead::NelderMead;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Fabric, Fitted, Instance, Interconnect, MeasuredFabric, Messaging, Sourced,
+    Catalog, Cluster, Fabric, Fitted, Instance, Interconnect, MeasuredFabric, Messaging, Pool, Sourced,
 };
 use trainyard_units::{BytesPerSecond, Invalid, Seconds};
 
@@ -149,6 +149,16 @@ pub struct FittedConstant {
     pub rows: u32,
 }
 
+impl FittedConstant {
+    /// A constant that changes by less than this part stays what it is.
+    const CHANGE: f64 = 0.002;
+
+    /// Tells whether rows depend on the constant, or did before others changed and moved it.
+    pub(super) fn is_taught(&self) -> bool {
+        self.rows > 0 || (self.after / self.before).ln().abs() > Self::CHANGE
+    }
+}
+
 /// Constants that a sweep teaches of a machine type.
 #[derive(Clone, Debug)]
 pub struct FabricFit {
@@ -205,13 +215,15 @@ pub fn fit_fabrics(
     date: &str,
 ) -> Result<Vec<FabricFit>, Invalid> {
     if let Some(name) = instance.filter(|name| !catalog.machine_types().any(|machine| machine.name == **name)) {
-        return Err(Invalid::value("--instance", name, "a machine type of the catalog").with_hint(FITTED));
+        let allowed = "a machine type of the catalog, or a cluster file (.toml)";
+        return Err(Invalid::value("--instance", name, allowed).with_hint(FITTED));
     }
     let mut reason = "its rows are of other machines".to_owned();
     let mut observed: BTreeMap<String, Vec<Observation>> = BTreeMap::new();
     for row in &sweep.rows {
         let Some(machine) = sweep.machine(row, instance, catalog)? else { continue };
-        match observation(&row.measured, &machine, catalog) {
+        let measured = row.measured.on(&machine);
+        match measured.complete(catalog).and_then(|completed| observation(measured, completed)) {
             Ok(observation) => observed.entry(machine).or_default().push(observation),
             Err(why) => reason = why,
         }
@@ -220,20 +232,56 @@ pub fn fit_fabrics(
         let what = instance.map_or_else(|| "a machine type of the catalog".to_owned(), |name| format!("`{name}`"));
         return Err(useless(&sweep.file, &what, &reason));
     }
-    observed.iter().map(|(machine, rows)| Ok(fit(machine, rows, catalog, &sweep.file, date))).collect()
+    let fitted = |(machine, rows): (&String, &Vec<Observation>)| fit(known(machine, catalog), rows, &sweep.file, date);
+    Ok(observed.iter().map(fitted).collect())
 }
 
-fn observation(measured: &Measured, machine: &str, catalog: &Catalog) -> Result<Observation, String> {
-    let measured = measured.on(machine);
-    let (cluster, bytes, seconds) = measured.complete(catalog)?;
+/// The fabric of the machines of a cluster file, which are of one kind, fitted on the rows of a sweep that are of them:
+/// those that name no machines, the cluster or its machines.
+///
+/// # Errors
+///
+/// When the cluster has machines of several kinds, or the sweep teaches nothing of them.
+pub fn fit_described(sweep: &Sweep, cluster: &Cluster, catalog: &Catalog, date: &str) -> Result<FabricFit, Invalid> {
+    let [Pool { name, fabric: Fabric::Wired { interconnect, network }, .. }] = cluster.pools.as_slice() else {
+        let kinds = format!("`{}` has {} kinds of machines", cluster.instance, cluster.pools.len());
+        return Err(Invalid::inside("--instance", format!("{kinds}, but a sweep is fitted on machines of one kind"))
+            .with_hint("describe the machines that were measured in a file of their own, under the same name"));
+    };
+    let mut reason = format!("its rows name other machines than `{}` and `{name}`", cluster.instance);
+    let mut rows = Vec::new();
+    for SweepRow { measured, .. } in sweep.rows.iter().filter(|row| row.is_of(&[&cluster.instance, name])) {
+        let completed = measured.complete_on(cluster, catalog);
+        match completed.and_then(|completed| observation(measured.clone(), completed)) {
+            Ok(observation) => rows.push(observation),
+            Err(why) => reason = why,
+        }
+    }
+    if rows.is_empty() {
+        return Err(useless(&sweep.file, &format!("`{}`", cluster.instance), &reason));
+    }
+    let fabric = MeasuredFabric {
+        name: name.clone(),
+        transport: Some(network.transport),
+        interconnect: interconnect.clone(),
+        messaging: network.messaging.clone(),
+    };
+    Ok(fit(fabric, &rows, &sweep.file, date))
+}
+
+fn observation(measured: Measured, (cluster, bytes, seconds): (Cluster, u64, f64)) -> Result<Observation, String> {
     measured.predict(&cluster, bytes).map_err(|error| error.to_string())?;
     Ok(Observation { measured, cluster, bytes, seconds })
 }
 
-fn fit(machine: &str, rows: &[Observation], catalog: &Catalog, file: &str, date: &str) -> FabricFit {
+/// The fabric of a machine type of the catalog as it is.
+fn known(machine: &str, catalog: &Catalog) -> MeasuredFabric {
     let known = catalog.machine_types().find(|known| known.name == machine).expect("rows are of known machine types");
     let Instance { name, interconnect, network, .. } = known.clone();
-    let mut fabric = MeasuredFabric { name, interconnect, messaging: network.messaging };
+    MeasuredFabric { name, transport: None, interconnect, messaging: network.messaging }
+}
+
+fn fit(mut fabric: MeasuredFabric, rows: &[Observation], file: &str, date: &str) -> FabricFit {
     let all: Vec<&Observation> = rows.iter().collect();
     let problem = Problem::new(&fabric, &all);
     let solution = problem.solve();
@@ -248,14 +296,18 @@ fn fit(machine: &str, rows: &[Observation], catalog: &Catalog, file: &str, date:
             date: date.into(),
             deviation: deviations[index],
         };
-        constants.push(FittedConstant {
-            fabric: machine.into(),
+        let fitted = FittedConstant {
+            fabric: fabric.name.clone(),
             name: constant.name(),
             before: constant.get(&fabric),
             after: values[index],
             deviation: deviations[index],
             rows,
-        });
+        };
+        if !fitted.is_taught() {
+            continue;
+        }
+        constants.push(fitted);
         constant.set(&mut fabric.messaging, &mut fabric.interconnect, values[index], Some(&fit));
     }
     let before: Vec<f64> = problem.before.iter().map(|value| value.exp()).collect();

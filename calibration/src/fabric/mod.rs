@@ -9,16 +9,17 @@ mod output;
 
 pub(crate) use output::is_output;
 
-pub use fit::{FabricFit, FittedConstant, fit_fabrics};
+pub use fit::{FabricFit, FittedConstant, fit_described, fit_fabrics};
 
 use crate::collectives::{self, Measured};
 use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors};
 use crate::table::{Table, TableError};
 use std::fmt::Display;
-use trainyard_hardware_profiles::{Catalog, Constants, MeasuredFabric};
+use trainyard_hardware_profiles::{Catalog, Cluster, Constants, MeasuredFabric};
 use trainyard_units::Invalid;
 
-const FITTED: &str = "`trainyard show instances` lists the machine types that can be fitted";
+const FITTED: &str = "`trainyard show instances` lists the machine types that can be fitted; for others, --instance \
+                      CLUSTER.toml names a file that describes them";
 
 /// Measured collectives.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Sweep {
     file: String,
     rows: Vec<SweepRow>,
     passed_over: Vec<TableError>,
+    /// Columns of a table that are not read.
+    unread: Option<String>,
 }
 
 /// One of them.
@@ -34,6 +37,14 @@ struct SweepRow {
     measured: Measured,
     /// The GPU that the output names, for the hint where its machines are not named.
     gpu: Option<String>,
+}
+
+impl SweepRow {
+    /// Tells whether a row names no machines, or its text is one of these names.
+    fn is_of(&self, names: &[&str]) -> bool {
+        let system = self.measured.system.as_str();
+        system.is_empty() || names.contains(&system)
+    }
 }
 
 impl Sweep {
@@ -45,7 +56,7 @@ impl Sweep {
     /// When there is none.
     pub fn read(text: &str, file: &str) -> Result<Self, Invalid> {
         let sweep = if output::is_output(text) {
-            Self { file: file.into(), rows: output::rows(text, file)?, passed_over: Vec::new() }
+            Self { file: file.into(), rows: output::rows(text, file)?, passed_over: Vec::new(), unread: None }
         } else {
             Self::of_table(text, file)?
         };
@@ -59,7 +70,8 @@ impl Sweep {
     fn of_table(text: &str, file: &str) -> Result<Self, Invalid> {
         let mut table = Table::read(text.as_bytes(), file)?;
         table.needs("collective measurements", &collectives::COLLECTIVE_COLUMNS)?;
-        let mut sweep = Self { file: file.into(), rows: Vec::new(), passed_over: Vec::new() };
+        let unread = table.unread(&collectives::COLLECTIVE_COLUMNS, &collectives::OPTIONAL_COLUMNS);
+        let mut sweep = Self { file: file.into(), rows: Vec::new(), passed_over: Vec::new(), unread };
         while let Some(record) = table.next_record()? {
             match record.and_then(|record| Measured::of_record(&record)) {
                 Ok(Some(measured)) => sweep.rows.push(SweepRow { measured, gpu: None }),
@@ -93,8 +105,9 @@ impl Sweep {
                     [] => "`trainyard show instances` lists them".into(),
                     candidates => format!("such GPUs are in {}", candidates.join(", ")),
                 };
-                Invalid::inside(&self.file, "it does not say which machine type it was measured on")
-                    .with_hint(format!("say it with --instance NAME; {known}"))
+                Invalid::inside(&self.file, "it does not say which machine type it was measured on").with_hint(format!(
+                    "say it with --instance NAME, or --instance CLUSTER.toml for machines of your own; {known}"
+                ))
             });
         }
         let named = collectives::system::machine(catalog, &row.measured.system).map(|machine| machine.name.clone());
@@ -118,6 +131,29 @@ pub fn refit_fabrics(
 ) -> Result<Refit, Invalid> {
     let sweep = Sweep::read(text, file)?;
     let fits = fit_fabrics(&sweep, instance, catalog, date)?;
+    refitted(sweep, &fits, date)
+}
+
+/// The fabric of the machines of a cluster file refitted in the same way, as `cluster` was read from it with `catalog`.
+///
+/// # Errors
+///
+/// As [`refit_fabrics`], and when the cluster has machines of several kinds.
+pub fn refit_described(
+    text: &str,
+    file: &str,
+    cluster: &Cluster,
+    catalog: &Catalog,
+    date: &str,
+) -> Result<Refit, Invalid> {
+    let sweep = Sweep::read(text, file)?;
+    let fit = fit_described(&sweep, cluster, catalog, date)?;
+    refitted(sweep, &[fit], date)
+}
+
+/// The fits that predict better, as constants and as a document.
+fn refitted(sweep: Sweep, fits: &[FabricFit], date: &str) -> Result<Refit, Invalid> {
+    let file = sweep.file.as_str();
     let better = |fit: &&FabricFit| fit.cross_validated.unwrap_or(fit.after) < fit.before;
     let changes = fits.iter().filter(better).flat_map(|fit| &fit.constants).map(|constant| ConstantChange {
         name: format!("fabrics.{}.{}", constant.fabric, constant.name),
@@ -152,7 +188,7 @@ pub fn refit_fabrics(
     let description = format!("Fabrics refitted on {file}, {date}");
     let constants = (!fabrics.is_empty()).then(|| Constants::of_fabrics(description, fabrics));
     let constants = constants.transpose().map_err(|error| useless(file, "a fabric within its bounds", &error))?;
-    Ok(Refit { constants, document })
+    Ok(Refit { constants, document, warnings: sweep.unread.into_iter().collect() })
 }
 
 /// Tells that no row teaches what was to be fitted, and why the first does not.

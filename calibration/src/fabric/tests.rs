@@ -1,7 +1,7 @@
 use super::*;
 use crate::validate::validate_in;
 use std::fmt::Write;
-use trainyard_hardware_profiles::{Constants, Fabric, catalog};
+use trainyard_hardware_profiles::{Cluster, Constants, Fabric, catalog};
 use trainyard_plan::Collective;
 use trainyard_sim::collective_time;
 use trainyard_units::{Bytes, Seconds};
@@ -107,6 +107,58 @@ fn one_machine_teaches_its_links_and_nothing_of_a_network() {
     for (constant, expected) in fits[0].constants.iter().zip([2.0, 0.5]) {
         assert!((constant.after / expected - 1.0).abs() < 0.1, "{constant:?}");
     }
+}
+
+/// Sixteen machines of a cluster file.
+fn own(catalog: &Catalog) -> Cluster {
+    let text = "name = \"ours\"\n[[machines]]\nname = \"hgx\"\ncount = 16\ngpus = 8\ngpu = \"h100-sxm5-80gb\"\n\
+                link = { kind = \"nvswitch\", bandwidth = \"450 GB/s\" }\n\
+                network = { cards = 8, bandwidth = \"400 Gbit/s\", transport = \"infiniband\" }\n";
+    Cluster::of_file(toml::from_str(text).expect("a cluster file"), catalog).expect("a cluster")
+}
+
+#[test]
+fn a_sweep_of_own_machines_is_predicted_with_the_constants_that_it_teaches() {
+    let mut slower = own(catalog());
+    slower.pools[0].instances = 2;
+    let Fabric::Wired { network, .. } = &mut slower.pools[0].fabric else { panic!("it is wired") };
+    network.messaging.step.value = Seconds(60e-6);
+    let ranks = slower.devices();
+    let time = |bytes| collective_time(&slower, Collective::AllReduce, ranks, Bytes(bytes)).expect("wired").0;
+    let text = output("", 2, 8, time, 1.875, "sum");
+    let refit = refit_described(&text, "sweep.txt", &own(catalog()), catalog(), "2026-11-21").expect("teaches");
+    let step = refit.document.constants.iter().find(|change| change.name == "fabrics.hgx.step").expect("it changed");
+    assert!((step.after / 60e-6 - 1.0).abs() < 0.1, "{step:?}");
+    let constants = refit.constants.expect("better");
+    assert!(!constants.to_toml().contains("rows = 0"), "{}", constants.to_toml());
+    let Fabric::Wired { network, .. } = own(&catalog().with(&constants)).pools.remove(0).fabric else {
+        panic!("it is wired")
+    };
+    assert!((network.messaging.step.value.0 / step.after - 1.0).abs() < 1e-9, "plans have it too");
+    let error = |text: &str, cluster: &Cluster| {
+        refit_described(text, "sweep.txt", cluster, catalog(), "2026-11-21").expect_err("refused").to_string()
+    };
+    let many = output("", 32, 8, |bytes| 1e-5 + bytes as f64 / 1e10, 1.992, "sum");
+    assert!(error(&many, &own(catalog())).contains("`ours` has 16 machines, but 32 took part"));
+    let mut mixed = own(catalog());
+    mixed.pools.push(mixed.pools[0].clone());
+    assert!(error(&text, &mixed).contains("2 kinds of machines"));
+    let table =
+        "system,gpus,nodes,operation,message_bytes,algbw_GBps,latency_us,notes\ntheirs,16,2,all_reduce,8,,50,\n";
+    assert!(error(table, &own(catalog())).contains("other machines than `ours` and `hgx`"));
+}
+
+#[test]
+fn constants_that_no_row_informs_are_not_told() {
+    let constant = |rows, after| FittedConstant {
+        fabric: "hgx".into(),
+        name: "sustained",
+        before: 0.95,
+        after,
+        deviation: 1.0,
+        rows,
+    };
+    assert!(!constant(0, 0.95).is_taught() && constant(0, 0.8).is_taught() && constant(3, 0.95).is_taught());
 }
 
 #[test]

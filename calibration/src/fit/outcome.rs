@@ -10,7 +10,7 @@ use super::passes::{fit, noise, told_apart};
 use super::solve::Beliefs;
 use super::unknown::{Linear, Of, Problem, Unknown, unknowns};
 use super::widths::{Widths, widths};
-use crate::table::{Entry, Row, read_measurements};
+use crate::table::{Entry, Row, read_measurements, unread_columns};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Catalog, Constants, DEFAULT_STACK, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack,
@@ -47,6 +47,8 @@ pub struct Refit {
     pub constants: Option<Constants>,
     /// The changes, and what they are worth.
     pub document: RefitDocument,
+    /// What a user should check before the constants are used.
+    pub warnings: Vec<String>,
 }
 
 /// Refits the constants of the stacks and GPUs of a table of step times, starting from those of `catalog`. `date` is
@@ -77,7 +79,11 @@ pub fn refit(
     let found = fitting.found(told);
     told("left-out rows");
     let judged = fitting.judged(&found);
-    Ok(fitting.refit(&found, &judged, refused, &made, date))
+    let mut refitted = fitting.refit(&found, &judged, refused, &made, date);
+    if let Some(warning) = unread_columns(text, file)? {
+        refitted.warnings.insert(0, warning);
+    }
+    Ok(refitted)
 }
 
 fn rows(text: &str, file: &str) -> Result<Vec<Row>, Invalid> {
@@ -288,7 +294,8 @@ impl<'a> Fitting<'a> {
             coverage90: widths.coverage,
             widths: widths.terms.clone(),
         };
-        Refit { constants: self.constants(found, judged, &widths, made, date), document }
+        let constants = self.constants(found, judged, &widths, made, date);
+        Refit { constants, document, warnings: self.implausible(found) }
     }
 
     fn outcomes(&self, values: &[f64]) -> Vec<super::widths::Simulated> {
@@ -306,8 +313,25 @@ impl<'a> Fitting<'a> {
     fn changed(&self, found: &Found) -> Vec<(usize, f64)> {
         let unknowns = self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index]);
         let values = unknowns.map(|(index, unknown)| (index, unknown, found.linear.at[index]));
-        let values = values.filter(|(_, unknown, value)| (value - unknown.start).abs() > CHANGE);
-        values.map(|(index, _, value)| (index, rounded(value.exp()))).collect()
+        let values = values.map(|(index, unknown, value)| (index, unknown, rounded(value.exp())));
+        values
+            .filter(|(_, unknown, value)| (value.ln() - unknown.start).abs() > CHANGE)
+            .map(|(i, _, v)| (i, v))
+            .collect()
+    }
+
+    /// Tells of constants that became what neither software nor hardware is.
+    fn implausible(&self, found: &Found) -> Vec<String> {
+        let warning = |(index, value): (usize, f64)| {
+            let unknown = &self.problem.unknowns[index];
+            let why = unknown.implausible(value)?;
+            Some(format!(
+                "`{}` was fitted as {why}, which is not plausible: the rows may state less than what was run; check their \
+                 columns attention, precision, recompute and model before the constants are used",
+                full_name(unknown)
+            ))
+        };
+        self.changed(found).into_iter().filter_map(warning).collect()
     }
 
     /// Rows that respond to a constant.

@@ -89,11 +89,16 @@ fn rows_of(text: &str) -> Vec<Row> {
 
 /// A catalog with a stack of known constants under the label.
 fn truth() -> Catalog {
+    truth_with(1.6)
+}
+
+/// The same with other memory traffic.
+fn truth_with(traffic: f64) -> Catalog {
     let default = Stack::clone(catalog().stack("pytorch").expect("in the catalog"));
     let label = PublishedAs { stack: LABEL.into(), ..PublishedAs::default() };
     let mut stack = Stack { name: "truth".into(), published_as: vec![label], ..default };
     stack.launch.value = Seconds(55e-6);
-    stack.traffic.value = 1.6;
+    stack.traffic.value = traffic;
     stack.gemm.value = 0.9;
     let constants = Constants::new("truth", Vec::new(), Vec::new(), vec![stack]).expect("in bounds");
     catalog().with(&constants)
@@ -124,6 +129,18 @@ fn known_constants_are_found_again() {
     }
     let all = refit.document.stacks.last().expect("all rows").errors;
     assert!(all.after < 0.02 && all.left_out < 0.03 && all.before > 0.1, "{all:?}");
+}
+
+#[test]
+fn what_no_software_is_like_is_told() {
+    let usual = fitted(&table(12, &truth(), 0.0));
+    assert!(usual.warnings.is_empty(), "{:?}", usual.warnings);
+    let text = table(36, &truth_with(7.5), 0.0).replacen("recompute,", "recompute,weather,", 1);
+    let refit = fitted(&text.replace("none,", "none,,"));
+    let [column, traffic] = refit.warnings.as_slice() else { panic!("{:?}", refit.warnings) };
+    assert!(column.starts_with("the column `weather` of `mine.csv` is not read"), "{column}");
+    assert!(traffic.starts_with("`stacks.a-framework.traffic` was fitted as "), "{traffic}");
+    assert!(traffic.contains(", outside of 0.5 to 5, ") && traffic.contains("columns attention"), "{traffic}");
 }
 
 #[test]

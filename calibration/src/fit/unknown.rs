@@ -43,6 +43,14 @@ impl Unknown {
         matches!(self.of, Of::Gpu(_))
     }
 
+    /// What is wrong with a value, not its logarithm, that is not plausible.
+    pub(crate) fn implausible(&self, value: f64) -> Option<String> {
+        match self.of {
+            Of::Stack(parameter) => parameter.implausible(value),
+            Of::Gpu(parameter) => parameter.implausible(value),
+        }
+    }
+
     /// Tells whether the machine has the entry.
     fn touches(&self, observation: &Observation) -> bool {
         let name = if self.is_of_gpu() { observation.gpu() } else { observation.stack() };

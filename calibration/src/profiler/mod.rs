@@ -177,7 +177,7 @@ pub fn refit_trace(
     let constants = Constants::new(description, Vec::new(), Vec::new(), vec![changed]).map_err(|error| {
         Invalid::inside(file, error).with_hint("trace some steps after the first, with nothing else on the machine")
     })?;
-    Ok(Refit { constants: Some(constants), document })
+    Ok(Refit { constants: Some(constants), document, warnings: Vec::new() })
 }
 
 /// Start and end of each marked step, microseconds; the first is left out where there are others: it still warms up.

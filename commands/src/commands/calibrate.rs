@@ -7,8 +7,8 @@ use crate::files::{self, Written};
 use crate::machine;
 use crate::output::Output;
 use std::path::Path;
-use trainyard_calibration::{MeasurementKind, refit, refit_fabrics, refit_trace};
-use trainyard_hardware_profiles::DEFAULT_STACK;
+use trainyard_calibration::{MeasurementKind, refit, refit_described, refit_fabrics, refit_trace};
+use trainyard_hardware_profiles::{Catalog, Cluster, DEFAULT_STACK};
 use trainyard_reports as reports;
 use trainyard_units::Invalid;
 
@@ -40,6 +40,17 @@ fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(),
     }
 }
 
+/// Reads the cluster of a file that `--instance` names in place of a machine type.
+fn own_cluster(instance: Option<&str>, catalog: &Catalog) -> Result<Option<Cluster>, Failure> {
+    let Some(path) = instance.map(Path::new).filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+    else {
+        return Ok(None);
+    };
+    let file = files::read_cluster(path)?;
+    let wrong = |error| Failure::input(format!("cannot use the cluster `{}`", path.display())).because_of(&error);
+    Cluster::of_file(file, catalog).map(Some).map_err(wrong)
+}
+
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
     if from.is_dir() {
@@ -65,7 +76,11 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
         }
         Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
             let text = measurements.text()?;
-            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date).map_err(failed)?
+            let refitted = match own_cluster(arguments.instance.as_deref(), &catalog)? {
+                Some(cluster) => refit_described(&text, &file, &cluster, &catalog, &date),
+                None => refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date),
+            };
+            refitted.map_err(failed)?
         }
         Some(MeasurementKind::Trace) => {
             let name = arguments.stack.as_deref().unwrap_or(DEFAULT_STACK);
@@ -80,6 +95,9 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
                 .hint("a table of step times starts with `id,suite,source,system,…`"));
         }
     };
+    for warning in &refitted.warnings {
+        output.warn(warning);
+    }
     if let Some(constants) = &refitted.constants {
         files::write(&path, constants.to_toml())?;
         output.note(format!("constants written to {}; --constants {} uses them", path.display(), path.display()));

@@ -9,7 +9,7 @@ use serde::ser::{Error, SerializeStruct};
 use serde::{Serialize, Serializer};
 use std::cell::RefCell;
 use std::fs::File;
-use trainyard_calibration::{RowResult, TableError, VALIDATION_SCHEMA, Validation};
+use trainyard_calibration::{Reason, RowResult, TableError, VALIDATION_SCHEMA, Validation};
 use trainyard_reports::{self as reports, Breadth, Picture};
 
 /// Maximum number of malformed cells that are listed, unless all are asked for.
@@ -21,6 +21,9 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let (file, length) = files::open("table", &arguments.table)?;
     let validation = Validation::new(file, &name, &catalog).map_err(|error| refused(&error))?;
+    if let Some(warning) = validation.unread() {
+        output.warn(warning);
+    }
     let keep = arguments.plot.plot.is_some() || (output.verbose() && !output.programs());
     let rows = RefCell::new(Rows {
         validation,
@@ -126,11 +129,12 @@ impl Serialize for Streamed<'_, '_> {
     }
 }
 
-/// Reports the rows that could not be read, if any.
+/// Reports the rows that could not be read, if any, or that none could be predicted.
 fn told(validation: &Validation<'_, File>, name: &str, all: bool) -> Result<Exit, Failure> {
     let count = validation.malformed_rows();
+    let predicted = validation.suites().last().map_or(0, |all| all.predicted);
     if count == 0 {
-        return Ok(Exit::Done);
+        return if predicted > 0 { Ok(Exit::Done) } else { Err(nothing_predicted(validation, name)) };
     }
     let rows = if count == 1 { "row" } else { "rows" };
     let errors = validation.malformed();
@@ -140,10 +144,27 @@ fn told(validation: &Validation<'_, File>, name: &str, all: bool) -> Result<Exit
         failure = failure.because(error.to_string());
     }
     let rest = count - shown as u64;
-    let mut hint = String::from("all other rows were predicted");
+    let mut hint = String::from(match predicted {
+        0 => "correct these cells, because no other row can be predicted either",
+        _ => "all other rows were predicted",
+    });
     if rest > 0 {
         failure = failure.because(format!("and {rest} more"));
         hint += "; --format json has the reason of every row";
     }
     Err(failure.hint(hint))
+}
+
+/// Tells that no row has a prediction, with the most frequent reason.
+fn nothing_predicted(validation: &Validation<'_, File>, name: &str) -> Failure {
+    match validation.reasons().into_iter().next() {
+        None => Failure::input(format!("`{name}` has no rows"))
+            .hint("write a line for each measurement below the names of the columns"),
+        Some(Reason { reason, rows, .. }) => {
+            let rows = if rows == 1 { "1 row".into() } else { format!("{rows} rows") };
+            Failure::input(format!("no row of `{name}` can be predicted"))
+                .because(format!("{rows}: {reason}"))
+                .hint("correct what the reasons name; --format json has the reason of every row")
+        }
+    }
 }

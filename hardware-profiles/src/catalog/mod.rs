@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::interconnect::Link;
-use crate::network::{Messaging, Network, Transport, TransportDefault};
+use crate::network::{MeasuredFabric, Messaging, Network, Transport, TransportDefault};
 use crate::operations::{Operations, SpotAdvisor};
 use crate::pattern::matches;
 use crate::processor::{Loader, Processor};
@@ -36,6 +36,8 @@ pub struct Catalog {
     pub(crate) instances: Vec<Instance>,
     pub(crate) systems: Vec<Instance>,
     pub(crate) stacks: Vec<Arc<Stack>>,
+    /// Links and networks of machines that cluster files describe, as they were measured.
+    pub(crate) fabrics: Vec<MeasuredFabric>,
     operations: Operations,
     spot_advisor: SpotAdvisor,
     processors: Vec<Processor>,
@@ -61,6 +63,7 @@ pub fn catalog() -> &'static Catalog {
         Catalog {
             gpus: read("gpus/", Ok),
             stacks,
+            fabrics: Vec::new(),
             operations: only(read("operations/", Ok)),
             spot_advisor: only(read("spot/", Ok)),
             loader: only(read("loaders/", Ok)),
@@ -203,6 +206,11 @@ impl Catalog {
     /// Iterates over all machine types: instances, then systems.
     pub fn machine_types(&self) -> impl Iterator<Item = &Instance> + Clone {
         self.instances.iter().chain(&self.systems)
+    }
+
+    /// Returns what was measured of machines that a cluster file gives this name.
+    pub(crate) fn fabric(&self, name: &str) -> Option<&MeasuredFabric> {
+        self.fabrics.iter().find(|fabric| fabric.name == name)
     }
 
     /// Returns all software stacks.

@@ -5,8 +5,8 @@ use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::Instance;
-use crate::interconnect::GPUS_MAX;
-use crate::network::{Network, Transport};
+use crate::interconnect::{GPUS_MAX, Interconnect};
+use crate::network::{MeasuredFabric, Messaging, Network, Transport};
 use crate::sourced::Sourced;
 use crate::storage::SharedStorage;
 use std::fmt::Display;
@@ -164,7 +164,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         None => own.cloned().map(|host| with_gpus(host, gpus)),
         Some(spec) => Some(host(&below("host"), spec, own, gpus)?),
     };
-    let network = match (&machine.network, like) {
+    let mut network = match (&machine.network, like) {
         (Some(spec), _) => network(&below("network"), spec, like.map(|like| &like.instance.network))?,
         (None, Some(like)) => like.instance.network.clone(),
         (None, None) if networked => {
@@ -173,7 +173,10 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         }
         (None, None) => no_network(),
     };
-    let interconnect = wiring::interconnect(field, machine, (&gpu, gpus), like.map(|like| like.instance), catalog)?;
+    let mut interconnect = wiring::interconnect(field, machine, (&gpu, gpus), like.map(|like| like.instance), catalog)?;
+    if let Some(fabric) = catalog.fabric(name) {
+        put_measured(fabric, &mut interconnect, &mut network);
+    }
     Ok(Pool {
         name: name.clone(),
         instances: machine.count,
@@ -182,6 +185,27 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         fabric: Fabric::Wired { interconnect, network },
         host,
     })
+}
+
+/// Puts what was measured of machines in place of what is assumed of links and transports of the kind.
+fn put_measured(fabric: &MeasuredFabric, interconnect: &mut Interconnect, network: &mut Network) {
+    if fabric.transport == Some(network.transport) {
+        // How many connections there are, the file may state.
+        let connections = network.messaging.connections.clone();
+        network.messaging = Messaging { connections, ..fabric.messaging.clone() };
+    }
+    match (interconnect, &fabric.interconnect) {
+        (Interconnect::Nvswitch { fraction, .. }, Interconnect::Nvswitch { fraction: measured, .. })
+        | (Interconnect::NvlinkMesh { fraction, .. }, Interconnect::NvlinkMesh { fraction: measured, .. })
+            if measured.fitted.is_some() =>
+        {
+            *fraction = measured.clone();
+        }
+        (Interconnect::Pcie { bandwidth }, Interconnect::Pcie { bandwidth: measured }) if measured.fitted.is_some() => {
+            *bandwidth = measured.clone();
+        }
+        _ => {}
+    }
 }
 
 fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Catalog) -> Result<Gpu, Invalid> {

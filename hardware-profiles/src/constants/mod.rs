@@ -43,7 +43,7 @@ pub struct ConstantsFile {
     /// Software stacks.
     #[serde(default)]
     pub stacks: Vec<Stack>,
-    /// Links and networks of machine types.
+    /// Links and networks of machine types, and of the machines of cluster files.
     #[serde(default)]
     pub fabrics: Vec<MeasuredFabric>,
 }
@@ -132,7 +132,7 @@ impl Constants {
         &self.stacks
     }
 
-    /// Returns the links and networks of machine types.
+    /// Returns the links and networks of machine types, and of the machines of cluster files.
     pub fn fabrics(&self) -> &[MeasuredFabric] {
         &self.fabrics
     }
@@ -152,7 +152,9 @@ impl Catalog {
         for link in &constants.links {
             catalog.rewire(link);
         }
-        for fabric in &constants.fabrics {
+        let (types, described): (Vec<_>, Vec<_>) =
+            constants.fabrics.iter().cloned().partition(|fabric| fabric.transport.is_none());
+        for fabric in &types {
             for machine in catalog.instances.iter_mut().chain(&mut catalog.systems) {
                 if machine.name == fabric.name {
                     machine.interconnect = fabric.interconnect.clone();
@@ -160,6 +162,7 @@ impl Catalog {
                 }
             }
         }
+        replace(&mut catalog.fabrics, &described, |fabric| &fabric.name);
         replace(&mut catalog.gpus, &constants.gpus, |gpu| &gpu.name);
         replace(&mut catalog.links, &constants.links, |link| &link.name);
         let stacks: Vec<Arc<Stack>> = constants.stacks.iter().cloned().map(Arc::new).collect();
@@ -267,8 +270,11 @@ fn check_generations(stack: &Stack, gpus: &[Gpu]) -> Result<(), Invalid> {
 
 fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {
     let name = &fabric.name;
-    let Some(machine) = catalog().machine_types().find(|machine| machine.name == *name) else {
-        return Err(invalid(format!("fabrics.{name}.name"), format!("`{name}`"), "a machine type of the catalog"));
+    let of_type = catalog().machine_types().find(|machine| machine.name == *name).map(|machine| machine.gpus);
+    // How many GPUs the machines of a cluster file have, the file says.
+    let Some(gpus) = fabric.transport.map(|_| GPUS_MAX).or(of_type) else {
+        let allowed = "a machine type of the catalog, or an entry with a `transport`, for machines of a cluster file";
+        return Err(invalid(format!("fabrics.{name}.name"), format!("`{name}`"), allowed));
     };
     for ((number, low, high), value) in MeasuredFabric::BOUNDS.into_iter().zip(fabric.numbers()) {
         let none = value == 0.0 && ["step", "chunk_trips"].contains(&number);
@@ -279,7 +285,7 @@ fn check_fabric(fabric: &MeasuredFabric) -> Result<(), Invalid> {
     if let Some(growth) = &fabric.messaging.growth {
         within(&format!("fabrics.{name}.messaging.growth"), growth.value, (0.0, 10.0))?;
     }
-    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect, machine.gpus)
+    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect, gpus)
 }
 
 /// Checks a link: one that machine types of the catalog have must fit their GPUs, any other those of some machine.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::catalog;
+use crate::cluster::{Cluster, Fabric};
 use trainyard_units::{Bytes, FlopsPerSecond, Invalid, Seconds};
 
 fn of_stack(change: impl FnOnce(&mut Stack)) -> Result<Constants, Invalid> {
@@ -45,6 +46,30 @@ fn every_parameter_is_read_where_it_was_put() {
         let (read, fitted) = parameter.stated(&gpu).expect("every GPU has it");
         assert!((read - parameter.bounds.1).abs() < 1e-15 && fitted.is_none(), "{}", parameter.name);
     }
+}
+
+#[test]
+fn the_catalog_is_plausible_and_what_lies_beyond_is_told() {
+    for parameter in &STACK_PARAMETERS {
+        for stack in catalog().stacks() {
+            let wrong = parameter.number(stack).and_then(|value| parameter.implausible(value));
+            assert_eq!(wrong, None, "{} of {}", parameter.name, stack.name);
+        }
+        assert!(parameter.bounds.0 <= parameter.plausible.0 && parameter.plausible.1 <= parameter.bounds.1);
+    }
+    for parameter in &GPU_PARAMETERS {
+        for gpu in catalog().gpus() {
+            let wrong = parameter.number(gpu).and_then(|value| parameter.implausible(value));
+            assert_eq!(wrong, None, "{} of {}", parameter.name, gpu.name);
+        }
+        assert!(!parameter.is_rate || parameter.plausible.1 < 1.0, "{}: all of a peak", parameter.name);
+    }
+    let of = |name: &str, value| {
+        let parameter = STACK_PARAMETERS.iter().find(|parameter| parameter.name == name).expect("a parameter");
+        parameter.implausible(value)
+    };
+    assert_eq!(of("traffic", 0.271).as_deref(), Some("0.271, outside of 0.5 to 5"));
+    assert_eq!(of("launch", 4e-4).as_deref(), Some("400 us, outside of 1.00 us to 200 us"));
 }
 
 #[test]
@@ -122,9 +147,48 @@ fn links_are_between_gpus_that_are_there_and_each_pair_is_told_once() {
         let Interconnect::NvlinkMesh { pairs, .. } = &mut interconnect else { panic!("{interconnect:?}") };
         pairs.value[5] = (2, gpu, 2);
         let (name, messaging) = (machine.name.clone(), machine.network.messaging.clone());
-        Constants::of_fabrics("mine", vec![MeasuredFabric { name, interconnect, messaging }])
+        Constants::of_fabrics("mine", vec![MeasuredFabric { name, transport: None, interconnect, messaging }])
     };
     assert!(fabric(3).is_ok() && fabric(4).is_err());
+}
+
+#[test]
+fn what_was_measured_of_own_machines_reaches_those_of_their_name_and_transport() {
+    let text = |name: &str, transport: &str| {
+        format!(
+            "name = \"ours\"\n[[machines]]\nname = \"{name}\"\ncount = 2\ngpus = 8\ngpu = \"h100-sxm5-80gb\"\n\
+             link = {{ kind = \"nvswitch\", bandwidth = \"450 GB/s\" }}\n\
+             network = {{ cards = 8, bandwidth = \"400 Gbit/s\", transport = \"{transport}\" }}\n"
+        )
+    };
+    let cluster = |name: &str, transport: &str, catalog: &Catalog| {
+        let file = toml::from_str(&text(name, transport)).expect("a cluster file");
+        Cluster::of_file(file, catalog).expect("a cluster").pools.remove(0).fabric
+    };
+    let Fabric::Wired { mut interconnect, mut network } = cluster("hgx", "infiniband", catalog()) else {
+        panic!("wired")
+    };
+    let fitted = Fitted { on: "a sweep".into(), rows: 9, date: "2026-11-21".into(), deviation: 0.1 };
+    let Interconnect::Nvswitch { fraction, .. } = &mut interconnect else { panic!("{interconnect:?}") };
+    *fraction = Sourced { value: 0.9, fitted: Some(Box::new(fitted)), ..fraction.clone() };
+    network.messaging.step.value = Seconds(7e-6);
+    let fabric = MeasuredFabric {
+        name: "hgx".into(),
+        transport: Some(network.transport),
+        interconnect: interconnect.clone(),
+        messaging: network.messaging.clone(),
+    };
+    let constants = Constants::of_fabrics("mine", vec![fabric.clone()]).expect("in bounds");
+    let file: ConstantsFile = toml::from_str(&constants.to_toml()).expect("what was written is read");
+    assert_eq!(Constants::try_from(file), Ok(constants.clone()));
+    let with = catalog().with(&constants);
+    assert_eq!(cluster("hgx", "infiniband", &with), Fabric::Wired { interconnect: interconnect.clone(), network });
+    // Another transport has its own numbers, but the links are the same; other machines have nothing of it.
+    let Fabric::Wired { interconnect: links, network: other } = cluster("hgx", "roce", &with) else { panic!("wired") };
+    assert_eq!((links, &other.messaging), (interconnect, catalog().messaging(other.transport)));
+    assert_eq!(cluster("dgx", "infiniband", &with), cluster("dgx", "infiniband", catalog()));
+    let error = Constants::of_fabrics("mine", vec![MeasuredFabric { transport: None, ..fabric }]).expect_err("no type");
+    assert!(error.to_string().contains("an entry with a `transport`"), "{error}");
 }
 
 #[test]

@@ -1,10 +1,27 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
-use crate::families::Model;
 use crate::families::fields::Dimensions;
-use crate::families::{Dropout, ModelSpec};
+use crate::families::{Dropout, Family, Model, ModelSpec};
 use crate::graph::OperatorGraph;
+use crate::operator::AttentionKernel;
 use trainyard_units::Invalid;
+
+/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
+/// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
+/// (Hugging Face transformers, `_supports_sdpa` of each model).
+const FUSED: [Family; 11] = [
+    Family::Gpt,
+    Family::GptMoe,
+    Family::Bert,
+    Family::Llama,
+    Family::GptNeox,
+    Family::Vit,
+    Family::Electra,
+    Family::Bart,
+    Family::Whisper,
+    Family::Clip,
+    Family::Traced,
+];
 
 /// One sample of a training, as its model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +123,26 @@ impl Model {
         let mut spec = ModelSpec::new(self.name(), self.family());
         self.architecture().write(&mut spec);
         spec
+    }
+
+    /// Returns the model as software computes it that chooses this attention kernel: with the kernel, unless frameworks
+    /// compute the model's attention in separate kernels anyway.
+    #[must_use]
+    pub fn with_attention(&self, kernel: AttentionKernel) -> Self {
+        if !self.has_fused_attention() {
+            return self.clone();
+        }
+        Self::try_from(ModelSpec { attention: Some(kernel), ..self.spec() }).unwrap_or_else(|_| self.clone())
+    }
+
+    /// Returns `true` for a model of the families with fused kernels, and for one of chosen parts that leaves scores as
+    /// they are.
+    fn has_fused_attention(&self) -> bool {
+        match self {
+            Self::Blocks(blocks) => !blocks.changes_scores(),
+            Self::Gemma2(gemma) => gemma.score_cap.is_none(),
+            other => FUSED.contains(&other.family()),
+        }
     }
 }
 

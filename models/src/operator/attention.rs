@@ -28,6 +28,11 @@ impl AttentionKernel {
         }
     }
 
+    /// Returns the kernel that is written exactly so.
+    pub fn named(text: &str) -> Option<Self> {
+        [Self::Unfused, Self::Flash, Self::MemoryEfficient].into_iter().find(|kernel| kernel.name() == text)
+    }
+
     /// Returns `true` if one kernel computes scores, softmax and values, so that the s × s matrices never go through
     /// memory.
     pub fn is_fused(self) -> bool {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, Stack};
-use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
+use trainyard_models::{AttentionKernel, Divisible, Model};
 use trainyard_plan::{
     Collectives, Executable, Fixed, GradientCompression, GradientReduction, Method, NotExecutable, Offload, Optimizer,
     Placement, Precision, Recompute, ScheduleName, StateSharding, Store, TuningKind,
@@ -31,32 +31,6 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 
 /// Number formats that all software has.
 const EVERYWHERE: &[Precision] = &[Precision::Fp32, Precision::Tf32, Precision::Fp16Mixed, Precision::Bf16Mixed];
-
-/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
-/// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
-/// (Hugging Face transformers, `_supports_sdpa` of each model).
-const FUSED: [Family; 11] = [
-    Family::Gpt,
-    Family::GptMoe,
-    Family::Bert,
-    Family::Llama,
-    Family::GptNeox,
-    Family::Vit,
-    Family::Electra,
-    Family::Bart,
-    Family::Whisper,
-    Family::Clip,
-    Family::Traced,
-];
-
-/// Returns `true` for a model of those families, and for one of chosen parts that leaves scores as they are.
-fn has_fused_attention(model: &Model) -> bool {
-    match model {
-        Model::Blocks(blocks) => !blocks.changes_scores(),
-        Model::Gemma2(gemma) => gemma.score_cap.is_none(),
-        other => FUSED.contains(&other.family()),
-    }
-}
 
 /// Converts the description of a stack into the plans that it can run.
 ///
@@ -268,16 +242,7 @@ pub(crate) fn names_of_those_that(stacks: &[Arc<Stack>], runs: impl Fn(&Executab
 /// Returns the model as the stack of a machine computes it: if the model does not state its attention kernel, with the
 /// one that the stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
-    let Some(gpu) = machine.cluster.first().device.gpu() else { return model.clone() };
-    let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| has_fused_attention(model));
-    let kernel = name.and_then(|name| {
-        let name: serde::de::value::StrDeserializer<'_, UnknownWord> = name.into_deserializer();
-        AttentionKernel::deserialize(name).ok()
-    });
-    if kernel.is_none() {
-        return model.clone();
-    }
-    Model::try_from(ModelSpec { attention: kernel, ..model.spec() }).unwrap_or_else(|_| model.clone())
+    machine.attention_kernel().map_or_else(|| model.clone(), |kernel| model.with_attention(kernel))
 }
 
 #[cfg(test)]
