@@ -6,6 +6,7 @@ use crate::files::{self, Written};
 use crate::history_arguments::HistoryCommand;
 use crate::plot::PlotArguments;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The files that a command reads and writes, as far as its arguments name them.
@@ -39,9 +40,48 @@ pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Fai
             let message = format!("`{} {}` would overwrite a file that is read", place.flag, place.path.display());
             return Err(Failure::input(message).hint("name another file"));
         }
+        if place.what == Written::File && is_anothers(place.path) {
+            let message = format!("`{} {}` would overwrite a file that is no result", place.flag, place.path.display());
+            return Err(Failure::input(message).hint("name another file, or remove this one first"));
+        }
         files::expect_room(place.path, place.what)?;
     }
     Ok(())
+}
+
+/// Endings of files that people train on, write by hand or train to, and that no command writes as its result.
+const OTHERS: [&str; 20] = [
+    "txt",
+    "text",
+    "md",
+    "jsonl",
+    "ndjson",
+    "npy",
+    "npz",
+    "bin",
+    "parquet",
+    "arrow",
+    "safetensors",
+    "pt",
+    "pth",
+    "ckpt",
+    "py",
+    "sh",
+    "rs",
+    "ipynb",
+    "jpg",
+    "jpeg",
+];
+
+/// Returns `true` if a file is there whose ending says that it is none of ours, and whose content does not say that it is.
+fn is_anothers(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_lowercase();
+    let first = || {
+        let mut first = [0; 1];
+        let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+        read.is_ok().then_some(first[0])
+    };
+    OTHERS.contains(&ending.as_str()) && path.is_file() && first().is_some_and(|first| ![b'{', b'<'].contains(&first))
 }
 
 impl Place<'_> {

@@ -175,6 +175,7 @@ impl Dataset {
             path: self.source.path.display().to_string(),
             tokenizer: self.source.tokenizer.as_ref().map(|path| path.display().to_string()),
             kind: self.about.kind.into(),
+            classes: if let Content::Images(images) = &self.content { images.classes.clone() } else { Vec::new() },
             files: self.about.files,
             skipped_files: self.about.skipped,
             corrupt_samples: self.corrupt_samples().len(),

@@ -19,6 +19,18 @@ pub enum DataError {
     /// The named file is not text.
     #[error("`{}` is not UTF-8 text", path.display())]
     NotText { path: PathBuf },
+    /// A line of JSON Lines without a text.
+    #[error("`{}`, line {line}: {problem}", path.display())]
+    Line {
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// The defect.
+        problem: String,
+    },
+    /// A table or records, of which nobody says what of them is text.
+    #[error("`{}` is a table or a record, not plain text", path.display())]
+    Table { path: PathBuf },
     /// A folder without text.
     #[error("`{}` holds no text files ({skipped} other files were skipped)", path.display())]
     NoText {
@@ -208,7 +220,14 @@ impl DataError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::EmptyPath | Self::Unreadable { .. } => "name a file or folder that is there and can be read",
-            Self::NotText { .. } | Self::NoText { .. } => "name a UTF-8 text file, or a folder that holds some",
+            Self::NotText { .. } | Self::NoText { .. } => {
+                "name a UTF-8 text file, JSON Lines with a field `text`, a folder that holds some, or token ids as \
+                 one-dimensional .npy or as `tokens` of .safetensors"
+            }
+            Self::Line { .. } => "each line is an object with a field `text`",
+            Self::Table { .. } => {
+                "write its texts as JSON Lines with a field `text`; a file that is to be trained on as it is ends in .txt"
+            }
             Self::TooShort { .. } => "a smaller model.seq_len needs less; more text, or a folder of files, gives more",
             Self::TooLittle { .. } => "a smaller training.global_batch or model.seq_len needs less",
             Self::TooFew { .. } => "a smaller training.global_batch needs less",

@@ -28,6 +28,8 @@ const TESTS: [&str; 4] = ["val", "valid", "validation", "test"];
 pub(crate) struct ImageFolder {
     root: PathBuf,
     files: Vec<(PathBuf, i32)>,
+    /// Names of the classes in the order of their numbers.
+    pub classes: Vec<String>,
     /// Channels, height and width of the model's images.
     sides: [usize; 3],
     /// Those that turned out not to be images.
@@ -75,12 +77,13 @@ impl ImageFolder {
             let of_class = |(name, images): &Class| images.iter().map(|image| (image.clone(), label(name))).collect();
             classes.iter().flat_map(|class| -> Vec<_> { of_class(class) }).collect()
         };
+        let classes = names.iter().map(|name| (*name).clone()).collect();
         let (mut images, test) = (labelled(&training), labelled(&test));
         let count = test.len();
         images.extend(test);
         let (bytes, checksum) = sizes(path, &images)?;
         let (sides, corrupt) = ([channels, height, width], Mutex::default());
-        Ok(Self { root: path.into(), files: images, sides, corrupt, test: count, skipped, bytes, checksum })
+        Ok(Self { root: path.into(), files: images, classes, sides, corrupt, test: count, skipped, bytes, checksum })
     }
 
     /// Returns the number of images.

@@ -14,6 +14,9 @@ pub struct DataReport {
     /// The kind of data: text, images, and so on.
     #[serde(default)]
     pub kind: String,
+    /// Names of the classes in the order of their numbers, where folders have names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Files that were read, or that will be.
     pub files: usize,
     /// Files that are of another kind.

@@ -4,6 +4,7 @@ use crate::error::DataError;
 use crate::files;
 use crate::tokenizer::Tokenizer;
 use rayon::prelude::*;
+use serde_json::Value;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -67,18 +68,29 @@ pub(crate) struct Text {
 impl Text {
     /// Reads a file, or all text files of a folder and its sub-folders in the order of their paths. Hidden files and
     /// folders, `target`, `runs`, links and files that are not UTF-8 are left out of a folder. All of it is held in
-    /// memory. A tokenizer reads each file as a whole; its end-of-text token, if it has one, stands between two.
+    /// memory. A tokenizer reads each file as a whole; its end-of-text token, if it has one, stands between two. Of JSON
+    /// Lines the field `text` of each line is a text of its own.
     pub(crate) fn read(path: &Path, tokenizer: Option<&Tokenizer>) -> Result<Self, DataError> {
-        let (mut texts, mut skipped) = (Vec::new(), 0);
+        let (mut texts, mut skipped, mut read) = (Vec::new(), 0, 1);
         if files::is_folder(path)? {
+            read = 0;
             for file in files::all(path)? {
-                text(files::bytes(&file)?).map_or_else(|| skipped += 1, |text| texts.push(text));
+                let Some(text) = text(files::bytes(&file)?) else {
+                    skipped += 1;
+                    continue;
+                };
+                read += 1;
+                texts.extend(texts_of(&file, text)?);
             }
             if texts.is_empty() {
                 return Err(DataError::NoText { path: path.to_owned(), skipped });
             }
         } else {
-            texts.push(text(files::bytes(path)?).ok_or_else(|| DataError::NotText { path: path.to_owned() })?);
+            if TABLES.contains(&files::ending(path).as_str()) {
+                return Err(DataError::Table { path: path.to_owned() });
+            }
+            let text = text(files::bytes(path)?).ok_or_else(|| DataError::NotText { path: path.to_owned() })?;
+            texts = texts_of(path, text)?;
         }
         let mut checksum = Xxh3::new();
         let mut bytes = texts.len() as u64 - 1;
@@ -87,7 +99,6 @@ impl Text {
             checksum.update(text.as_bytes());
             bytes += text.len() as u64;
         }
-        let files = texts.len();
         let stream = match tokenizer {
             None => Stream::Bytes(texts.join("\0").into_bytes()),
             Some(tokenizer) => {
@@ -95,8 +106,40 @@ impl Text {
                 Stream::Ids(encode(&texts, tokenizer)?)
             }
         };
-        Ok(Self { stream, files, skipped, bytes, checksum: format!("{:016x}", checksum.digest()) })
+        Ok(Self { stream, files: read, skipped, bytes, checksum: format!("{:016x}", checksum.digest()) })
     }
+}
+
+/// Endings of tables and records whose texts nobody named: trained on as they are, a model would learn their syntax.
+const TABLES: [&str; 3] = ["csv", "tsv", "json"];
+
+/// Endings of JSON Lines.
+const LINES: [&str; 2] = ["jsonl", "ndjson"];
+
+/// Returns the texts of a file: the field `text` of each line of JSON Lines, and otherwise all of it.
+fn texts_of(path: &Path, text: String) -> Result<Vec<String>, DataError> {
+    if !LINES.contains(&files::ending(path).as_str()) {
+        return Ok(vec![text]);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let field = |(number, line): (usize, &str)| {
+        let wrong = |problem| DataError::Line { path: path.to_owned(), line: number + 1, problem };
+        let record: serde_json::Map<String, Value> =
+            serde_json::from_str(line).map_err(|error| wrong(format!("it is no JSON object: {error}")))?;
+        match record.get("text") {
+            Some(Value::String(text)) if text.contains(char::from(SEPARATOR)) => {
+                Err(wrong("its `text` holds a NUL, which stands between two texts".into()))
+            }
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(_) => Err(wrong("its `text` is no string".into())),
+            None => {
+                let fields: Vec<&str> = record.keys().map(String::as_str).collect();
+                Err(wrong(format!("it has no `text`, but {}", fields.join(", "))))
+            }
+        }
+    };
+    let texts: Vec<String> = lines.map(field).collect::<Result<_, _>>()?;
+    if texts.is_empty() { Err(DataError::NoText { path: path.to_owned(), skipped: 0 }) } else { Ok(texts) }
 }
 
 /// Returns the text of a file, if it is one.
@@ -144,6 +187,26 @@ mod tests {
         assert_eq!(text.stream, Stream::Bytes(b"first\0second".into()));
         assert_eq!((text.files, text.skipped, text.bytes), (2, 1, 12));
         assert_eq!(text.checksum, format!("{:016x}", xxhash_rust::xxh3::xxh3_64(b"first\0second")));
+    }
+
+    #[test]
+    fn each_line_of_json_lines_is_a_text_and_tables_are_not_taken_for_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let read = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("a file");
+            Text::read(&path, None)
+        };
+        let text = read("a.jsonl", "{\"text\": \"one\", \"id\": 1}\n\n{\"text\": \"two\"}\n").expect("two texts");
+        assert_eq!((text.stream, text.files), (Stream::Bytes(b"one\0two".into()), 1));
+        let refused = |name, content| read(name, content).expect_err("no texts").to_string();
+        assert!(
+            refused("b.jsonl", "{\"text\": \"one\"}\n{\"body\": \"two\"}")
+                .ends_with("line 2: it has no `text`, but body")
+        );
+        assert!(refused("c.jsonl", "plain").contains("line 1: it is no JSON object"));
+        assert!(refused("d.jsonl", "\n").contains("no text files"));
+        assert!(refused("e.csv", "text\none").contains("is a table"));
     }
 
     #[test]

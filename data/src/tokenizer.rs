@@ -29,8 +29,10 @@ pub(crate) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads the file; no text is cut, filled up or framed, whatever it says about that.
+    /// Reads the file, or the `tokenizer.json` of a folder; no text is cut, filled up or framed, whatever it says about that.
     pub(crate) fn read(path: &Path, vocabulary: u64) -> Result<Self, DataError> {
+        let inside = path.join("tokenizer.json");
+        let path = if path.is_dir() { inside.as_path() } else { path };
         let content = files::bytes(path)?;
         let broken = |problem: String| DataError::Tokenizer { path: path.to_owned(), problem };
         let inner = told(|| needed(&content).and_then(tokenizers::Tokenizer::from_bytes)).map_err(broken)?;

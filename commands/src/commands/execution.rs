@@ -112,6 +112,9 @@ impl Execution<'_> {
 
 /// The name of a run's log of steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
+
+/// The predicted time from one checkpoint to the next, so that a run that is killed has not worked for nothing.
+const CHECKPOINT_INTERVAL: Seconds = Seconds(600.0);
 /// Number of lines that a short run prints where no progress bar can be drawn.
 const LINES: u64 = 10;
 /// Seconds of steps after which another line is printed.
@@ -182,7 +185,7 @@ pub(crate) fn execute(
         skips_max: execution.reliability.max_skipped,
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
-        checkpoint_every: execution.reliability.checkpoint_every,
+        checkpoint_every: execution.reliability.checkpoint_every.or_else(|| usual_interval(execution.document)),
         keep: usize::from(execution.reliability.keep),
         resume: execution.resume,
         device: execution.device,
@@ -258,6 +261,15 @@ fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
     Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, Some(checkpoint))))
 }
 
+/// Returns the steps from one checkpoint to the next if the user states none: those that are predicted to take as long as
+/// the job says, or ten minutes. The same for all processes, which have the same document.
+fn usual_interval(document: &PlanDocument) -> Option<u64> {
+    document.plan.cluster.profile.as_ref()?;
+    let stated = document.job.campaign.as_ref().and_then(|campaign| campaign.checkpoint_interval.as_deref());
+    let interval = stated.and_then(|stated| stated.parse().ok()).unwrap_or(CHECKPOINT_INTERVAL);
+    Some((interval.0 / document.prediction.step_time_s).ceil().max(1.0) as u64)
+}
+
 /// Warns of what happened in a run that ended well.
 fn warn_of(report: &RunReport, output: &Output) {
     for slow in &report.slow_ranks {
@@ -280,7 +292,7 @@ fn warn_of(report: &RunReport, output: &Output) {
         output.warn(format!("{count} of {files} could not be decoded, and others were trained on in their place"));
     }
     if report.skipped_steps > 0 {
-        output.warn(format!("{} steps were skipped, because a gradient was no number", report.skipped_steps));
+        output.warn(format!("{} steps were skipped, because a gradient was NaN or infinite", report.skipped_steps));
     }
 }
 
@@ -392,8 +404,10 @@ impl<'a> Watch<'a> {
         // A log that cannot be written must not end a training.
         let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
         if step.skipped {
-            self.output
-                .note(format!("  step {:>5} skipped: a gradient is no number, the loss is {}", step.step, step.loss));
+            self.output.note(format!(
+                "  step {:>5} skipped: a gradient is NaN or infinite, the loss is {}",
+                step.step, step.loss
+            ));
         }
         let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
         if let Some(left) = self.lines.lock().ok().and_then(|mut lines| lines.after(&step, self.steps)) {

@@ -1,6 +1,7 @@
 //! `trainyard train` for lists of jobs. All of them are read, checked and planned before the first one starts; then
 //! they run side by side, each in a process of its own, so that one that fails takes no other along.
 
+use super::beside_weights;
 use super::execution::{data_flags, reliability_flags, runnable, stop_on_interrupt};
 use super::train::{check_data, check_weights, count, place, profile, profile_path, source};
 use crate::arguments::{Device, TrainArguments, UNTIL_INPUT_ENDS};
@@ -310,6 +311,7 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
                 return Ok(report.clone());
             }
             let report = check_data(data, model, batch, seed)?;
+            beside_weights::check((arguments.weights.as_deref(), None), &report)?;
             known.insert(asked, report.clone());
             Ok(report)
         };

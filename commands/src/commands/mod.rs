@@ -20,6 +20,8 @@ pub(crate) mod what_if;
 
 // What computes on this machine.
 #[cfg(feature = "run")]
+mod beside_weights;
+#[cfg(feature = "run")]
 pub(crate) mod compare;
 #[cfg(feature = "run")]
 mod device;

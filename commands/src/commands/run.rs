@@ -1,7 +1,8 @@
 //! `trainyard run`: a plan trains on this machine.
 
 use super::execution::{Execution, execute, runnable, stop_when_input_ends};
-use super::{device, processes};
+use super::train::check_data;
+use super::{beside_weights, device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -10,7 +11,7 @@ use crate::output::Output;
 use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Method, Plan, Timeline};
+use trainyard_plan::{Plan, Timeline};
 use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
 
@@ -75,7 +76,14 @@ fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failur
     let kind = arguments.device.map(DeviceKind::from).or(measured_on).unwrap_or_default();
     device::find(kind)?;
     let plan = runnable(&document, &arguments.plan, kind, arguments.threads.map(usize::from), heard)?;
-    if arguments.resume && arguments.weights.is_some() && !matches!(plan.method(), Method::Lora | Method::Qlora) {
+    if let Some(weights) = &arguments.weights {
+        let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
+        let found = check_data(&data, plan.model(), plan.batch().global, arguments.seed)?;
+        for warning in beside_weights::check((Some(weights), None), &found)? {
+            heard.warn(warning);
+        }
+    }
+    if arguments.resume && arguments.weights.is_some() && !plan.method().has_adapters() {
         return Err(Failure::input(format!(
             "`--weights` says where training begins, but `--resume` goes on from a checkpoint, which has all weights of a \
              training by {}",

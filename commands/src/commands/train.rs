@@ -3,7 +3,7 @@
 use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
 use super::measure::Needs;
 use super::trial::Trial;
-use super::{device, jobs};
+use super::{beside_weights, device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -51,6 +51,13 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
+    let model = arguments.job.model.as_deref().map(Path::new);
+    for warning in beside_weights::check((arguments.weights.as_deref(), model), &found)? {
+        output.warn(warning);
+    }
+    if job.spec.campaign.as_ref().is_some_and(|campaign| campaign.evaluation.is_some()) {
+        output.warn("`campaign.evaluation` is for predictions: a run evaluates held-out samples once, at its end");
+    }
     let profile = profile(&job, &limits, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
@@ -58,6 +65,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let (seed, weights) = (arguments.seed, arguments.weights.clone());
     let trial = Trial { problem: &problem, job: &job, limits: &limits, data: &data, seed, device: kind, weights };
     let document = trial.fastest(job::solve(&problem, &limits, &job)?, output)?;
+    warn_of_passes(&job, &document, &found, output);
     let plan_name = Path::new("plan.json");
     let plan = runnable(&document, plan_name, kind, None, output)?;
 
@@ -193,13 +201,30 @@ pub(crate) fn check_weights(path: Option<&Path>, model: &Model) -> Result<(), Fa
         .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
+/// Warns where the job counts far more samples than the data has, so that a pass of the job is many over the data.
+fn warn_of_passes(job: &Job, document: &PlanDocument, found: &DataReport, output: &Output) {
+    let (data, training) = (&job.spec.data, &job.spec.training);
+    let counted = data.samples.or(data.tokens.map(|tokens| tokens as u64));
+    let samples = document.prediction.steps.saturating_mul(document.plan.batch.global);
+    let passes = samples as f64 / found.training_samples.max(1) as f64;
+    if counted.is_none() || training.steps.is_some() || passes < 2.0 * training.epochs.unwrap_or(1.0) {
+        return;
+    }
+    output.warn(format!(
+        "the job counts more samples than the data has: the run takes {passes:.0} passes over {}; without `data.samples` and \
+         `data.tokens` the data is counted",
+        found.path
+    ));
+}
+
 fn described(data: &DataReport) -> String {
     if data.files == 0 {
         return format!("{} samples of {}", data.training_samples, data.kind);
     }
+    let read_as = if data.kind == "text" && data.tokenizer.is_none() { " as bytes" } else { "" };
     let skipped = if data.skipped_files == 0 { String::new() } else { format!(" ({} skipped)", data.skipped_files) };
     format!(
-        "{}, {} in {}{skipped}, {}",
+        "{}{read_as}, {} in {}{skipped}, {}",
         data.kind,
         human_bytes(Bytes(data.bytes)),
         counted(data.files as u64, "file"),
