@@ -100,7 +100,7 @@ quantities with their unit, 25Gbps, 80 GiB, 5us; factors on the present value, Ã
 Keys:
 ",
     );
-    text.extend(trainyard_planner::what_if::keys().map(|(key, about)| format!("  {key:<27} {about}\n")));
+    text.extend(trainyard_planner::what_if::keys().map(|(key, about)| format!("  {key:<29} {about}\n")));
     text += "
 Examples:
   trainyard what-if examples/gpt2-xl-aws.toml --vary instances=1..16 --plot scaling.svg

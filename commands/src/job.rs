@@ -423,9 +423,11 @@ pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Fai
 /// Finds the best plan of a problem.
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
     recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
-        // A plan that no stack can run is a fault of the input, not of the limits.
-        let exit =
-            if matches!(error, NoPlan::Unable { .. } | NoPlan::NoUnits { .. }) { Exit::Input } else { Exit::NoPlan };
+        // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
+        let exit = match error {
+            NoPlan::Unable { .. } | NoPlan::NoUnits { .. } | NoPlan::TooFewMachines { .. } => Exit::Input,
+            _ => Exit::NoPlan,
+        };
         Failure::of(exit, &error).maybe_hint(error.hint())
     })
 }

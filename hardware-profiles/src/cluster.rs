@@ -169,6 +169,12 @@ pub struct SwitchLevel {
     pub oversubscription: f64,
 }
 
+/// Returns the number of machines that switches have ports for, from the machines upwards; `None` if none are described.
+pub(crate) fn room(switches: &[SwitchLevel]) -> Option<u64> {
+    let ports = |room: u64, level: &SwitchLevel| room.saturating_mul(level.ports.into());
+    (!switches.is_empty()).then(|| switches.iter().fold(1, ports))
+}
+
 /// Factors on the latencies of collectives and messages, relative to the library's constants. They differ from 1 only
 /// to answer what a better or a worse network would change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -274,6 +280,11 @@ impl Cluster {
     /// Returns the number of machines.
     pub fn machines(&self) -> u32 {
         self.pools.iter().map(|pool| pool.instances).sum()
+    }
+
+    /// Returns the number of machines that its switches have ports for; `None` if no switches are described.
+    pub fn room(&self) -> Option<u64> {
+        room(&self.switches)
     }
 
     /// Returns the number of devices, saturating.

@@ -45,9 +45,9 @@ AttentionKernel = Literal["unfused", "flash", "memory-efficient"]
 # What has to be decoded.
 SampleFormat = Literal["tokens", "raw", "npz", "jpeg"]
 
-# Where samples are read from (Amazon SageMaker developer guide, "Access training data"; the last three are the
-# machine's own).
-StorageMode = Literal["s3-fastfile", "s3-pipe", "s3-file", "fsx-lustre", "ebs", "nvme", "memory"]
+# Where samples are read from (Amazon SageMaker developer guide, "Access training data"; the last four belong to the
+# machines themselves).
+StorageMode = Literal["s3-fastfile", "s3-pipe", "s3-file", "fsx-lustre", "ebs", "shared-storage", "nvme", "memory"]
 
 # What decodes and augments samples.
 DecodePlace = Literal["cpu", "gpu"]
@@ -2122,6 +2122,10 @@ class VariedKey:
     """Its values as written, ranges written out."""
     amounts: Sequence[float] = ()
     """The values in that unit; empty for words, and where factors and values are mixed."""
+    present: str | None = None
+    """What the machines of the unvaried plan have of it, `8 × 400 Gbit/s = 3,200 Gbit/s a machine`; absent for what is
+    no figure of machines.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2170,6 +2174,10 @@ class WhatIfCase:
     """Why there is no plan."""
     missed_goal: str | None = None
     """Why the plan is not within deadline or budget, if it is not."""
+    choice: str | None = None
+    """Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it
+    does: of plans that predictions cannot tell apart the simplest is recommended.
+    """
     time_change: float | None = None
     """Time over that without variation, minus one."""
     cost_change: float | None = None

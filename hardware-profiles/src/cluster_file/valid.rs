@@ -2,7 +2,7 @@
 
 use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, SharedStorageSpec, wiring};
 use crate::catalog::{Catalog, catalog};
-use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
+use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel, room};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::Instance;
 use crate::interconnect::{GPUS_MAX, Interconnect};
@@ -435,7 +435,6 @@ fn shared_storage(spec: SharedStorageSpec, pools: &[Pool]) -> Result<SharedStora
 /// Builds the switches, whose ports must have room for all machines.
 fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Invalid> {
     let mut levels = Vec::new();
-    let mut room = 1u64;
     for (index, level) in file.switches.iter().enumerate() {
         let field = format!("switches[{index}]");
         let ports = counted(format!("{field}.ports"), level.ports, DEVICES_MAX as u32)?;
@@ -444,10 +443,9 @@ fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Inval
             let allowed = format!("from 1 to {OVERSUBSCRIPTION_MAX}");
             return Err(invalid(format!("{field}.oversubscription"), oversubscription, allowed));
         }
-        room = room.saturating_mul(ports.into());
         levels.push(SwitchLevel { ports, oversubscription });
     }
-    if !levels.is_empty() && room < machines {
+    if let Some(room) = room(&levels).filter(|room| *room < machines) {
         let sentence = format!("they have room for {room} machines, but there are {machines}");
         return Err(Invalid::inside("switches", sentence).with_hint("raise `ports`, or add a level of switches"));
     }

@@ -50,6 +50,10 @@ pub struct VariedKey {
     /// The values in that unit; empty for words, and where factors and values are mixed.
     #[serde(default)]
     pub amounts: Vec<f64>,
+    /// What the machines of the unvaried plan have of it, `8 × 400 Gbit/s = 3,200 Gbit/s a machine`; absent for what is
+    /// no figure of machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub present: Option<String>,
 }
 
 /// One combination of values.
@@ -67,6 +71,10 @@ pub struct WhatIfCase {
     /// Why the plan is not within deadline or budget, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed_goal: Option<String>,
+    /// Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it does:
+    /// of plans that predictions cannot tell apart the simplest is recommended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<String>,
     /// Time over that without variation, minus one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_change: Option<f64>,

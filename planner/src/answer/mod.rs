@@ -36,5 +36,5 @@ pub use on_each::{OnEach, on_each};
 pub use pareto::point;
 pub use recommendation::recommend;
 pub use solve::optimum;
-pub(crate) use solve::{best, prediction};
+pub(crate) use solve::{best_and_optimum, prediction};
 pub use ways_out::WaysOut;

@@ -3,10 +3,12 @@
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::ways_out::WaysOut;
-use crate::problem::{Place, Problem, names_of_those_that, of_these, refused, software_of, trains};
+use crate::problem::{
+    Description, Place, Problem, names_of_those_that, never_as_many, of_these, refused, software_of, trains,
+};
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
-use trainyard_hardware_profiles::EXECUTOR_STACK;
+use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, counted, human_count};
@@ -19,6 +21,14 @@ pub enum NoPlan {
     EmptySpace {
         /// The fields that exclude every plan.
         why: String,
+    },
+    /// Held fields that need more machines than the user has.
+    #[error("{why}")]
+    TooFewMachines {
+        /// The held fields, with what they need and what there is.
+        why: String,
+        /// What the user may do about it.
+        hint: String,
     },
     /// A held field that none of the stacks of the job runs.
     #[error("`{field}` is {value}, which {stacks}")]
@@ -75,6 +85,7 @@ impl NoPlan {
                  fields, or change one of these"
                     .into(),
             ),
+            Self::TooFewMachines { hint, .. } => Some(hint.clone()),
             Self::OutOfMemory { needed, available, method, ways_out, .. } => {
                 Some(relief((*needed, *available), *method, ways_out))
             }
@@ -163,8 +174,10 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         return NoPlan::Cancelled;
     }
     if found.candidates == 0 {
-        let empty = || NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
-        return unable(problem, &with_sole_precision(problem, &limits.fixed)).unwrap_or_else(empty);
+        let fixed = &limits.fixed;
+        let unable = unable(problem, &with_sole_precision(problem, fixed));
+        let impossible = unable.or_else(|| too_few_machines(problem, fixed));
+        return impossible.unwrap_or_else(|| NoPlan::EmptySpace { why: empty_space(problem, fixed) });
     }
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
         return NoPlan::Limited { limit };
@@ -204,15 +217,6 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     if let (true, Some(instance)) = (chosen.is_empty(), &fixed.instance) {
         return format!("instance {instance} is not among those of the job");
     }
-    if let (Place::Owned { machine, .. }, Some(held)) = (&problem.place, fixed.instances)
-        && held > machine.cluster.machines()
-    {
-        let (name, machines) = (&machine.cluster.instance, machine.cluster.machines());
-        return format!("`instances` is {held}, but {name} has {machines} machines");
-    }
-    if let Some(why) = more_than_there_is(problem, fixed) {
-        return why;
-    }
     if let Some(micro) = fixed.micro.filter(|micro| problem.global_batches.iter().all(|global| micro > global)) {
         let most = problem.global_batches.iter().max().copied().unwrap_or_default();
         return format!("batch.micro {micro} is larger than the global batch of {most}");
@@ -247,9 +251,34 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     )
 }
 
-/// Says that held degrees need more devices than machines of one's own have.
-fn more_than_there_is(problem: &Problem, fixed: &Fixed) -> Option<String> {
-    let Place::Owned { machine, .. } = &problem.place else { return None };
+/// Returns the error for held fields that need more than machines of one's own have.
+fn too_few_machines(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let Place::Owned { machine, described_by, .. } = &problem.place else { return None };
+    let Cluster { instance: name, .. } = &machine.cluster;
+    if fixed.instance.as_ref().is_some_and(|held| held != name) {
+        return None;
+    }
+    let (machines, each) = (machine.cluster.machines(), machine.cluster.first().devices_per_instance);
+    let (why, needed) = match fixed.instances.filter(|held| *held > machines) {
+        Some(held) => (format!("`instances` is {held}, but {name} has {}", counted(machines.into(), "machine")), held),
+        None => {
+            let (why, devices) = more_than_there_is(&machine.cluster, fixed)?;
+            (why, u32::try_from(devices.div_ceil(each.into())).unwrap_or(u32::MAX))
+        }
+    };
+    let hint = match (described_by, never_as_many(&machine.cluster, needed)) {
+        (Description::Profile(_), _) => "hold fewer, or describe a cluster in a file that `cluster.file` names".into(),
+        (_, Some(never)) => format!("hold fewer, or write more machines into the cluster file: {never}"),
+        (_, None) => format!(
+            "raise `count` in the cluster file, or ask what more machines would do: `trainyard what-if JOB.toml --vary \
+             instances={needed}`"
+        ),
+    };
+    Some(NoPlan::TooFewMachines { why, hint })
+}
+
+/// Says that held degrees need more devices than a cluster has, and how many.
+fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)> {
     let degrees = [
         ("parallel.data", fixed.data),
         ("parallel.tensor", fixed.tensor),
@@ -258,10 +287,10 @@ fn more_than_there_is(problem: &Problem, fixed: &Fixed) -> Option<String> {
     ];
     let held: Vec<(&str, u32)> = degrees.into_iter().filter_map(|(name, degree)| Some((name, degree?))).collect();
     let needed = held.iter().fold(1_u64, |all, (_, degree)| all.saturating_mul(u64::from(*degree)));
-    let (name, devices) = (&machine.cluster.instance, machine.cluster.devices());
+    let (name, devices) = (&cluster.instance, cluster.devices());
     (needed > devices.into()).then(|| {
         let held: Vec<String> = held.iter().map(|(name, degree)| format!("{name} {degree}")).collect();
-        format!("{} needs {needed} devices, but {name} has {devices}", held.join(" × "))
+        (format!("{} needs {needed} devices, but {name} has {devices}", held.join(" × ")), needed)
     })
 }
 

@@ -43,8 +43,17 @@ pub fn optimum(problem: &Problem, limits: &Limits) -> Result<Alternative, NoPlan
 
 /// Returns the plan that [`crate::recommend`] recommends, without the document.
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
+    best_and_optimum(problem, limits).map(|(best, _)| best)
+}
+
+/// Does the same, and returns the plan with the lowest objective too if that is another.
+pub(crate) fn best_and_optimum(
+    problem: &Problem,
+    limits: &Limits,
+) -> Result<(Evaluated, Option<Box<Evaluated>>), NoPlan> {
     let found = solve(problem, limits).found;
-    found.best.first().cloned().ok_or_else(|| no_plan(problem, limits, &found))
+    let best = found.best.first().cloned().ok_or_else(|| no_plan(problem, limits, &found))?;
+    Ok((best, found.optimum))
 }
 
 /// The plans that a search found, with the space and the aim.

@@ -2,6 +2,7 @@
 
 mod batch;
 mod machine;
+mod present;
 mod setting;
 
 pub(crate) use batch::set_batch;

@@ -123,14 +123,13 @@ impl Place {
         }
     }
 
-    /// Returns the same place with at least so many machines, where they are owned and may grow.
+    /// Returns the same place with at least so many machines, where they are owned and there may be so many.
     pub(crate) fn with_machines(mut self, instances: u32) -> Self {
-        let may_grow = self.may_grow();
         if let Self::Owned { machine, .. } = &mut self
-            && may_grow
+            && instances > machine.cluster.machines()
+            && never_as_many(&machine.cluster, instances).is_none()
         {
-            let own = &mut machine.cluster.pools[0].instances;
-            *own = instances.max(*own);
+            machine.cluster.pools[0].instances = instances;
         }
         self
     }
@@ -288,6 +287,21 @@ impl Place {
             Self::Rented(rental) => rental.service,
         }
     }
+}
+
+/// Explains why a cluster of one's own cannot be supposed to have so many machines instead of its own; `None` if it can:
+/// its machines are alike, and its switches have ports for them.
+pub(crate) fn never_as_many(cluster: &Cluster, machines: u32) -> Option<String> {
+    let name = &cluster.instance;
+    if cluster.first().device.measured().is_some() {
+        return Some(format!("{name} is a measured machine, which is one"));
+    }
+    if cluster.is_mixed() {
+        let all = cluster.machines();
+        return Some(format!("the {all} machines of {name} are of several kinds and are used together"));
+    }
+    let room = cluster.room().filter(|room| *room < machines.into())?;
+    Some(format!("the switches of {name} have ports for {room} machines"))
 }
 
 /// Returns the executor's stack, as the constants describe it if there are some.

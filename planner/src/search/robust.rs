@@ -132,7 +132,7 @@ fn put_first(found: &mut Found, chosen: Evaluated) {
 }
 
 /// The relative difference of the objective that is nothing where tenths of a percent are told.
-const SAME: f64 = 0.000_5;
+pub(crate) const SAME: f64 = 0.000_5;
 
 /// Explains why a plan is recommended although another one has the lower objective; `None` where it is simpler
 /// and comes to the same.

@@ -1,9 +1,10 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
 use super::key::{Key, Kind, Level, find, similar};
-use crate::edits::{EXACT_MAX, Setting};
+use crate::edits::{EXACT_MAX, Part, Setting};
 use trainyard_hardware_profiles::{Service, Transport};
 use trainyard_plan::{Pricing, VariedKey};
+use trainyard_sim::Machine;
 use trainyard_units::{
     Bytes, BytesPerSecond, FlopsPerSecond, Invalid, ParseQuantityError, Seconds, UnknownName, UsdPerHour, count,
 };
@@ -13,6 +14,9 @@ pub const COMBINATIONS_MAX: usize = 1000;
 
 /// The most keys that are varied at once.
 pub const KEYS_MAX: usize = 2;
+
+/// More network cards than any machine has.
+const CARDS_MAX: u64 = 1024;
 
 /// Steps of a range whose last value is no multiple of the first.
 const STEPS: u64 = 8;
@@ -160,12 +164,25 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
             _ => read(written, |Bytes(size)| size as f64),
         },
         Kind::Size => read(written, |Bytes(size)| size as f64),
+        Kind::Rate if key.level == Level::Machine(Part::Network) => {
+            let (cards, each) = cards(written)?;
+            read(each, |BytesPerSecond(rate)| rate).map(|each| cards * each)
+        }
         Kind::Rate => read(written, |BytesPerSecond(rate)| rate),
         Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
         Kind::Time => read(written, |Seconds(time)| time),
         Kind::Price => read(written, |UsdPerHour(price)| price),
         Kind::Factor => Err("must be a factor on the present value, as in ×0.5 or x2".into()),
         Kind::Word => unreachable!("words are no numbers"),
+    }
+}
+
+/// Splits a rate of several network cards, `8x400Gbps`, into their number and the rate of each.
+fn cards(written: &str) -> Result<(f64, &str), String> {
+    let Some((cards, each)) = written.split_once(['x', '×', '*']) else { return Ok((1.0, written)) };
+    match count(cards.trim()) {
+        Ok(cards) if (1..=CARDS_MAX).contains(&cards) => Ok((cards as f64, each.trim())),
+        _ => Err(format!("has no number of cards from 1 to {CARDS_MAX} before the ×, as 8×400Gbps has")),
     }
 }
 
@@ -190,8 +207,8 @@ impl Axis {
         self.values.len()
     }
 
-    /// Converts the axis into its form in a document.
-    pub(crate) fn varied(&self) -> VariedKey {
+    /// Converts the axis into its form in a document, with what the machines have at present if they are known.
+    pub(crate) fn varied(&self, machine: Option<&Machine>) -> VariedKey {
         let amount = |setting: &Setting, factors: bool| match setting {
             Setting::Number(number) if !factors => Some(*number),
             Setting::Factor(factor) if factors => Some(*factor),
@@ -210,6 +227,10 @@ impl Axis {
             unit: unit.map(Into::into),
             values: self.values.iter().map(|(text, _)| text.clone()).collect(),
             amounts,
+            present: match self.key.level {
+                Level::Machine(part) => machine.and_then(|machine| part.present(machine)),
+                _ => None,
+            },
         }
     }
 }
@@ -240,6 +261,8 @@ mod tests {
     #[test]
     fn quantities_have_units_and_factors_have_none() {
         assert_eq!(numbers("cluster.network=25Gbps,100 Gbit/s,12.5GB/s"), [3.125e9, 12.5e9, 12.5e9]);
+        assert_eq!(numbers("cluster.network=8x400Gbps,8×400Gbps,2 * 12.5 GB/s"), [4e11, 4e11, 25e9]);
+        assert_eq!(values("cluster.network=x2"), [Setting::Factor(2.0)]);
         let factors = [Setting::Factor(0.5), Setting::Factor(2.0)];
         assert_eq!(values("gpu.memory_bandwidth=×0.5,x2"), factors);
         assert_eq!(numbers("data.bytes_per_sample=200kB,2MB,110000"), [2e5, 2e6, 1.1e5]);
@@ -254,6 +277,10 @@ mod tests {
         for (text, part) in [
             ("cluster.network=fast", "Gbit/s"),
             ("cluster.network=25", "no unit"),
+            ("cluster.network=8x", "Gbit/s"),
+            ("cluster.network=0x400Gbps", "cards"),
+            ("cluster.network=manyx400Gbps", "cards"),
+            ("gpu.memory_bandwidth=8x400GB/s", "is no value"),
             ("cluster.network=1..2", "only whole numbers"),
             ("instances=two", "whole number"),
             ("instances=0", "at least 1"),
@@ -291,7 +318,7 @@ mod tests {
 
     #[test]
     fn amounts_are_told_where_they_are_alike() {
-        let varied = |text: &str| axis(text).expect("values").varied();
+        let varied = |text: &str| axis(text).expect("values").varied(None);
         assert_eq!(varied("gpu.memory_bandwidth=×0.5,×2").unit.as_deref(), Some("×"));
         assert_eq!(varied("cluster.network=8Gbps").amounts, [1e9]);
         assert_eq!((varied("pricing=spot").unit, varied("cluster.network=8Gbps,x2").amounts), (None, vec![]));

@@ -3,7 +3,8 @@
 //! What follows where it is not varied itself:
 //!
 //! - Machines: replicas fill the devices that there are; more replicas, the other way round, take as many machines as
-//!   they need. Other degrees share the devices with the replicas.
+//!   they need. Other degrees share the devices with the replicas. A cluster of one's own may grow beyond its file, as
+//!   far as its switches have ports.
 //! - Batch: the global batch stays. The micro-batch stays if it divides what a replica gets of it, else it is the
 //!   largest smaller one that does; accumulation is the rest.
 //! - A pipeline of one stage has no schedule, one of several runs 1F1B unless it had another; schedules have the runs
@@ -13,12 +14,13 @@
 
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::{told, with_hint};
+use super::{own_transport, told, unpaid, with_hint};
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
-    AUTO_STACK, executable_on, price_not_found, price_of, price_used, purchase, training, with_chosen_attention,
+    AUTO_STACK, executable_on, never_as_many, price_not_found, price_of, price_used, purchase, training,
+    with_chosen_attention,
 };
 use crate::search::repeated;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
@@ -44,6 +46,16 @@ pub(super) struct Expected {
     pub(super) machine: Machine,
     pub(super) prediction: Prediction,
     pub(super) outcome: Outcome,
+    /// The plan with the lowest objective, if another one was preferred; `None` for a plan that is held.
+    pub(super) passed_over: Option<PassedOver>,
+}
+
+/// A plan that is better than the recommended one by less than predictions can tell.
+pub(super) struct PassedOver {
+    pub(super) time_s: f64,
+    pub(super) cost_usd: Option<f64>,
+    /// What it is better by, and what the recommended one has instead.
+    pub(super) why: String,
 }
 
 /// A document while keys are set.
@@ -66,7 +78,7 @@ impl HeldPlan {
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) =
             predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
-        Ok(Expected { plan, machine, prediction, outcome })
+        Ok(Expected { plan, machine, prediction, outcome, passed_over: None })
     }
 
     /// Returns the machines that the plan is for.
@@ -112,6 +124,9 @@ impl Changed {
                 self.training = true;
             }
             Level::Job => {
+                if self.document.prediction.price.is_none() {
+                    unpaid(key)?;
+                }
                 self.document.job = set_job(&self.document.job, key, setting)?;
                 self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
                 match key.name {
@@ -137,6 +152,9 @@ impl Changed {
     fn terms(&mut self, name: &str, setting: &Setting) -> Result<(), String> {
         let Setting::Word(word) = setting else { return Err(format!("`{name}` is a word")) };
         let (plan, price) = (&mut self.document.plan, &mut self.document.prediction.price);
+        if let (Some(path), "cluster.transport") = (&plan.cluster.file, name) {
+            return Err(own_transport(path));
+        }
         if price.is_none() {
             return Err(format!("`{name}` is for machines that are rented, and the plan's are not"));
         }
@@ -173,7 +191,7 @@ impl Changed {
         let (prediction, outcome) =
             predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
         outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
-        Ok(Expected { plan, machine, prediction, outcome })
+        Ok(Expected { plan, machine, prediction, outcome, passed_over: None })
     }
 
     /// Sets the held fields of the plan and what follows from them; returns its machines.
@@ -236,6 +254,15 @@ impl Changed {
     /// Returns the machines that the document now names, with the changes to them.
     fn there(&self, files: MachineFiles) -> Result<Machine, String> {
         let mut machine = named_machine(&self.document, files).map_err(|error| told(&error))?;
+        let (named, cluster) = (&self.document.plan.cluster, &mut machine.cluster);
+        // A cluster file has the machines that there are, and the question may be about more of them.
+        if named.file.is_some() && named.instances != cluster.machines() {
+            if let Some(never) = never_as_many(cluster, named.instances) {
+                let hint = "write other machines into the cluster file, and plan again";
+                return Err(with_hint(&format!("`instances` is {}, but {never}", named.instances), hint.to_owned()));
+            }
+            cluster.pools[0].instances = named.instances;
+        }
         self.machine.iter().for_each(|change| change.apply(&mut machine));
         Ok(machine)
     }

@@ -6,6 +6,7 @@
 //! are. A key that is varied to its present value gives what planning or simulating gives.
 
 mod axis;
+mod choice;
 mod held;
 mod job;
 mod key;
@@ -17,20 +18,23 @@ pub use key::keys;
 pub use tornado::tornado;
 
 use crate::amount::usd;
-use crate::answer::{Limits, NoPlan, best, prediction};
+use crate::answer::{Limits, NoPlan, best_and_optimum, prediction};
 use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{JobError, Resources, model, problem_on};
-use held::Expected;
+use crate::search::preferred;
+use choice::compares_otherwise;
+use held::{Expected, PassedOver};
 use key::{Key, Level};
 use rayon::prelude::*;
 use std::fmt::Display;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
-    Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
+    Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument,
+    WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
 use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
@@ -91,10 +95,38 @@ fn told(error: &Invalid) -> String {
     with_hint(error, error.hint())
 }
 
+/// Returns the reason why the transport of a cluster of one's own, described by a file, is not varied.
+fn own_transport(path: &str) -> String {
+    let sentence = format!("`cluster.transport` is for machines that are rented, and `{path}` says that of these");
+    with_hint(&sentence, "change `network.transport` of its machines, and ask again".to_owned())
+}
+
+/// Refuses to vary a field of the campaign where machines have no price: it changes the cost, and the time of the steps
+/// is the same.
+fn unpaid(key: Key) -> Result<(), String> {
+    if !key.name.starts_with("campaign.") {
+        return Ok(());
+    }
+    let sentence = format!("`{}` changes what rented machines cost, and these are not rented", key.name);
+    let hint = "`trainyard simulate PLAN.json --campaign` draws whole trainings, with failures and checkpoints";
+    Err(with_hint(&sentence, hint.to_owned()))
+}
+
 /// The part of a prediction that is kept for a case.
 struct Answer {
     figures: WhatIfFigures,
     missed_goal: Option<String>,
+    passed_over: Option<PassedOver>,
+}
+
+impl Answer {
+    fn new(job: &JobSpec, expected: Expected) -> Self {
+        Self {
+            missed_goal: missed(&job.goal, &expected.prediction),
+            figures: figures(&expected),
+            passed_over: expected.passed_over,
+        }
+    }
 }
 
 /// The reason why a case has no plan.
@@ -164,10 +196,7 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
         .map(|chosen| {
             let settings: Vec<(Key, &Setting)> =
                 axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
-            let result = subject.with(&settings, expected).map(|(job, expected)| Answer {
-                missed_goal: missed(&job.goal, &expected.prediction),
-                figures: figures(&expected),
-            });
+            let result = subject.with(&settings, expected).map(|(job, expected)| Answer::new(&job, expected));
             done();
             result
         })
@@ -176,21 +205,23 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     if let (Err(Refusal::Job(error)), true) = (&base, never) {
         return Err(WhatIfError::Job(error.clone()));
     }
-    let figures = base.as_ref().ok().map(figures);
+    let varied = axes.iter().map(|axis| axis.varied(expected.map(|expected| &expected.machine))).collect();
+    let base = base.map(|expected| Answer::new(job, expected));
+    let objective = job.goal.objective.unwrap_or_default();
     let mut cases: Vec<WhatIfCase> = combinations
         .iter()
         .zip(&results)
-        .map(|(chosen, result)| case(axes, chosen, result, figures.as_ref()))
+        .map(|(chosen, result)| case(axes, chosen, result, (base.as_ref().ok(), objective)))
         .collect();
     scaling(axes, &mut cases);
     Ok(WhatIfDocument {
         schema: WHAT_IF_SCHEMA.into(),
         job: job.clone(),
         held: matches!(subject, Subject::Plan(_)),
-        objective: job.goal.objective.unwrap_or_default(),
-        axes: axes.iter().map(Axis::varied).collect(),
-        base: figures,
+        objective,
+        axes: varied,
         base_reason: base.as_ref().err().map(Refusal::told),
+        base: base.ok().map(|base| base.figures),
         cases,
         sensitivities: Vec::new(),
     })
@@ -271,8 +302,16 @@ impl ChangedJob {
     fn set(&mut self, key: Key, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
         match key.level {
             Level::Plan(field) => return self.set_plan(field, setting, base),
-            Level::Terms => self.set_terms(key.name, setting),
+            Level::Terms => {
+                if let (Some(path), "cluster.transport") = (&self.spec.cluster.file, key.name) {
+                    return Err(own_transport(path).into());
+                }
+                self.set_terms(key.name, setting);
+            }
             Level::Job | Level::Search => {
+                if self.is_owned() {
+                    unpaid(key)?;
+                }
                 self.spec = job::set_job(&self.spec, key, setting)?;
                 if key.name == "cluster.stack" {
                     self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(Field::Stack);
@@ -295,13 +334,18 @@ impl ChangedJob {
                 self.machine.push(MachineChange { part, setting: setting.clone() });
             }
             Level::Price => {
-                if self.spec.cluster.profile.is_some() || self.spec.cluster.file.is_some() {
+                if self.is_owned() {
                     return Err("machines that are not rented have no price".to_owned().into());
                 }
                 self.price = Some(PriceChange(setting.clone()));
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if the machines are not rented.
+    fn is_owned(&self) -> bool {
+        self.spec.cluster.profile.is_some() || self.spec.cluster.file.is_some()
     }
 
     /// Holds a field of all plans, or sets it in the job if it belongs there.
@@ -352,16 +396,20 @@ impl ChangedJob {
         let other = |place: crate::Place| place.changed(changes).repriced(price).with_machines(machines);
         let problem = problem_on(&self.spec, self.resources.clone(), other)?;
         let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
-        let chosen = best(&problem, &self.limits)?;
+        let (chosen, optimum) = best_and_optimum(&problem, &self.limits)?;
         let (prediction, outcome) = prediction(&problem, &self.spec, &chosen)?;
         let machine = chosen.machine(&problem);
-        Ok(Expected { plan: chosen.plan, machine, prediction, outcome })
+        let passed_over = optimum.and_then(|optimum| {
+            let why = preferred(&problem, &chosen, &optimum)?;
+            Some(PassedOver { time_s: optimum.time_s, cost_usd: optimum.cost_usd, why })
+        });
+        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, passed_over })
     }
 }
 
 /// Returns the figures of a prediction.
 fn figures(expected: &Expected) -> WhatIfFigures {
-    let Expected { plan, machine, prediction, outcome } = expected;
+    let Expected { plan, machine, prediction, outcome, passed_over: _ } = expected;
     let devices = plan.mesh().ranks();
     let limit = prediction.input.map(|input| input.bottleneck);
     WhatIfFigures {
@@ -393,15 +441,21 @@ fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
     (cost > budget).then(|| format!("{} is {:.2} times the budget", usd(cost), cost / budget))
 }
 
-fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base: Option<&WhatIfFigures>) -> WhatIfCase {
+fn case(
+    axes: &[Axis],
+    chosen: &[usize],
+    result: &Result<Answer, Refusal>,
+    (base, objective): (Option<&Answer>, Objective),
+) -> WhatIfCase {
     let values = axes.iter().zip(chosen).map(|(axis, value)| axis.values[*value].0.clone()).collect();
     let answer = result.as_ref().ok();
     let own = answer.map(|answer| &answer.figures);
-    let both = own.zip(base);
+    let both = own.zip(base.map(|base| &base.figures));
     WhatIfCase {
         values,
         reason: result.as_ref().err().map(Refusal::told),
         missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
+        choice: answer.zip(base).and_then(|(answer, base)| compares_otherwise(objective, base, answer)),
         time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
         scaling_efficiency: None,

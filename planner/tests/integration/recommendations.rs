@@ -395,10 +395,17 @@ fn degrees_beyond_ones_own_devices_are_refused_with_both_numbers() {
     let problem = problem(&job, resources).expect("a solvable job");
     let refused = |held: &str| {
         let fixed = Fixed::parse(&[held.to_owned()]).expect("a field");
-        recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect_err("too many").to_string()
+        let error = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect_err("too many");
+        (error.to_string(), error.hint().expect("a way out"))
     };
-    assert!(refused("parallel.data=16").ends_with("parallel.data 16 needs 16 devices, but rack has 8"));
-    assert!(refused("instances=3").ends_with("`instances` is 3, but rack has 2 machines"));
+    for (held, sentence, instances) in [
+        ("parallel.data=16", "parallel.data 16 needs 16 devices, but rack has 8", 4),
+        ("instances=3", "`instances` is 3, but rack has 2 machines", 3),
+    ] {
+        let (told, hint) = refused(held);
+        assert_eq!(told, sentence);
+        assert!(hint.contains("`count`") && hint.contains(&format!("--vary instances={instances}`")), "{hint}");
+    }
 }
 
 #[test]

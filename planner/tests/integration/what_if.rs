@@ -2,7 +2,7 @@
 
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{ClusterChoice, GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
 use trainyard_planner::{
     Cancellation, Fixed, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate,
@@ -301,6 +301,110 @@ fn larger_models_take_longer_and_other_terms_cost_otherwise() {
     assert_eq!(figures(&terms)[1].time_s.to_bits(), figures(&terms)[0].time_s.to_bits());
     let precision = ask(&sought(job(), &["precision=fp32"]), &["precision=fp32,fp16-mixed"]);
     assert!(figures(&precision)[1].time_s < figures(&precision)[0].time_s);
+}
+
+/// A job on some machines of one's own, with the file that describes them; `more` is further fields of it.
+fn on_own_machines(count: u32, more: &str) -> (JobSpec, Resources) {
+    let mut job = job();
+    job.cluster = ClusterChoice { file: Some("rack.toml".into()), ..ClusterChoice::default() };
+    let file = format!(
+        r#"name = "rack"
+        {more}
+        [[machines]]
+        name = "node"
+        count = {count}
+        gpus = 8
+        gpu = "h100-sxm5-80gb"
+        link = {{ kind = "nvswitch", bandwidth = "450 GB/s" }}
+        network = {{ cards = 8, bandwidth = "400 Gbit/s", transport = "infiniband" }}"#
+    );
+    (job, Resources { cluster_file: Some(toml::from_str(&file).expect("a cluster file")), ..Resources::default() })
+}
+
+fn sought_on(job: JobSpec, resources: Resources) -> Subject {
+    let cancellation = Cancellation::default();
+    let cache = SearchCache::default();
+    Subject::Job(Box::new(SoughtJob { spec: job, resources, limits: limits(&[]), cancellation, cache }))
+}
+
+/// A job on two machines of one's own, and a plan of it on both, held.
+fn own(more: &str) -> [Subject; 2] {
+    let (job, resources) = on_own_machines(2, more);
+    let problem = problem(&job, resources.clone()).expect("a solvable job");
+    let limits = limits(&["instances=2", "parallel.tensor=1", "parallel.pipeline=1"]);
+    let document = recommend(&problem, &limits, &job).expect("a plan");
+    let files = resources.machine_files();
+    [sought_on(job, resources), Subject::Plan(Box::new(HeldPlan { document, files }))]
+}
+
+#[test]
+fn a_held_plan_goes_to_more_machines_than_the_cluster_file_has() {
+    let [_, held] = own("");
+    let layout = |own: &WhatIfFigures| (own.plan.cluster.instances, own.plan.parallel.data, own.devices);
+    let answer = ask(&held, &["instances=1,2,4,8"]);
+    let all: Vec<_> = figures(&answer).into_iter().map(layout).collect();
+    assert_eq!(all, [(1, 8, 8), (2, 16, 16), (4, 32, 32), (8, 64, 64)]);
+    let times: Vec<f64> = figures(&answer).iter().map(|own| own.time_s).collect();
+    assert!(times.windows(2).all(|pair| pair[1] < 0.7 * pair[0]), "{times:?}");
+    let replicas = ask(&held, &["parallel.data=64"]);
+    assert_eq!(layout(figures(&replicas)[0]), (8, 64, 64));
+}
+
+#[test]
+fn more_machines_than_the_switches_have_ports_for_are_refused() {
+    for subject in own("switches = [{ ports = 2, oversubscription = 1.0 }, { ports = 2, oversubscription = 2.0 }]") {
+        let answer = ask(&subject, &["instances=4,8"]);
+        assert_eq!(figures_of(&answer, 0).plan.cluster.instances, 4);
+        assert!(reason(&answer, 1).contains("the switches of rack have ports for 4 machines"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_rate_of_machines_is_told_beside_what_they_have_at_present() {
+    let [_, held] = own("");
+    let answer = ask(&held, &["cluster.network=400Gbps,8x400Gbps", "gpu.memory=×1"]);
+    let present = |axis: usize| answer.axes[axis].present.clone();
+    assert_eq!(present(0).as_deref(), Some("8 × 400 Gbit/s = 3,200 Gbit/s a machine"));
+    assert!(present(1).is_some_and(|memory| memory.ends_with(" GiB")), "{:?}", present(1));
+    // All cards together at their present rate change nothing.
+    assert_eq!(figures(&answer)[1].time_s.to_bits(), answer.base.as_ref().expect("a plan").time_s.to_bits());
+    assert!(figures(&answer)[0].time_s > figures(&answer)[1].time_s);
+    assert_eq!(ask(&held, &["batch.micro=1"]).axes[0].present, None);
+}
+
+#[test]
+fn fields_of_the_campaign_change_the_cost_of_rented_machines_only() {
+    let document = wide();
+    let costs = |vary: &str| -> Vec<f64> {
+        figures(&ask(&held(&document), &[vary])).iter().filter_map(|own| own.cost_usd).collect()
+    };
+    let often = costs("campaign.checkpoint_interval=1 min,1 h");
+    assert!(often[0] > often[1], "{often:?}");
+    let slow = costs("campaign.checkpoint_bandwidth=100 MB/s,10 GB/s");
+    assert!(slow[0] > slow[1], "{slow:?}");
+    let fragile = costs("campaign.node_mtbf=10 h,100000 h");
+    assert!(fragile[0] > fragile[1], "{fragile:?}");
+    for subject in own("") {
+        let told = ask(&subject, &["campaign.node_mtbf=1000 h"]);
+        assert!(reason(&told, 0).contains("simulate PLAN.json --campaign"), "{told:?}");
+        let told = ask(&subject, &["cluster.transport=tcp"]);
+        assert!(reason(&told, 0).contains("rack.toml") && reason(&told, 0).contains("`network.transport`"), "{told:?}");
+    }
+}
+
+/// With less memory the simplest of the plans near the fastest does not fit, so that a faster one remains.
+#[test]
+fn a_case_that_is_better_only_by_the_choice_of_its_plan_says_so() {
+    let (mut job, resources) = on_own_machines(16, "");
+    job.model.name = Some("llama-3-70b".into());
+    job.data.tokens = Some(100e9);
+    job.training.global_batch = Some(GlobalBatch::Exactly(1024));
+    let answer = ask(&sought_on(job, resources), &["gpu.memory=×1,80GB"]);
+    assert_eq!(answer.cases[0].choice, None);
+    let change = answer.cases[1].time_change.expect("a plan");
+    let choice = answer.cases[1].choice.as_deref().expect("less memory makes nothing faster");
+    assert!(change < 0.0 && choice.starts_with("the fastest plans of both differ by "), "{change} {choice}");
+    assert!(choice.contains("the unvaried plan is ") && choice.contains("simpler"), "{choice}");
 }
 
 #[test]

@@ -4,10 +4,12 @@ mod csv;
 
 pub use csv::what_if_csv;
 
-use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
+use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
 use crate::layout::{cluster, strategy};
 use std::collections::BTreeMap;
-use trainyard_plan::{Objective, Recompute, Sensitivity, StateSharding, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{
+    Objective, Plan, Recompute, Sensitivity, StateSharding, WhatIfCase, WhatIfDocument, WhatIfFigures,
+};
 
 /// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
@@ -27,6 +29,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     let mut text = parts.join("\n");
     text += &bullets(width, "Software", &software_differs(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
+    text += &bullets(width, "Choice", &told(document, |case| case.choice.as_ref()));
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text
@@ -51,11 +54,24 @@ fn base(document: &WhatIfDocument) -> String {
         return facts(&[(name, why.to_owned())]);
     };
     let cost = base.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
-    facts(&[
+    let present = document.axes.iter().filter_map(|axis| Some(format!("{} {}", axis.key, axis.present.as_ref()?)));
+    let mut rows = vec![
         (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
         ("takes", format!("{}{cost}, {} a step", seconds(base.time_s), seconds(base.step_time_s))),
         ("limited by", base.bottleneck.to_string()),
-    ])
+    ];
+    rows.extend(present.map(|present| ("at present", present)));
+    facts(&rows)
+}
+
+/// Returns the tokens of a plan's samples; `None` if they are something else.
+fn tokens_per_sample(figures: &WhatIfFigures) -> Option<u64> {
+    Plan::try_from(figures.plan.clone()).ok()?.tokens_per_sample()
+}
+
+/// Formats a throughput, in tokens if those of a sample are given.
+fn throughput(samples_per_s: f64, tokens: Option<u64>) -> String {
+    tokens.map_or_else(|| rate(samples_per_s), |tokens| three_digits(tokens as f64 * samples_per_s))
 }
 
 /// Returns `true` if the plans of the cases differ, so that they are printed.
@@ -125,16 +141,23 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
     let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
     let costs = figures().next().is_none() || figures().any(|own| own.cost_usd.is_some());
     let changes = document.axes.len() == 1;
+    let of_each: Vec<Option<u64>> = document
+        .cases
+        .iter()
+        .map(|case| case.figures.as_ref().or(document.base.as_ref()))
+        .map(|own| own.and_then(tokens_per_sample))
+        .collect();
+    let in_tokens = of_each.iter().all(Option::is_some);
     let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
     header.push(">time");
     header.extend(changes.then_some(">±"));
     header.extend(costs.then_some(">USD"));
     header.extend((costs && changes).then_some(">±"));
-    header.extend([">step", ">samples/s", ">a device"]);
+    header.extend([">step", if in_tokens { ">tokens/s" } else { ">samples/s" }, ">a device"]);
     header.extend(scales.then_some(">scaling"));
     header.push("limit");
-    let rows = document.cases.iter().map(|case| {
-        let own = case.figures.as_ref();
+    let rows = document.cases.iter().zip(of_each).map(|(case, tokens)| {
+        let (own, tokens) = (case.figures.as_ref(), tokens.filter(|_| in_tokens));
         let show = |cell: &dyn Fn(&WhatIfFigures) -> String| own.map_or_else(|| "–".into(), cell);
         let told = |change: Option<f64>| change.map_or_else(String::new, change_of);
         let mut row = case.values.clone();
@@ -144,8 +167,8 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         row.extend((costs && changes).then(|| told(case.cost_change)));
         row.extend([
             show(&|own| seconds(own.step_time_s)),
-            show(&|own| rate(own.samples_per_s)),
-            show(&|own| rate(own.samples_per_s_per_device)),
+            show(&|own| throughput(own.samples_per_s, tokens)),
+            show(&|own| throughput(own.samples_per_s_per_device, tokens)),
         ]);
         row.extend(scales.then(|| case.scaling_efficiency.map_or_else(String::new, percent)));
         row.push(show(&|own| own.bottleneck.to_string()));
@@ -250,6 +273,7 @@ pub(crate) mod tests {
             values: values.iter().map(ToString::to_string).collect(),
             reason: figures.is_none().then(|| "does not fit".into()),
             missed_goal: None,
+            choice: None,
             time_change: figures.as_ref().map(|own| own.time_s / 1000.0 - 1.0),
             cost_change: None,
             scaling_efficiency: figures.as_ref().map(|own| 1000.0 / own.time_s / f64::from(own.plan.cluster.instances)),
@@ -260,7 +284,7 @@ pub(crate) mod tests {
     pub(crate) fn axis(key: &str, unit: Option<&str>, values: &[&str]) -> VariedKey {
         let amounts = values.iter().filter_map(|value| value.parse().ok()).filter(|_| unit.is_some()).collect();
         let values = values.iter().map(ToString::to_string).collect();
-        VariedKey { key: key.into(), unit: unit.map(Into::into), values, amounts }
+        VariedKey { key: key.into(), unit: unit.map(Into::into), values, amounts, present: None }
     }
 
     /// Returns a plan on one machine, two and four, the last of which has no plan.
@@ -314,6 +338,33 @@ pub(crate) mod tests {
         for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
             assert!(page.contains(words), "{words}\n{page}");
         }
+    }
+
+    #[test]
+    fn what_machines_have_at_present_and_why_cases_compare_otherwise_are_told() {
+        let mut document = document();
+        document.axes[0].present = Some("2 × 50 Gbit/s = 100 Gbit/s a machine".into());
+        document.cases[1].choice = Some("the fastest plans of both differ by 0 %, not by -2.1 %".into());
+        let page = what_if(&document, Width(120));
+        assert!(page.contains("  at present  instances 2 × 50 Gbit/s = 100 Gbit/s a machine"), "{page}");
+        assert!(page.contains("Choice\n  · instances 2: the fastest plans of both differ by 0 %"), "{page}");
+    }
+
+    #[test]
+    fn the_throughput_of_language_models_is_in_tokens() {
+        let page = what_if(&document(), Width(120));
+        // 100 samples of 1,024 tokens a second, on 8 devices.
+        for words in ["tokens/s", "102,000", "12,800"] {
+            assert!(page.contains(words), "{words}\n{page}");
+        }
+        let mut images = document();
+        let resnet = trainyard_models::find("resnet50").expect("in the catalog").model.clone();
+        let layers = trainyard_plan::Architecture::new(resnet.clone()).graph().len();
+        for figures in images.cases.iter_mut().filter_map(|case| case.figures.as_mut()).chain(&mut images.base) {
+            figures.plan = PlanSpec::plain(resnet.spec(), figures.plan.cluster.clone(), layers);
+        }
+        let page = what_if(&images, Width(120));
+        assert!(page.contains("samples/s") && !page.contains("tokens/s"), "{page}");
     }
 
     #[test]

@@ -1,0 +1,107 @@
+//! Of plans that predictions cannot tell apart the simplest is recommended, which may turn a comparison of two cases round.
+
+use super::Answer;
+use crate::search::{INDISTINCT, SAME};
+use trainyard_plan::Objective;
+
+/// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
+/// better where those are not, or worse; `None` if it does not, or if time and cost were traded, which the table shows.
+pub(super) fn compares_otherwise(objective: Objective, base: &Answer, own: &Answer) -> Option<String> {
+    let by_cost = objective == Objective::Cost && base.figures.cost_usd.is_some() && own.figures.cost_usd.is_some();
+    let change = amount(own, by_cost) / amount(base, by_cost) - 1.0;
+    let of_best = least(own, by_cost) / least(base, by_cost) - 1.0;
+    let is_turned = (change < -SAME && of_best > -SAME) || (change > SAME && of_best < SAME);
+    let other = amount(own, !by_cost) / amount(base, !by_cost) - 1.0;
+    let is_traded = change * other < 0.0 && other.abs() > INDISTINCT;
+    if !is_turned || is_traded || (change - of_best).abs() < SAME {
+        return None;
+    }
+    let passed_over = [("the unvaried plan", base), ("this plan", own)];
+    let why: Vec<String> = passed_over
+        .into_iter()
+        .filter_map(|(plan, answer)| Some(format!("{plan} is {}", answer.passed_over.as_ref()?.why)))
+        .collect();
+    let best = if by_cost { "cheapest" } else { "fastest" };
+    Some(format!(
+        "the {best} plans of both differ by {}, not by {}: {}",
+        percent(of_best),
+        percent(change),
+        why.join("; ")
+    ))
+}
+
+/// Returns the objective of the recommended plan.
+fn amount(answer: &Answer, by_cost: bool) -> f64 {
+    let figures = &answer.figures;
+    figures.cost_usd.filter(|_| by_cost).unwrap_or(figures.time_s)
+}
+
+/// Returns the lowest objective of all plans.
+fn least(answer: &Answer, by_cost: bool) -> f64 {
+    let Some(best) = &answer.passed_over else { return amount(answer, by_cost) };
+    best.cost_usd.filter(|_| by_cost).unwrap_or(best.time_s)
+}
+
+fn percent(change: f64) -> String {
+    if change.abs() < SAME { "0 %".into() } else { format!("{:+.1} %", 100.0 * change) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::held::PassedOver;
+    use super::*;
+    use trainyard_plan::{Bottleneck, ClusterSpec, PlanSpec, WhatIfFigures};
+
+    /// A recommended plan that takes so long, and the time of the fastest if that is another.
+    fn answer(time_s: f64, fastest_s: Option<f64>) -> Answer {
+        priced(time_s, None, fastest_s.map(|time_s| (time_s, None)))
+    }
+
+    fn priced(time_s: f64, cost_usd: Option<f64>, best: Option<(f64, Option<f64>)>) -> Answer {
+        let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        let figures = WhatIfFigures {
+            plan: PlanSpec::plain(model, ClusterSpec::of("p3.16xlarge", 1), 14),
+            devices: 8,
+            step_time_s: time_s,
+            interval_s: [time_s, time_s],
+            samples_per_s: 1.0 / time_s,
+            samples_per_s_per_device: 1.0 / time_s / 8.0,
+            mfu: None,
+            exposed_communication_s: 0.0,
+            bottleneck: Bottleneck::Compute,
+            memory_peak_bytes: 1,
+            steps: 1,
+            time_s,
+            cost_usd,
+            price_date: None,
+        };
+        let passed_over =
+            best.map(|(time_s, cost_usd)| PassedOver { time_s, cost_usd, why: "slower, but simpler".into() });
+        Answer { figures, missed_goal: None, passed_over }
+    }
+
+    #[test]
+    fn only_comparisons_that_the_choice_turns_round_are_explained() {
+        let told = |base: &Answer, own: &Answer| compares_otherwise(Objective::Cost, base, own);
+        let simple = answer(102.0, Some(100.0));
+        assert_eq!(
+            told(&simple, &answer(100.0, None)).as_deref(),
+            Some("the fastest plans of both differ by 0 %, not by -2.0 %: the unvaried plan is slower, but simpler")
+        );
+        assert!(
+            told(&answer(100.0, None), &simple).is_some_and(|why| why.ends_with("this plan is slower, but simpler"))
+        );
+        for own in [answer(102.0, Some(100.0)), answer(90.0, None), answer(110.0, None), answer(104.0, Some(103.0))] {
+            assert_eq!(told(&simple, &own), None, "{}", own.figures.time_s);
+        }
+    }
+
+    #[test]
+    fn time_that_is_traded_for_cost_is_seen_in_the_table() {
+        let told = |base: &Answer, own: &Answer| compares_otherwise(Objective::Cost, base, own);
+        let base = |time_s| priced(time_s, Some(105.0), Some((180.0, Some(100.0))));
+        let cheapest = priced(180.0, Some(100.0), None);
+        assert_eq!(told(&base(90.0), &cheapest), None);
+        assert!(told(&base(181.0), &cheapest).is_some_and(|why| why.starts_with("the cheapest plans of both")));
+    }
+}
