@@ -4,15 +4,16 @@ use crate::format::{Width, bytes, deviation, facts, rate, seconds, table};
 use crate::layout::strategy;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{ComparisonDocument, Figures};
+use trainyard_units::counted;
 
 /// Formats a comparison document for a reader.
 pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
     let mut text = format!(
-        "{} on {}: {}, {} steps\n\n",
+        "{} on {}: {}, {}\n\n",
         document.plan.model.name,
         document.device,
         strategy(&document.plan),
-        document.steps
+        counted(document.steps, "step")
     );
     text += &table(width, ["", ">predicted", ">measured", ">error"], rows(document));
     text.push('\n');
@@ -30,7 +31,7 @@ type Figure = fn(&Figures) -> Option<f64>;
 type Print = fn(f64) -> String;
 
 fn rows(document: &ComparisonDocument) -> Vec<[String; 4]> {
-    let all = format!("{} steps", document.steps);
+    let all = counted(document.steps, "step");
     let measures: [(&str, Figure, Print); 4] = [
         ("step time", |figures| Some(figures.step_time_s), seconds),
         (&all, |figures| figures.all_steps_s, seconds),

@@ -38,10 +38,12 @@ fn wrapped<R: AsRef<[String]>>(
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
+    let mut words = vec![0; header.len()];
     for row in rows {
         let row = row.as_ref();
-        for (most, cell) in letters.iter_mut().zip(row) {
+        for ((most, word), cell) in letters.iter_mut().zip(&mut words).zip(row) {
             *most = (*most).max(cell.chars().count());
+            *word = (*word).max(cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
         }
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
@@ -57,13 +59,21 @@ fn wrapped<R: AsRef<[String]>>(
     let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
     let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
     let crowded = natural > usize::from(width.0) + 1;
-    let short = (1..header.len()).filter(|column| crowded && (right[*column] || letters[*column] <= TEXT_KEPT));
-    let unbroken: Vec<(usize, u16)> =
-        names.into_iter().chain(short.map(|column| whole(column, letters[column]))).collect();
+    let is_short = |column: &usize| right[*column] || letters[*column] <= TEXT_KEPT;
+    let (short, long): (Vec<usize>, Vec<usize>) = (1..header.len()).filter(|_| crowded).partition(is_short);
+    let short = short.into_iter().map(|column| whole(column, letters[column]));
+    let unbroken: Vec<(usize, u16)> = names.into_iter().chain(short).collect();
+    // Longer texts are broken between words.
+    let by_word: Vec<(usize, u16)> = long.into_iter().map(|column| whole(column, words[column])).collect();
     // A blank stands between columns, and those that may be broken keep some room.
-    let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
-    let room = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0);
-    for (column, wide) in unbroken.into_iter().filter(|(column, _)| room || *column == 0) {
+    let needed = |kept: &[(usize, u16)]| {
+        let others = (header.len() - kept.len()) * TEXT_KEPT + header.len() - 1;
+        kept.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others
+    };
+    let all = [unbroken.clone(), by_word].concat();
+    let kept = if needed(&all) <= usize::from(width.0) { all } else { unbroken };
+    let room = needed(&kept) <= usize::from(width.0);
+    for (column, wide) in kept.into_iter().filter(|(column, _)| room || *column == 0) {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
@@ -186,6 +196,16 @@ mod tests {
         assert_eq!(wrap("it takes 7 % of it", 11), ["it takes", "7 % of it"]);
         let text = bullets(Width(20), "why", &["a sentence that is longer than a line".into()]);
         assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
+    }
+
+    #[test]
+    fn texts_are_broken_between_words_where_there_is_room() {
+        let row = ["a plan with a name of some length", "pytorch-fsdp-compiled with flash attention", "1.00"];
+        let rows = vec![row.map(ToOwned::to_owned)];
+        for letters in 52..90 {
+            let text = table(Width(letters), ["plan", "software", ">time"], rows.clone());
+            assert!(text.contains("pytorch-fsdp-compiled"), "{letters}: {text}");
+        }
     }
 
     #[test]

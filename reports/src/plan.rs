@@ -110,10 +110,10 @@ fn states(plan: &PlanSpec) -> Option<String> {
 fn batch(plan: &PlanSpec) -> String {
     let batch = plan.batch;
     format!(
-        "{} samples = micro-batch {} × accumulation {} × {}",
-        batch.global,
-        batch.micro,
-        batch.accumulation,
+        "{} = micro-batch {} × accumulation {} × {}",
+        counted(batch.global, "sample"),
+        human_count(batch.micro),
+        human_count(batch.accumulation),
         counted(u64::from(plan.parallel.data), "replica")
     )
 }
@@ -190,7 +190,7 @@ fn cost(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {
 fn time(prediction: &Prediction) -> String {
     let [low, high] = prediction.interval_s.map(seconds);
     let (all, step) = (seconds(prediction.time_s), seconds(prediction.step_time_s));
-    format!("{all}: {} steps of {step} (90 %: {low} to {high})", human_count(prediction.steps))
+    format!("{all}: {} of {step} (90 %: {low} to {high})", counted(prediction.steps, "step"))
 }
 
 /// The part of the steps' time that is worth telling when it comes on top.
@@ -246,7 +246,7 @@ fn evaluated(document: &PlanDocument) -> Option<String> {
     let Evaluations { interval, count, samples } = forward_passes(document, &plan).ok()?.evaluations?;
     let samples = counted(samples, "sample");
     if count == 0 {
-        return Some(format!("none: the training ends before the first, after {} steps", human_count(interval)));
+        return Some(format!("none: the training ends before the first, after {}", counted(interval, "step")));
     }
     let each = seconds(took / count as f64);
     let besides = format!("{} besides the steps", seconds(took));
@@ -421,8 +421,8 @@ fn search(document: &PlanDocument, width: Width) -> String {
         "no other of them is better, or it does not fit".into()
     };
     let mut items = vec![format!(
-        "{} plans considered, {} simulated; {proof}",
-        human_count(search.candidates),
+        "{} considered, {} simulated; {proof}",
+        counted(search.candidates, "plan"),
         human_count(search.simulated)
     )];
     items.extend(search.left_out.as_ref().map(|left_out| not_considered(left_out, &document.prediction)));

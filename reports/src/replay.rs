@@ -2,7 +2,7 @@
 
 use crate::format::{facts, lines};
 use trainyard_plan::ReplayDocument;
-use trainyard_units::{Seconds, human_duration};
+use trainyard_units::{Seconds, counted, human_duration};
 
 /// Formats the step time of a replay and its parts.
 pub fn replay(document: &ReplayDocument) -> String {
@@ -12,7 +12,12 @@ pub fn replay(document: &ReplayDocument) -> String {
         let percent = 100.0 * seconds / document.step_time_s.max(f64::MIN_POSITIVE);
         format!("{} ({percent:.1} %)", time(seconds))
     };
-    let heading = format!("{traces} on {instances} × {instance}: {ranks} ranks, {nodes} nodes, {messages} messages");
+    let heading = format!(
+        "{traces} on {instances} × {instance}: {}, {}, {}",
+        counted(u64::from(*ranks), "rank"),
+        counted(*nodes, "node"),
+        counted(*messages, "message")
+    );
     let figures = facts(&[
         ("step", time(document.step_time_s)),
         ("compute", share(document.compute_s)),

@@ -83,7 +83,7 @@ BROKEN = {
     "slurm": [
         ("slurm", "slurm.sh", "#SBATCH --exclusive", "#SBATCH --exclusively"),
         ("slurm", "slurm.sh", "#SBATCH --time=0-", "#SBATCH --time=zero-"),
-        ("slurm", "slurm.sh", "#SBATCH --signal=B:TERM@", "#SBATCH --signal=B:END@"),
+        ("slurm", "slurm.sh", "#SBATCH --signal=B:USR1@", "#SBATCH --signal=B:END@"),
         ("slurm", "slurm.sh", "' TERM\n", "' USR1\n"),
         ("slurm", "slurm.sh", 'wait "$!" || true\n', ""),
         ("slurm", "slurm.sh", "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=9"),
@@ -96,6 +96,8 @@ BROKEN = {
         ("slurm", "slurm.sh", "--kill-on-bad-exit=1", "--kill-on-bad-exit=yes"),
         ("slurm", "slurm.sh", "scontrol requeue", "scontrol again"),
         ("slurm", "slurm.sh", "show hostnames", "show hosts"),
-        ("slurm", "slurm.sh", "' USR1\n", "' USR2\n"),
+        ("slurm", "slurm.sh", "requeue USR1\n", "requeue USR2\n"),
+        ("slurm", "slurm.sh", "tail --pid", "tail --bytes"),
+        ("slurm", "slurm.sh", "pkill -TERM -P", "pkill -P"),
     ],
 }

@@ -717,11 +717,12 @@ def check_slurm_step(files):
 
 
 def check_requeue(script):
-    """The signal that Slurm sends the shell before the job's time is over queues it again, and the script ends as its
-    step does."""
+    """The signal that Slurm sends the shell before the job's time is over has the ranks told and the job queued again once
+    their step has ended, and the script ends as the step does."""
     with tempfile.TemporaryDirectory() as folder:
         record = pathlib.Path(folder, "told")
-        command(folder, "srun", f"echo start >> {record}\nsleep 2\nexit 7")
+        tell = f"[ \"$1\" = --overlap ] && {{ [[ \"$*\" == *pkill\\ -TERM\\ -P* ]] && echo tell >> {record}; exit; }}"
+        command(folder, "srun", f"{tell}\necho start >> {record}\nsleep 2\necho end >> {record}\nexit 7")
         command(folder, "scontrol", f"{HOSTNAMES} && exit\necho \"$@\" >> {record}")
         environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
         shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
@@ -732,35 +733,38 @@ def check_requeue(script):
                 time.sleep(0.1)
             shell.send_signal(signal.SIGUSR1)
             code = shell.wait(timeout=20)
-            assert (code, record.read_text()) == (7, "start\nrequeue 7\n"), (code, record.read_text())
+            assert (code, record.read_text()) == (7, "start\ntell\nend\nrequeue 7\n"), (code, record.read_text())
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
 
 
 def check_warning(script):
-    """The signal that Slurm sends the shell reaches mpirun, and the script ends when and as mpirun does."""
-    with tempfile.TemporaryDirectory() as folder:
-        record, stub = pathlib.Path(folder, "told"), pathlib.Path(folder, "mpirun")
-        stub.write_text(
-            f"#!/bin/bash\ntrap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM\n"
-            f"echo start > {record}\nwhile :; do sleep 0.1; done\n"
-        )
-        stub.chmod(0o755)
-        environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
-        # In a group of its own, so that a stub that was not told can be ended with its script.
-        shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
-        try:
-            for _ in range(100):
-                if record.exists() and record.read_text():
-                    break
-                time.sleep(0.1)
-            shell.terminate()
-            code = shell.wait(timeout=20)
-            assert (code, record.read_text()) == (7, "start\ncheckpoint\n"), (code, record.read_text())
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
+    """A signal that the shell gets reaches mpirun, and the script ends when and as mpirun does; after that of Slurm before
+    the job's time is over the job is queued again."""
+    for told, requeued in [(signal.SIGTERM, ""), (signal.SIGUSR1, "requeue 7\n")]:
+        with tempfile.TemporaryDirectory() as folder:
+            record, stub = pathlib.Path(folder, "told"), pathlib.Path(folder, "mpirun")
+            stub.write_text(
+                f"#!/bin/bash\ntrap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM\n"
+                f"echo start > {record}\nwhile :; do sleep 0.1; done\n"
+            )
+            stub.chmod(0o755)
+            command(folder, "scontrol", f"echo \"$@\" >> {record}")
+            environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
+            # In a group of its own, so that a stub that was not told can be ended with its script.
+            shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
+            try:
+                for _ in range(100):
+                    if record.exists() and record.read_text():
+                        break
+                    time.sleep(0.1)
+                shell.send_signal(told)
+                code = shell.wait(timeout=20)
+                assert (code, record.read_text()) == (7, f"start\ncheckpoint\n{requeued}"), (code, record.read_text())
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -336,6 +336,9 @@ pub fn human_bytes(bytes: Bytes) -> String {
     if unit == 0 { format!("{value} B") } else { format!("{} {}", three_digits(value), units[unit]) }
 }
 
+/// The time below which a duration is told as none: less than half a hundredth of a microsecond.
+const NO_TIME: f64 = 5e-9;
+
 /// A duration for a reader: `3.21 ms`, `2 h 05 min`, `4 d 3 h`. Not meant to be read back.
 pub fn human_duration(duration: Seconds) -> String {
     let s = duration.0;
@@ -343,6 +346,8 @@ pub fn human_duration(duration: Seconds) -> String {
     let whole_minutes = (s / 60.0).round() as u64;
     let whole_hours = (s / 3600.0).round() as u64;
     match s {
+        // What rounds to nothing has no digits to tell.
+        s if s < NO_TIME => "0 s".into(),
         s if s < 1e-3 => format!("{} us", three_digits(s * 1e6)),
         s if s < 0.9995 => format!("{} ms", three_digits(s * 1e3)),
         s if s < 119.5 => format!("{} s", three_digits(s)),
@@ -421,6 +426,9 @@ mod tests {
 
     #[test]
     fn durations_for_readers_carry_over_at_the_edges() {
+        assert_eq!(human_duration(Seconds(0.0)), "0 s");
+        assert_eq!(human_duration(Seconds(4e-9)), "0 s");
+        assert_eq!(human_duration(Seconds(5e-9)), "0.01 us");
         assert_eq!(human_duration(Seconds(0.9996)), "1.00 s");
         assert_eq!(human_duration(Seconds(179.6)), "3 min 00 s");
         assert_eq!(human_duration(Seconds(7199.0)), "2 h 00 min");

@@ -27,7 +27,7 @@ use trainyard_plan::document::{
 };
 use trainyard_plan::{Activity, Decay, Interval, LearningRate, Method, Plan, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
-use trainyard_units::{Instant, Seconds, counted, human_duration};
+use trainyard_units::{Instant, Seconds, counted, human_count, human_duration};
 
 /// A run to execute, and the places of its results.
 pub(crate) struct Execution<'a> {
@@ -221,7 +221,11 @@ pub(crate) fn execute(
     output.result(&document, || reports::comparison(&document, output.width()));
     kept.tell(output);
     if outcome.report.end == RunEnd::Interrupted {
-        let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
+        let message = format!(
+            "the run was interrupted after {} of {}",
+            human_count(document.steps),
+            counted(execution.steps, "step")
+        );
         let hint = format!("its checkpoint is complete; `{}` goes on", resumption(execution, checkpoint));
         if let Err(failure) = written {
             output.failure(&failure);
@@ -292,7 +296,9 @@ fn warn_of(report: &RunReport, output: &Output) {
         output.warn(format!("{count} of {files} could not be decoded, and others were trained on in their place"));
     }
     if report.skipped_steps > 0 {
-        output.warn(format!("{} steps were skipped, because a gradient was NaN or infinite", report.skipped_steps));
+        let were = if report.skipped_steps == 1 { "was" } else { "were" };
+        let steps = counted(report.skipped_steps, "step");
+        output.warn(format!("{steps} {were} skipped, because a gradient was NaN or infinite"));
     }
 }
 

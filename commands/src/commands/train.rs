@@ -219,7 +219,7 @@ fn warn_of_passes(job: &Job, document: &PlanDocument, found: &DataReport, output
 
 fn described(data: &DataReport) -> String {
     if data.files == 0 {
-        return format!("{} samples of {}", data.training_samples, data.kind);
+        return format!("{} of {}", counted(data.training_samples as u64, "sample"), data.kind);
     }
     let read_as = if data.kind == "text" && data.tokenizer.is_none() { " as bytes" } else { "" };
     let skipped = if data.skipped_files == 0 { String::new() } else { format!(" ({} skipped)", data.skipped_files) };

@@ -115,6 +115,27 @@ fn what_is_wrong_is_named_with_its_field() {
     }
 }
 
+/// Counts and names have no unit.
+#[test]
+fn quantities_alone_are_told_of_units() {
+    let hint = |line: &str, other: &str| with(line, other).expect_err(other).hint().unwrap_or_default();
+    for (line, other, told) in [
+        ("count = 2", "count = 0", "for example `count = 1`"),
+        ("cards = 4", "cards = 0", "for example `cards = 1`"),
+        ("name = \"mixed\"", "name = \" \"", "for example `name = \"node\"`"),
+        ("oversubscription = 2.0", "oversubscription = 0.5", "1 is a switch "),
+        ("kind = \"nvlink\"", "kind = \"nvlink\"\nreached = 1.5", "it is the part of `bandwidth` "),
+        ("kind = \"nvlink\"", "kind = \"pcie\"", "write kind = \"nvlink\""),
+    ] {
+        assert!(hint(line, other).starts_with(told), "{other}: {}", hint(line, other));
+    }
+    let links = hint("links = [[0, 1, 4], [2, 3, 4]]", "");
+    assert!(links.starts_with("links = [[0, 1, 4], [2, 3, 4]] are four links"), "{links}");
+    for (line, other) in [("\"300 GB/s\"", "\"0 GB/s\""), ("memory = \"24 GB\"", "memory = \"0 B\"")] {
+        assert!(hint(line, other).starts_with("quantities have a unit"), "{other}");
+    }
+}
+
 #[test]
 fn an_unknown_gpu_gets_a_suggestion() {
     let error = with("\"a100-sxm4-80gb\"", "\"a100-sxm4-80g\"").expect_err("no such GPU");

@@ -57,7 +57,7 @@ impl Cluster {
     pub fn of_file(file: ClusterFile, catalog: &Catalog) -> Result<Self, Invalid> {
         named("name", &file.name)?;
         if file.machines.is_empty() {
-            return Err(missing("machines", "a cluster has at least one kind of machine; write [[machines]]"));
+            return Err(Invalid::missing("machines", "a cluster has at least one kind of machine; write [[machines]]"));
         }
         let machines = file.machines.iter().fold(0u64, |sum, machine| sum + u64::from(machine.count));
         let mut pools: Vec<Pool> = Vec::new();
@@ -66,7 +66,9 @@ impl Cluster {
             let pool = pool(&field, machine, machines > 1, catalog)?;
             if pools.iter().any(|earlier| earlier.name == pool.name) {
                 let value = format!("`{}`", pool.name);
-                return Err(invalid(format!("{field}.name"), value, "the name of no other kind of machine"));
+                let hint = "give each kind of machines a name of its own, as in name = \"second\"";
+                return Err(Invalid::value(format!("{field}.name"), value, "the name of no other kind of machine")
+                    .with_hint(hint));
             }
             pools.push(pool);
         }
@@ -84,15 +86,15 @@ impl Cluster {
     }
 }
 
-/// Advice where nothing better is known.
+/// Advice for quantities.
 const UNITS: &str = "quantities have a unit, as in \"80 GiB\", \"900 GB/s\", \"100 Gbit/s\"";
 
-pub(super) fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Display) -> Invalid {
-    Invalid::value(field, value, allowed).with_hint(UNITS)
-}
+/// Advice where the processor is named alone.
+const VCPUS: &str = "vcpus = 96 says how many hardware threads a machine has";
 
-pub(super) fn missing(field: impl Into<String>, why: &str) -> Invalid {
-    Invalid::missing(field, why).with_hint(UNITS)
+/// Refuses a quantity.
+fn wrong_quantity(field: impl Into<String>, value: impl Display, allowed: impl Display) -> Invalid {
+    Invalid::value(field, value, allowed).with_hint(UNITS)
 }
 
 /// Tells that a value is missing which a machine type could have provided.
@@ -101,12 +103,24 @@ pub(super) fn neither(field: String) -> Invalid {
         .with_hint("like = \"p3dn.24xlarge\" names one; `trainyard show instances` lists them")
 }
 
+/// Shows a value that the last key of a field may have.
+fn example(field: &str, value: &str) -> String {
+    format!("for example `{} = {value}`", field.rsplit('.').next().unwrap_or(field))
+}
+
 fn named(field: &str, name: &str) -> Result<(), Invalid> {
-    if name.trim().is_empty() { Err(invalid(field, format!("`{name}`"), "a name")) } else { Ok(()) }
+    if name.trim().is_empty() {
+        return Err(Invalid::value(field, format!("`{name}`"), "a name").with_hint(example(field, "\"node\"")));
+    }
+    Ok(())
 }
 
 fn counted(field: String, count: u32, most: u32) -> Result<u32, Invalid> {
-    if (1..=most).contains(&count) { Ok(count) } else { Err(invalid(field, count, format!("from 1 to {most}"))) }
+    if (1..=most).contains(&count) {
+        return Ok(count);
+    }
+    let hint = example(&field, "1");
+    Err(Invalid::value(field, count, format!("from 1 to {most}")).with_hint(hint))
 }
 
 /// Checks that a rate of data or of arithmetic is above zero and not absurdly large.
@@ -114,7 +128,7 @@ fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) ->
     if number(rate) > 0.0 && number(rate) <= RATE_MAX {
         Ok(rate)
     } else {
-        Err(invalid(field, rate, "above 0 and at most 1e18 a second"))
+        Err(wrong_quantity(field, rate, "above 0 and at most 1e18 a second"))
     }
 }
 
@@ -232,7 +246,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
     let name = either(|| below("name"), spec.name.clone(), is_like.then(|| format!("own-{}", like.name)))?;
     named(&below("name"), &name)?;
     if spec.memory == Some(Bytes(0)) {
-        return Err(invalid(below("memory"), "0 B", "above 0"));
+        return Err(wrong_quantity(below("memory"), "0 B", "above 0"));
     }
     let peaks = [spec.peak_fp32, spec.peak_fp16, spec.peak_tf32, spec.peak_bf16, spec.peak_fp8];
     let has_peaks = peaks.iter().any(Option::is_some);
@@ -252,7 +266,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
         None => Sourced::new(like.multiprocessors.value, &carried),
     };
     let cache = match spec.cache {
-        Some(Bytes(0)) => return Err(invalid(below("cache"), "0 B", "above 0")),
+        Some(Bytes(0)) => return Err(wrong_quantity(below("cache"), "0 B", "above 0")),
         Some(cache) => stated(cache),
         None => Sourced::new(like.cache.value, &carried),
     };
@@ -294,7 +308,7 @@ fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<H
     let below = |name: &str| format!("{field}.{name}");
     let memory = either(|| below("memory"), spec.memory, own.map(|own| own.memory))?;
     if memory.0 == 0 {
-        return Err(invalid(below("memory"), memory, "above 0"));
+        return Err(wrong_quantity(below("memory"), memory, "above 0"));
     }
     let disk = spec.disk.or(own.map(|own| own.disk)).unwrap_or_default();
     let disk_bandwidth = match (spec.disk, own) {
@@ -305,7 +319,7 @@ fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<H
     if disk.0 > 0 || disk_bandwidth.0 > 0.0 {
         bandwidth(below("disk_bandwidth"), disk_bandwidth)?;
         if disk.0 == 0 {
-            return Err(invalid(below("disk"), disk, "above 0, because its bandwidth is stated"));
+            return Err(wrong_quantity(below("disk"), disk, "above 0, because its bandwidth is stated"));
         }
     }
     let own_rate = |rate: fn(&Host) -> BytesPerSecond| own.map(rate);
@@ -333,7 +347,7 @@ fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<H
 fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<Option<Processors>, Invalid> {
     let Some(vcpus) = spec.vcpus.or(own.map(|own| own.vcpus)) else {
         return match &spec.processor {
-            Some(_) => Err(missing(format!("{field}.vcpus"), "a processor is named")),
+            Some(_) => Err(Invalid::missing(format!("{field}.vcpus"), "a processor is named").with_hint(VCPUS)),
             None => Ok(None),
         };
     };
@@ -427,7 +441,7 @@ fn shared_storage(spec: SharedStorageSpec, pools: &[Pool]) -> Result<SharedStora
     };
     let open = open.unwrap_or(catalog().storage().fsx.open.value);
     if !(0.0..=OPEN_MAX.0).contains(&open.0) {
-        return Err(invalid("shared_storage.open", open, format!("from 0 to {OPEN_MAX}")));
+        return Err(wrong_quantity("shared_storage.open", open, format!("from 0 to {OPEN_MAX}")));
     }
     Ok(SharedStorage { read, write: write.map_or(Ok(read), |rate| checked("write", rate))?, machine, open })
 }
@@ -441,7 +455,9 @@ fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Inval
         let oversubscription = level.oversubscription;
         if !(1.0..=OVERSUBSCRIPTION_MAX).contains(&oversubscription) {
             let allowed = format!("from 1 to {OVERSUBSCRIPTION_MAX}");
-            return Err(invalid(format!("{field}.oversubscription"), oversubscription, allowed));
+            let field = format!("{field}.oversubscription");
+            let hint = "1 is a switch whose machines may all send at their full rate";
+            return Err(Invalid::value(field, oversubscription, allowed).with_hint(hint));
         }
         levels.push(SwitchLevel { ports, oversubscription });
     }

@@ -1,6 +1,6 @@
 //! How the GPUs of a machine reach each other: what is written, what a machine type has, or the PCIe tree of the host.
 
-use super::valid::{bandwidth, either, invalid, missing, neither, stated};
+use super::valid::{bandwidth, either, neither, stated};
 use super::{LinkKind, LinkSpec, MachineSpec};
 use crate::catalog::Catalog;
 use crate::gpu::Gpu;
@@ -145,11 +145,15 @@ fn kind(interconnect: &Interconnect) -> LinkKind {
 /// Returns the rate of a link, if it is written.
 fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<BytesPerSecond>, Invalid> {
     if let Some(reached) = spec.reached.filter(|reached| !(*reached > 0.0 && *reached <= 1.0)) {
-        return Err(invalid(format!("{field}.reached"), reached, "above 0 and at most 1"));
+        let hint = "it is the part of `bandwidth` that a ring reaches; left out it is that of the catalog's links";
+        return Err(Invalid::value(format!("{field}.reached"), reached, "above 0 and at most 1").with_hint(hint));
     }
     if kind != LinkKind::Nvlink && !spec.links.is_empty() {
         let value = format!("{} pairs", spec.links.len());
-        return Err(invalid(format!("{field}.links"), value, "left out unless `kind` is \"nvlink\""));
+        let hint = "write kind = \"nvlink\", or leave `links` out";
+        return Err(
+            Invalid::value(format!("{field}.links"), value, "left out unless `kind` is \"nvlink\"").with_hint(hint)
+        );
     }
     spec.bandwidth.map(|rate| bandwidth(format!("{field}.bandwidth"), rate)).transpose()
 }
@@ -185,7 +189,8 @@ fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
 /// Returns the NVLinks, after checking that they connect existing GPUs, each pair once.
 fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, Invalid> {
     if spec.links.is_empty() {
-        return Err(missing(field, "`kind` is \"nvlink\": write [[GPU, GPU, links], …]"));
+        let hint = "links = [[0, 1, 4], [2, 3, 4]] are four links between GPUs 0 and 1, and four between 2 and 3";
+        return Err(Invalid::missing(field, "`kind` is \"nvlink\": write [[GPU, GPU, links], …]").with_hint(hint));
     }
     check_pairs(field, &spec.links, gpus)?;
     Ok(spec.links.clone())

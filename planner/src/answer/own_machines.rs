@@ -1,11 +1,13 @@
-//! What a user should know of a plan on a cluster of one's own: machines that stay idle, and machines that differ.
+//! What a user should know of a cluster of one's own: machines that stay idle, machines that differ, and links that are too
+//! fast to be true.
 
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
-use trainyard_hardware_profiles::Cluster;
-use trainyard_units::{Seconds, human_count, human_duration};
+use std::mem::discriminant;
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
+use trainyard_units::{BytesPerSecond, Seconds, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
 pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Vec<String> {
@@ -66,9 +68,85 @@ fn near(batch: u64, devices: u64) -> Vec<u64> {
 /// The least number of steps from no samples of a device to those of a batch near by, where there are as many samples.
 const STEPS: u64 = 8;
 
+/// The ratio to the links of the catalog's machines above which a stated link is told: that of both directions to one is
+/// 2, and links of the same GPUs differ by less.
+const LINK_RATIO: f64 = 1.5;
+
+/// Lists sentences about links of a cluster file that are so much faster than those between the same GPUs in machines of
+/// the catalog that both directions may have been counted, as datasheets do.
+pub(crate) fn doubled_links(place: &Place) -> Vec<String> {
+    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
+        return Vec::new();
+    };
+    let doubled = |(index, pool): (usize, &Pool)| {
+        let Fabric::Wired { interconnect, .. } = &pool.fabric else { return None };
+        let (own, (fastest, like)) = (link_rate(interconnect)?, fastest_link(pool.device.gpu()?, interconnect)?);
+        let ratio = own.0 / fastest.0;
+        (ratio > LINK_RATIO).then(|| {
+            format!(
+                "`machines[{index}].link.bandwidth` of {file} is {own}, {ratio:.1} times the {fastest} that a link of {like}, \
+                 with the same GPUs, has in one direction; datasheets count both: write that of one, or the prediction is \
+                 too fast"
+            )
+        })
+    };
+    machine.cluster.pools.iter().enumerate().filter_map(doubled).collect()
+}
+
+/// Returns the rate of a link of NVLink or of a port of NVSwitch, in one direction.
+fn link_rate(interconnect: &Interconnect) -> Option<BytesPerSecond> {
+    match interconnect {
+        Interconnect::Nvswitch { port, .. } => Some(port.value),
+        Interconnect::NvlinkMesh { link, .. } => Some(link.value),
+        Interconnect::Pcie { .. } => None,
+    }
+}
+
+/// Returns the fastest link of this kind between such GPUs in a machine type of the catalog, with that type's name.
+fn fastest_link(gpu: &Gpu, kind: &Interconnect) -> Option<(BytesPerSecond, &'static str)> {
+    let alike =
+        |instance: &&Instance| instance.gpu == gpu.name && discriminant(&instance.interconnect) == discriminant(kind);
+    let links = catalog().instances().iter().filter(alike);
+    let rates = links.filter_map(|instance| Some((link_rate(&instance.interconnect)?, instance.name.as_str())));
+    rates.max_by(|(one, _), (other, _)| one.0.total_cmp(&other.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Resources, problem};
+    use trainyard_hardware_profiles::ClusterFile;
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    /// What is said of the links of a machine with H100 and `bandwidth` into the switch.
+    fn told(gpu: &str, bandwidth: &str) -> Vec<String> {
+        let text = format!(
+            "name = \"own\"\n[[machines]]\nname = \"node\"\ncount = 1\ngpus = 8\ngpu = {gpu}\n\
+             link = {{ kind = \"nvswitch\", bandwidth = \"{bandwidth}\" }}\n"
+        );
+        let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.samples = Some(1000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.file = Some("own.toml".into());
+        let own = Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
+        let problem = problem(&job, own).expect("solvable");
+        doubled_links(&problem.place)
+    }
+
+    /// NVIDIA's datasheet of the H100 says 900 GB/s, of both directions.
+    #[test]
+    fn both_directions_of_a_link_are_noticed() {
+        let of_both = told("\"h100-sxm5-80gb\"", "900 GB/s");
+        let [only] = of_both.as_slice() else { panic!("{of_both:?}") };
+        let start = "`machines[0].link.bandwidth` of own.toml is 900 GB/s, 2.0 times the 450 GB/s that a link of p5.";
+        assert!(only.starts_with(start), "{only}");
+        assert!(told("\"h100-sxm5-80gb\"", "450 GB/s").is_empty());
+        // Nothing is known of other GPUs.
+        let own = "{ name = \"own\", like = \"h100-sxm5-80gb\" }";
+        assert!(told(own, "900 GB/s").is_empty());
+    }
 
     #[test]
     fn batches_near_by_divide_over_all_devices() {

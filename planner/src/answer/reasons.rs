@@ -15,7 +15,7 @@ use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
 use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
-use trainyard_units::{Bytes, Seconds, human_count, human_duration};
+use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
@@ -201,7 +201,7 @@ impl Reasons<'_> {
                 types => format!("{types} instance types"),
             },
         };
-        format!("searched {} plans on {clusters} for {goal}", human_count(self.found.candidates))
+        format!("searched {} on {clusters} for {goal}", counted(self.found.candidates, "plan"))
     }
 
     /// Compares with the best plan on machines with another GPU.

@@ -16,7 +16,7 @@ use trainyard_plan::{
     StateSharding, Store,
 };
 use trainyard_sim::{Footprint, Machine, footprint};
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, counted};
 
 /// The offload that is tried: of everything that can be.
 const OFFLOAD: Offload =
@@ -162,8 +162,8 @@ impl<'a> Remedies<'a> {
     fn plain_name(&self, plain: &Draft) -> String {
         let (replicas, replica) = self.replicas(plain);
         let each = if replicas == 1 { "on one device".into() } else { format!("on each of {replicas} devices") };
-        let samples = if replica == 1 { "1 sample at once".into() } else { format!("{replica} samples at once") };
-        format!("{} with {}, {samples} {each}", plain.precision, plain.optimizer)
+        let samples = counted(replica, "sample");
+        format!("{} with {}, {samples} at once {each}", plain.precision, plain.optimizer)
     }
 
     /// Returns the number of replicas that the machines have room for and that share the global batch evenly, and the
@@ -228,7 +228,7 @@ impl<'a> Remedies<'a> {
 
     fn fewer_layers(&self, plain: &Draft) -> Option<Step> {
         let layers = self.chosen.model().spec().layers.filter(|layers| *layers > 1)? / 2;
-        self.other_model(plain, format!("{layers} layers"), |spec| spec.layers = Some(layers))
+        self.other_model(plain, counted(layers.into(), "layer"), |spec| spec.layers = Some(layers))
     }
 
     fn smaller_input(&self, plain: &Draft) -> Option<Step> {

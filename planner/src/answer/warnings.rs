@@ -1,13 +1,14 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
+use super::own_machines::doubled_links;
 use super::samples::unsure_of_samples;
 use super::terms::terms;
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
-use trainyard_models::{AttentionKernel, Model, OperatorKind, Sample, Tuned};
+use trainyard_models::{AttentionKernel, Divisible, Model, OperatorKind, Sample, Tuned};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
@@ -48,6 +49,7 @@ impl Warnings<'_> {
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
             self.contrast(),
             self.experts(),
+            self.tables(),
             self.attention(),
             self.fine_tuning(),
             self.learning_rate(),
@@ -75,6 +77,7 @@ impl Warnings<'_> {
         all.extend(self.problem.unusable_precisions.iter().map(|precision| {
             format!("training.precision {precision} is left out: no machine that may be chosen has units for it")
         }));
+        all.extend(doubled_links(&self.problem.place));
         all.extend(self.convergence());
         all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
         all
@@ -104,6 +107,18 @@ impl Warnings<'_> {
         });
         let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
         ((self.job.training.method.is_some() || kind.dpo) && !own.is_empty()).then(|| own.join("; "))
+    }
+
+    /// Tells which optimizer embedding tables are priced with.
+    fn tables(&self) -> Option<String> {
+        let has_tables = matches!(self.plan.graph().divisible(), Some(Divisible::TableColumns(_)));
+        (has_tables && !self.problem.place.is_measured()).then(|| {
+            format!(
+                "embedding tables are priced with a sparse update: {} changes only the rows that a step looks up, as \
+                 TorchRec's fused optimizers do; a dense one goes through whole tables and takes longer",
+                self.plan.optimizer()
+            )
+        })
     }
 
     /// Tells what is not done with experts that an expert of the field would do.
@@ -317,7 +332,7 @@ impl Warnings<'_> {
 
 fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
     (normalises && micro < NORMALISED_MIN).then(|| {
-        let samples = if micro == 1 { "1 sample".into() } else { format!("{micro} samples") };
+        let samples = counted(micro, "sample");
         format!(
             "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or hold a larger batch.micro"
         )

@@ -1,6 +1,7 @@
 //! The batch sizes of a plan.
 
 use trainyard_plan::{Fixed, PlanSpec};
+use trainyard_units::counted;
 
 /// Sets the batch sizes, with what follows from them and from the number of replicas.
 pub(crate) fn set_batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
@@ -13,12 +14,16 @@ pub(crate) fn set_batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> R
     }
     let global = fixed.global.unwrap_or(old.batch.global);
     if !global.is_multiple_of(data) {
-        return Err(format!("the global batch of {global} samples does not divide evenly among {data} replicas"));
+        return Err(format!(
+            "the global batch of {} does not divide evenly among {}",
+            counted(global, "sample"),
+            counted(data.into(), "replica")
+        ));
     }
     let replica = global / data;
     let divides = |part: u64, what: &str| {
         let evenly = replica.is_multiple_of(part);
-        let wrong = || format!("{what} {part} does not divide the {replica} samples of a replica");
+        let wrong = || format!("{what} {part} does not divide the {} of a replica", counted(replica, "sample"));
         if evenly { Ok(part) } else { Err(wrong()) }
     };
     let micro = match (fixed.micro, fixed.accumulation) {

@@ -7,7 +7,7 @@ use crate::relative::{pace, price, same};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
-use trainyard_units::{Invalid, Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, counted, human_count, human_duration};
 
 /// The names of two plans that are compared.
 const NAMES: [&str; 2] = ["A", "B"];
@@ -87,10 +87,13 @@ fn fields(named: &NamedPlan) -> Fields {
 fn layers(stages: &[StageSpec]) -> String {
     let first = stages.first().map_or(0, |stage| stage.layers);
     if stages.len() > 1 && stages.iter().all(|stage| stage.layers == first) {
-        return format!("{} × {first} layers", stages.len());
+        return format!("{} × {}", stages.len(), counted(first as u64, "layer"));
     }
     let each: Vec<String> = stages.iter().map(|stage| stage.layers.to_string()).collect();
-    format!("{} layers", each.join(", "))
+    match stages {
+        [only] => counted(only.layers as u64, "layer"),
+        _ => format!("{} layers", each.join(", ")),
+    }
 }
 
 fn value(document: serde_json::Result<Value>) -> Value {
@@ -115,13 +118,15 @@ pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
     let mut notes = Vec::new();
     if ours.plan.batch.global != theirs.plan.batch.global {
         notes.push(format!(
-            "a step of A takes {} samples and one of B {}: the whole training is compared, not the step",
-            ours.plan.batch.global, theirs.plan.batch.global
+            "a step of A takes {} and one of B {}: the whole training is compared, not the step",
+            counted(ours.plan.batch.global, "sample"),
+            human_count(theirs.plan.batch.global)
         ));
     } else if ours.prediction.steps != theirs.prediction.steps {
         notes.push(format!(
-            "A takes {} steps and B {}: the jobs differ, so the whole training is compared, not the step",
-            ours.prediction.steps, theirs.prediction.steps
+            "A takes {} and B {}: the jobs differ, so the whole training is compared, not the step",
+            counted(ours.prediction.steps, "step"),
+            human_count(theirs.prediction.steps)
         ));
     }
     if let (Some(our), Some(their)) = (&ours.prediction.price, &theirs.prediction.price)

@@ -71,7 +71,11 @@ fn stages(plan: &Plan, spread: Spread) -> Option<String> {
         |stage| (0..stages.chunks_per_stage()).map(move |run| stages.layers_at(stages.position(stage, run)).len());
     let sizes: Vec<usize> = stages.ids().map(|stage| runs_of(stage).sum()).collect();
     let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
-    let layers = if least == most { format!("{most} layers each") } else { format!("{least} to {most} layers") };
+    let layers = if least == most {
+        format!("{} each", counted(*most as u64, "layer"))
+    } else {
+        format!("{least} to {most} layers")
+    };
     let runs = match stages.chunks_per_stage() {
         1 => String::new(),
         runs => format!(" in {runs} runs"),
@@ -120,8 +124,21 @@ fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
         GradientCompression::None => String::new(),
         other => format!(", compressed ({other})"),
     };
-    let how = if plan.shards(StateSharding::Gradients) { "reduce-scattered" } else { "all-reduced" };
-    Some(format!("gradients are {how} over {copies} ranks {often}{form}, {}", place(spread.gradient)))
+    let how = summed(plan, copies);
+    Some(format!("gradients are {how} {often}{form}, {}", place(spread.gradient)))
+}
+
+/// Names the collectives that sum gradients. A rank that updates a part of the weights needs that part of the sum alone;
+/// where several groups share the state out, each sums its parts with those of the others.
+fn summed(plan: &Plan, copies: u32) -> String {
+    let ranks = plan.mesh().shard();
+    match (plan.shards(StateSharding::Optimizer), ranks == copies) {
+        (false, _) => format!("all-reduced over {copies} ranks"),
+        (true, true) => format!("reduce-scattered over {copies} ranks"),
+        (true, false) => {
+            format!("reduce-scattered over {ranks} ranks, and then all-reduced over the {} groups,", copies / ranks)
+        }
+    }
 }
 
 fn held(plan: &Plan, prediction: &Prediction) -> String {
@@ -180,4 +197,35 @@ fn formats(plan: &Plan) -> String {
     };
     let optimizer: Optimizer = plan.optimizer();
     format!("{} with {optimizer}; {recompute}", plan.precision())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+
+    /// Says how eight replicas of GPT-2 sum gradients.
+    fn of(state_sharding: StateSharding, sharding_ranks: Option<u32>) -> String {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let plan = Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 8, micro: 1, accumulation: 1 },
+            state_sharding,
+            sharding_ranks,
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
+        })
+        .expect("a valid plan");
+        summed(&plan, plan.mesh().copies())
+    }
+
+    /// As `Plan::reductions` has it: from ZeRO-1 on a rank needs its part of the sum alone.
+    #[test]
+    fn gradients_of_sharded_states_are_scattered() {
+        assert_eq!(of(StateSharding::None, None), "all-reduced over 8 ranks");
+        for sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+            assert_eq!(of(sharding, None), "reduce-scattered over 8 ranks", "{sharding}");
+        }
+        let groups = of(StateSharding::Parameters, Some(4));
+        assert_eq!(groups, "reduce-scattered over 4 ranks, and then all-reduced over the 2 groups,");
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
 pub use cases::cases_to_measure;
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
-pub(crate) use robust::{INDISTINCT, SAME, choose, choose_briefly, degrees, preferred};
+pub(crate) use robust::{INDISTINCT, SAME, choose, choose_briefly, preferred};
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
 pub use totals::Evaluated;

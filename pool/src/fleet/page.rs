@@ -106,8 +106,8 @@ fn pools(document: &FleetDocument, width: Width) -> String {
 fn search(document: &FleetDocument) -> Vec<String> {
     let search = document.search;
     let plans = format!(
-        "{} plans considered, {} simulated: the best on each type and number of instances",
-        human_count(search.candidates),
+        "{} considered, {} simulated: the best on each type and number of instances",
+        counted(search.candidates, "plan"),
         human_count(search.simulated)
     );
     let choices = if search.choices < 1e15 { human_count(search.choices as u64) } else { "over 10^15".into() };

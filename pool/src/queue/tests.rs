@@ -230,6 +230,17 @@ fn plans_for_other_machines_or_more_of_them_are_refused() {
     );
     let other = with_plan("", &plan("p3.8xlarge", 1)).expect_err("another type");
     assert_eq!(other.to_string(), "`job[0].plan` is a plan for p3.8xlarge, but `pool.instance` is p3.2xlarge");
+    let hint = "a pool has one type of instances: write a queue for p3.8xlarge, or plan the job again with --instances \
+                p3.2xlarge";
+    assert_eq!(other.hint().as_deref(), Some(hint));
+    // What the hint says of machines of one's own can be written.
+    let own = with_plan("", &plan("h100", 2)).expect_err("of a cluster file").hint().expect("advice");
+    let (_, rest) = own.split_once("write ").expect("what to write");
+    let (duration, rest) = rest.split_once(" and ").expect("two keys");
+    let (instances, _) = rest.split_once(" instead").expect("two keys");
+    assert_eq!(instances, "instances = 2");
+    let written = format!("{POOL}\n[[job]]\nname = \"a\"\n{duration}\n{instances}\n");
+    toml::from_str::<QueueSpec>(&written).expect("the keys that the hint names");
     assert!(with_plan("instances = 1", &plan("p3.2xlarge", 1)).is_err());
 }
 

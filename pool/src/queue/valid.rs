@@ -25,6 +25,10 @@ pub(crate) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
 /// The widest spread: a log-normal of a standard deviation above its mean is no longer a duration that anybody expects.
 const MOST_SPREAD: f64 = 1.0;
 
+/// Advice for the name of a type that the catalog does not have.
+const RENTED_OUT: &str = "a pool is of a type that is rented out, as in instance = \"p5.48xlarge\"; `trainyard show instances` \
+     lists them. For machines of your own take the type that is most like them";
+
 /// A queue whose parts fit together, and the names that its jobs have in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct ValidQueue {
@@ -154,9 +158,8 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
             let found = &cluster.instance;
             if *found != pool.instance {
                 let rule = format!("`pool.instance` is {}", pool.instance);
-                return Err(Invalid::breaks("plan", format!("a plan for {found}"), rule).with_hint(format!(
-                    "a pool has one type of instances: write a queue for {found}, or plan the job with --instances"
-                )));
+                let hint = for_other_machines(document, pool);
+                return Err(Invalid::breaks("plan", format!("a plan for {found}"), rule).with_hint(hint));
             }
             let prediction = &document.prediction;
             let download = prediction.input.map_or(0.0, |input| input.download_s);
@@ -177,6 +180,20 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
         return Err(too_wide(widest, instances, pool.max_instances));
     }
     Ok(Work { instances, duration, encrypted })
+}
+
+/// Returns what to do with a plan for other machines than those of the pool, which are of a type that is rented out.
+fn for_other_machines(document: &PlanDocument, pool: &PoolSpec) -> String {
+    let (cluster, wanted) = (&document.plan.cluster, &pool.instance);
+    let again = format!("plan the job again with --instances {wanted}");
+    if catalog().instance(&cluster.instance).is_ok() {
+        return format!("a pool has one type of instances: write a queue for {}, or {again}", cluster.instance);
+    }
+    let took = document.prediction.time_s.ceil().max(1.0);
+    format!(
+        "a pool is of a type that is rented out: write duration = \"{took} s\" and instances = {} instead of `plan`, or {again}",
+        cluster.instances
+    )
 }
 
 /// Returns the error of a job that never fits into the pool.
@@ -222,8 +239,10 @@ impl<'a> Terms<'a> {
 
 /// Returns the price of an instance of the pool; `None` for machines that nobody rents out.
 fn price(pool: &PoolSpec, terms: &Terms<'_>) -> Result<Option<Price>, Invalid> {
-    let instance = catalog().instance(&pool.instance);
-    let instance = instance.map_err(|error| Invalid::inside("pool.instance", &error).with_hint(error.hint()))?;
+    let instance = catalog().instance(&pool.instance).map_err(|error| {
+        let error = error.with_advice(RENTED_OUT);
+        Invalid::inside("pool.instance", &error).with_hint(error.hint())
+    })?;
     let price = terms.price(instance).cloned();
     if price.is_none() && !instance.prices.is_empty() {
         return Err(terms.without_price(&[instance]));

@@ -10,6 +10,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
 use super::program::{Places, Program, Resume, environment};
+use super::recommendation;
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun::{PORT, on_each_machine};
@@ -25,6 +26,9 @@ pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shards states, its configuration.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    if recommendation::has_tables(&draft) {
+        return Err(draft.cannot(Field::Model, "TorchRec, which shards its embedding tables, is started by torchrun"));
+    }
     let (job, plan) = (draft.job, draft.job.plan());
     let mut config = common(&mut draft);
     let mut others = Vec::new();

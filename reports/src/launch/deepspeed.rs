@@ -15,6 +15,7 @@ use trainyard_plan::{
     Decay, DecayExempt, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute,
     ScheduleName, StateSharding, Store,
 };
+use trainyard_units::counted;
 
 /// The program that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +66,11 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 
 /// Tells what the script must do itself for a training to survive interruptions, and what it starts from.
 fn checkpoints(draft: &mut Draft<'_>) {
-    let every = draft.job.checkpoint_steps();
-    draft.writes(Field::CheckpointInterval, format!("save_checkpoint every {every} steps"));
+    let every = counted(draft.job.checkpoint_steps(), "step");
+    draft.writes(Field::CheckpointInterval, format!("save_checkpoint every {every}"));
     let results = draft.results_folder();
     draft.remark(format!(
-        "the script calls engine.save_checkpoint(\"{results}\") every {every} steps, and engine.load_checkpoint(\"{results}\") before the first: that goes on from the newest, which DeepSpeed's file `latest` names"
+        "the script calls engine.save_checkpoint(\"{results}\") every {every}, and engine.load_checkpoint(\"{results}\") before the first: that goes on from the newest, which DeepSpeed's file `latest` names"
     ));
     draft.remark("DeepSpeed deletes no checkpoints: the script keeps the newest three");
     if let Some(weights) = draft.weights() {

@@ -186,7 +186,7 @@ impl<'a> Draft<'a> {
     /// Returns the folder for results that the user names, or a placeholder. Where several machines train, each rank reads
     /// there from where to go on.
     pub(super) fn results_folder(&mut self) -> String {
-        if self.job.machines() > 1 {
+        if self.job.machines() > 1 && !self.asked.contains(&Flag::Results) {
             self.remark("the folder for checkpoints must be one that all machines share");
         }
         self.asks(Flag::Results, "RESULTS", "folder for checkpoints and results")

@@ -4,6 +4,7 @@ use super::draft::Draft;
 use super::job::Job;
 pub(super) use trainyard_plan::Field;
 use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
+use trainyard_units::counted;
 
 /// Fields that follow from the number of processes and from the other fields.
 pub(super) const FOLLOWING: [Field; 4] = [Field::Instances, Field::Data, Field::Global, Field::VirtualStages];
@@ -87,9 +88,11 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
             .into()
         }),
         Field::Evaluation => campaign.evaluation.as_ref().map(|evaluation| {
-            let every = evaluation.every_steps.map(|steps| format!("{steps} steps"));
-            let every = every.or(evaluation.every_epochs.map(|epochs| format!("{epochs} epochs")));
-            let samples = evaluation.samples.map(|samples| format!("{samples} samples"));
+            let every = evaluation.every_steps.map(|steps| counted(steps, "step"));
+            let every = every.or(evaluation
+                .every_epochs
+                .map(|epochs| if epochs == 1.0 { "epoch".into() } else { format!("{epochs} epochs") }));
+            let samples = evaluation.samples.map(|samples| counted(samples, "sample"));
             let samples = samples.or(evaluation.share.map(|share| format!("{share} of the data set")));
             format!("every {} on {}", every.unwrap_or_default(), samples.unwrap_or_default())
         }),

@@ -11,7 +11,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::job::Job;
 use super::megatron_model;
-use super::program::{Places, Program, environment, notice};
+use super::program::{Places, Program, asks_for_checkpoints, environment};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun;
@@ -414,9 +414,8 @@ fn checkpoints(
 ) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
-    if draft.job.is_spot() {
+    if asks_for_checkpoints(draft) {
         words.flag("exit-signal-handler");
-        notice(draft);
     }
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
     // The interval of kept checkpoints must be a multiple of the checkpoint interval.

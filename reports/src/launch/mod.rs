@@ -20,6 +20,7 @@ mod megatron;
 mod megatron_model;
 mod program;
 mod python;
+mod recommendation;
 mod sagemaker;
 mod script;
 mod skypilot;

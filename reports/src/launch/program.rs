@@ -7,6 +7,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
 use super::megatron;
+use super::recommendation;
 use super::script::command_with;
 use super::software::Engine;
 use super::training_arguments::{self, Sharding};
@@ -97,8 +98,12 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     data_parallel(draft, places)
 }
 
-/// Returns a script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed.
+/// Returns a script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed; for
+/// recommendation models one of the user's own.
 pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
+    if recommendation::has_tables(draft) {
+        return recommendation::program(draft, places);
+    }
     let (sharding, files) = if draft.engine == Engine::Deepspeed {
         (Sharding::Deepspeed, vec![deepspeed::config_file(draft, deepspeed::Reader::Trainer)?])
     } else {
@@ -115,8 +120,16 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     })
 }
 
-/// Tells what a checkpoint before a machine is reclaimed needs, as expected interruptions are priced.
-pub(super) fn notice(draft: &mut Draft<'_>) {
+/// Returns `true` if ranks must write a checkpoint when they are asked to end, by SIGTERM: before the time of a Slurm job
+/// is over, and before a machine is reclaimed, as expected interruptions are priced. Tells what the latter needs.
+pub(super) fn asks_for_checkpoints(draft: &mut Draft<'_>) -> bool {
+    if draft.job.is_spot() {
+        notice(draft);
+    }
+    draft.job.is_spot() || draft.target == Target::Slurm
+}
+
+fn notice(draft: &mut Draft<'_>) {
     draft.remark(
         "where a checkpoint is written within the two minutes' notice of a spot instance, the prediction counts on one: ranks write it on SIGTERM, which something must send them when the notice comes (AWS Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
     );

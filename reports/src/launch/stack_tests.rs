@@ -1,6 +1,6 @@
 //! The software of a plan decides what is started, and what is started keeps what it has learnt.
 
-use super::tests::{document, file, with};
+use super::tests::{document, file, model, with};
 use super::{LaunchError, LaunchOptions, Target, launch};
 use serde_json::{Value, json};
 use trainyard_hardware_profiles::{Abilities, Stack, catalog};
@@ -201,6 +201,76 @@ fn slurm_starts_a_launcher_on_each_machine() {
     assert!(export(&[], &executor, Target::Torchrun).is_err());
 }
 
+/// Without a checkpoint before the job's time is over, the steps since the last would be lost every day.
+#[test]
+fn ranks_are_asked_for_a_checkpoint_before_a_slurm_job_is_queued_again() {
+    let [trainer, megatron] = [pytorch("pytorch-ddp", false), megatron()].map(|own| first(&[], &own, Target::Slurm));
+    assert!(trainer.contains("--enable_jit_checkpoint true") && megatron.contains("--exit-signal-handler"));
+    let told = "requeue() {\n  srun --overlap --ntasks-per-node=1 bash -c 'pkill -TERM -P \"$(pgrep -d, -f \"[b]in/torchrun \
+                \")\"' || true\n  timeout 600 tail --pid=\"$!\" -f /dev/null || true\n  scontrol requeue \"$SLURM_JOB_ID\" \
+                || true\n}\ntrap requeue USR1\n";
+    for script in [trainer, megatron] {
+        assert!(script.contains(told) && script.contains("#SBATCH --signal=B:USR1@660\n"), "{script}");
+    }
+    let slow = [("prediction.interval_s", json!([40.0, 110.0])), ("prediction.step_time_s", json!(60.0))];
+    assert!(first(&slow, &pytorch("pytorch-ddp", false), Target::Slurm).contains("--signal=B:USR1@720\n"));
+}
+
+/// Few partitions let a job run for longer than a day.
+#[test]
+fn a_long_run_is_a_chain_of_slurm_jobs() {
+    let of = |time_s: f64| {
+        let time = [("prediction.time_s", json!(time_s))];
+        export(&time, &pytorch("pytorch-ddp", false), Target::Slurm).expect("replicas")
+    };
+    let long = of(8.6 * 86_400.0);
+    let script = &long.files[0].text;
+    assert!(script.contains("\n#SBATCH --time=1-00:00:00\n") && script.contains("\n#SBATCH --requeue\n"), "{script}");
+    let told =
+        "\n# - --time=1-00:00:00: limit of one job, of a run that takes up to 10 d 8 h: the job queues itself again";
+    assert!(script.contains(told), "{script}");
+    assert!(long.blanks.iter().any(|blank| blank.placeholder == "--time=1-00:00:00" && blank.flag.is_none()));
+    let short = of(12.0 * 3600.0);
+    let script = &short.files[0].text;
+    assert!(script.contains("\n#SBATCH --time=0-21:36:00\n") && !script.contains("limit of one job"), "{script}");
+    assert!(short.blanks.iter().all(|blank| !blank.placeholder.contains("--time")));
+}
+
+#[test]
+fn the_folder_of_checkpoints_is_spoken_of_once() {
+    for target in [Target::Torchrun, Target::Accelerate, Target::Slurm] {
+        let script = first(&[sharded()], &pytorch("pytorch-fsdp", false), target);
+        assert_eq!(script.matches("must be one that all machines share").count(), 1, "{script}");
+    }
+}
+
+/// transformers' Trainer shards no embedding tables, and its AdamW is dense.
+#[test]
+fn scripts_of_their_own_train_recommendation_models() {
+    let mut tables = model("dlrm-small");
+    tables.push(("plan.parallel", json!({ "data": 16, "tensor": 1, "pipeline": 1, "expert": 16 })));
+    let ddp = pytorch("pytorch-ddp-compiled", true);
+    for target in [Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes, Target::Sagemaker] {
+        let launch = export(&tables, &ddp, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+        let all: String = launch.files.iter().map(|file| file.text.as_str()).collect();
+        for word in ["transformers", "--optim", "max_steps", "LATEST", "Trainer", "scratch"] {
+            assert!(!all.contains(word), "{word}: {all}");
+        }
+        let notes = launch.notes.join("\n");
+        for words in [
+            "tell it plan.batch.micro 4, plan.batch.accumulation 2, plan.precision bf16-mixed, plan.optimizer adamw, ",
+            "plan.parallel.expert is 16: the script shards its embedding tables",
+            "priced with a sparse update: adamw changes only the rows",
+            "the script calls torch.compile",
+            "goes on from the newest when it is started again",
+        ] {
+            assert!(notes.contains(words), "{words}: {notes}");
+        }
+    }
+    let error = export(&tables, &ddp, Target::Accelerate).expect_err("its script is started by torchrun");
+    assert!(error.to_string().starts_with("`plan.model` is dlrm-small, but TorchRec"), "{error}");
+}
+
 /// At half a second a step an hour is 7200 steps, of 7629.
 #[test]
 fn checkpoints_are_as_far_apart_as_the_job_or_the_plan_says() {
@@ -228,7 +298,7 @@ fn checkpoints_are_as_far_apart_as_the_job_or_the_plan_says() {
         .unwrap_or_else(|error| panic!("{}: {error}", target.name()));
         let all: String =
             launch.files.iter().map(|file| file.text.as_str()).chain(launch.notes.iter().map(String::as_str)).collect();
-        assert!(all.contains("7200"), "{}: {all}", target.name());
+        assert!(all.contains("7200") || all.contains("7,200 steps"), "{}: {all}", target.name());
     }
 }
 

@@ -67,7 +67,7 @@ fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError
 }
 
 /// The path of a field of a plan document, and its value.
-type Field = (&'static str, Value);
+pub(super) type Field = (&'static str, Value);
 
 /// A plan that differs from another in one field: the fields set first, and the field changed then.
 type Variation = (Vec<Field>, Field);
@@ -273,7 +273,7 @@ fn what_a_job_leaves_open_of_the_optimizer_is_what_is_usual() {
 }
 
 /// Returns the changes that make the plan one of another model of the catalog.
-fn model(name: &str) -> Vec<Field> {
+pub(super) fn model(name: &str) -> Vec<Field> {
     let model = &trainyard_models::find(name).expect("in the catalog").model;
     vec![
         ("plan.model", json!(model.spec())),
@@ -482,7 +482,11 @@ fn deepspeed_hears_of_the_environment_on_one_machine_too() {
 #[test]
 fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
     let script = file(&document(), Target::Slurm, "slurm.sh");
-    assert!(script.contains("\n#SBATCH --signal=B:TERM@600\n"), "{script}");
+    // Ten minutes and a step, in whole minutes, of which one is for queueing.
+    assert!(script.contains("\n#SBATCH --signal=B:USR1@660\n"), "{script}");
+    let told = "requeue() {\n  kill -TERM \"$!\" || true\n  timeout 600 tail --pid=\"$!\" -f /dev/null || true\n  \
+                scontrol requeue \"$SLURM_JOB_ID\" || true\n}\ntrap requeue USR1\n";
+    assert!(script.contains(told), "{script}");
     assert!(script.contains(" --mca odls_base_sigkill_timeout 270 "), "{script}");
     let end = " &\ntrap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
     assert!(script.ends_with(end), "{script}");

@@ -10,11 +10,11 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field};
 use super::fine_tuning;
-use super::program::{Places, notice};
+use super::program::{Places, asks_for_checkpoints};
 use super::software::Engine;
 use super::units;
 use serde_json::json;
-use trainyard_models::{Divisible, PublishedWeights};
+use trainyard_models::PublishedWeights;
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::counted;
 
@@ -76,9 +76,6 @@ pub(super) fn arguments(
         if !trls {
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
         }
-    }
-    if matches!(plan.graph().divisible(), Some(Divisible::TableColumns(_))) {
-        draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");
     }
     if trls {
         draft.note(Field::Model, "model_name_or_path must be of its shape");
@@ -355,9 +352,8 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);
     list.add("save_total_limit", KEPT);
-    if draft.job.is_spot() {
+    if asks_for_checkpoints(draft) {
         list.add("enable_jit_checkpoint", true);
-        notice(draft);
     }
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     if let Some(evaluations) = draft.job.evaluations() {

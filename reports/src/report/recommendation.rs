@@ -7,9 +7,10 @@ use crate::layout::{cluster, strategy};
 use crate::plan::headline;
 use crate::shell::quoted;
 use maud::{Markup, html};
+use trainyard_plan::PlanSpec;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
-use trainyard_units::human_count;
+use trainyard_units::{counted, human_count};
 
 /// Returns the headline figures.
 pub(super) fn tiles(document: &PlanDocument) -> Markup {
@@ -67,11 +68,11 @@ pub(super) fn sentence(document: &PlanDocument) -> String {
         None => String::new(),
     };
     format!(
-        "{place} and train {} {way}, in {}, at {} samples a step. The training of {} steps takes {}{start}{cost}.",
+        "{place} and train {} {way}, in {}, at {} a step. The training of {} takes {}{start}{cost}.",
         plan.model.name,
         plan.precision,
-        human_count(plan.batch.global),
-        human_count(prediction.steps),
+        counted(plan.batch.global, "sample"),
+        counted(prediction.steps, "step"),
         seconds(prediction.elapsed_s()),
     )
 }
@@ -140,6 +141,11 @@ fn search(document: &PlanDocument) -> Vec<String> {
     std::iter::once(first).chain(rejected(document)).collect()
 }
 
+/// Returns the command that runs the plan: a machine that was measured is one that this program runs on.
+fn run(plan: &PlanSpec, file: &str) -> String {
+    if plan.cluster.profile.is_some() { format!("trainyard run {file} --data PATH\n") } else { String::new() }
+}
+
 pub(super) fn reproduce(content: &ReportContent) -> Markup {
     let file = quoted(&content.explanation.plan.file);
     let drawn = content
@@ -150,8 +156,8 @@ pub(super) fn reproduce(content: &ReportContent) -> Markup {
         "trainyard plan job.toml --out {file}\n\
          trainyard report {file}{drawn} --out report.html\n\
          trainyard simulate {file} --trace step.json\n\
-         trainyard explain {file}\n\
-         trainyard run {file} --data PATH\n"
+         trainyard explain {file}\n{}",
+        run(&content.document.plan, &file)
     );
     let job = toml::to_string(&content.document.job).unwrap_or_default();
     html! {
@@ -165,6 +171,23 @@ pub(super) fn reproduce(content: &ReportContent) -> Markup {
 mod tests {
     use super::*;
     use crate::plots::tests::plan_document;
+
+    #[test]
+    fn a_plan_is_run_on_a_machine_that_was_measured() {
+        let mut plan = plan_document().plan;
+        assert_eq!(run(&plan, "plan.json"), "");
+        plan.cluster.profile = Some("here.json".into());
+        assert_eq!(run(&plan, "plan.json"), "trainyard run plan.json --data PATH\n");
+    }
+
+    #[test]
+    fn one_step_is_no_steps() {
+        let mut document = plan_document();
+        document.prediction.steps = 1;
+        document.plan.batch.global = 1;
+        let text = sentence(&document);
+        assert!(text.contains("at 1 sample a step. The training of 1 step takes"), "{text}");
+    }
 
     #[test]
     fn the_recommendation_is_a_sentence_with_what_it_takes() {

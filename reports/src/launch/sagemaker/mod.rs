@@ -15,6 +15,7 @@ use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::fine_tuning;
 use super::program::{Places, Program, data_parallel, environment};
+use super::recommendation;
 use super::software::Engine;
 use super::training_arguments::{self, SGD_ARGUMENTS, Sharding};
 use distribution::{Distribution, Library};
@@ -130,7 +131,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 /// the images of libraries for model parallelism have transformers and Accelerate of their own.
 fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
     let mut packages = Vec::new();
-    if !training.distribution.is_model_parallel() {
+    if !training.distribution.is_model_parallel() && !recommendation::has_tables(draft) {
         let passes_arguments = training.hyperparameters.iter().any(|(name, _)| name == "optim_args");
         let least = if passes_arguments { format!(">={SGD_ARGUMENTS}") } else { String::new() };
         packages.extend([format!("transformers{least}"), "accelerate".into()]);
@@ -145,7 +146,7 @@ fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
 fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program, LaunchError> {
-    if !distribution.is_model_parallel() {
+    if !distribution.is_model_parallel() || recommendation::has_tables(draft) {
         return data_parallel(draft, PLACES);
     }
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, PLACES)?;

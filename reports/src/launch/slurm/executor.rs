@@ -1,6 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{directives, script};
+use super::{WAIT, directives, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
@@ -9,16 +9,15 @@ use crate::launch::script::{command, exports};
 use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};
 
-/// Seconds that mpirun gives ranks for a step and a checkpoint, from SIGTERM to SIGKILL, instead of one.
+/// Seconds that mpirun gives ranks for a step and a checkpoint, from SIGTERM to SIGKILL, instead of one. mpirun waits as
+/// long before it signals the ranks: both are over before the shell stops waiting for it.
 const GRACE_S: u32 = 270;
 
-/// Seconds before the end of its time at which Slurm signals the shell. mpirun waits as long before it signals the
-/// ranks, and a minute is for mpirun itself.
-const WARNING_S: u32 = 2 * GRACE_S + 60;
+/// The command that has mpirun ask the ranks for a checkpoint, which they write when they are asked to end.
+const TELL: &str = "kill -TERM \"$!\"";
 
-/// The end of the script: passes the first signal on to mpirun, waits on although a signal ends a wait, and exits as
-/// mpirun does.
-const WAIT: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
+/// The line that passes the first signal of others on to mpirun.
+const PASS_ON: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\n";
 
 /// Writes `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
@@ -32,9 +31,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     }
     told_by_the_document(&mut draft);
     let body = body(&mut draft);
+    let processes = draft.job.processes();
+    let directives = directives(&mut draft, processes);
     let head = draft.close("Runs the plan with Trainyard itself, a rank in each MPI process: `sbatch slurm.sh`.")?;
-    // The executor writes a checkpoint when it is asked to end; the shell passes the signal on.
-    let directives = directives(draft.job, draft.job.processes(), &format!("TERM@{WARNING_S}"));
     let text = script(&directives, &head, &body);
     Ok(draft.finished(vec![LaunchFile { name: "slurm.sh".into(), text }]))
 }
@@ -90,8 +89,9 @@ fn body(draft: &mut Draft<'_>) -> String {
     let environment = exports(&environment(draft));
     let run = command(&start, &words);
     let run = run.trim_end();
+    let requeue = requeue(draft, TELL);
     format!(
-        "{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{WAIT}",
+        "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{PASS_ON}{WAIT}",
         quoted(&results)
     )
 }
