@@ -7,7 +7,7 @@ use crate::error::DataError;
 use crate::files;
 use crate::idx;
 use crate::images::ImageFolder;
-use crate::labelled::{Labelled, normalised};
+use crate::labelled::{Labelled, normalisation, normalised};
 use crate::masking::Masking;
 use crate::random::{Purpose, generator};
 use crate::report::DataReport;
@@ -15,6 +15,7 @@ use crate::sample_kind::SampleKind;
 use crate::text::{BYTE_VOCABULARY, Stream, Text};
 use crate::tokenizer::Tokenizer;
 use rand::RngExt;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -89,6 +90,8 @@ struct About {
     skipped: usize,
     bytes: u64,
     checksum: String,
+    /// Content of the `tokenizer.json`.
+    tokenizer: Option<Vec<u8>>,
 }
 
 /// Data that a model can be trained on.
@@ -175,7 +178,7 @@ impl Dataset {
             path: self.source.path.display().to_string(),
             tokenizer: self.source.tokenizer.as_ref().map(|path| path.display().to_string()),
             kind: self.about.kind.into(),
-            classes: if let Content::Images(images) = &self.content { images.classes.clone() } else { Vec::new() },
+            classes: self.classes().to_vec(),
             files: self.about.files,
             skipped_files: self.about.skipped,
             corrupt_samples: self.corrupt_samples().len(),
@@ -184,6 +187,42 @@ impl Dataset {
             training_samples: self.training_samples(),
             held_out_samples: self.held_out_samples(),
         }
+    }
+
+    /// Returns the names of the classes in the order of their numbers, where folders have names.
+    pub fn classes(&self) -> &[String] {
+        if let Content::Images(images) = &self.content { &images.classes } else { &[] }
+    }
+
+    /// Returns the content of the `tokenizer.json` of a text.
+    pub fn tokenizer(&self) -> Option<&[u8]> {
+        self.about.tokenizer.as_deref()
+    }
+
+    /// Returns how images of a folder are prepared, as a `preprocessor_config.json` of transformers says it.
+    pub fn preparation(&self) -> Option<Value> {
+        let (Content::Images(_), SampleKind::Image { channels, height, width, .. }) = (&self.content, self.wanted)
+        else {
+            return None;
+        };
+        // As they are written, and not as single precision has them.
+        let written = |value: f32| (f64::from(value) * 1e6).round() / 1e6;
+        let both = |channel| normalisation(channels, channel);
+        let (means, deviations): (Vec<f64>, Vec<f64>) =
+            (0..channels).map(both).map(|(mean, deviation)| (written(mean), written(deviation))).unzip();
+        Some(json!({
+            "image_processor_type": "CLIPImageProcessor",
+            "do_convert_rgb": channels == 3,
+            "do_resize": true,
+            "size": { "shortest_edge": height.max(width) },
+            "do_center_crop": true,
+            "crop_size": { "height": height, "width": width },
+            "do_rescale": true,
+            "rescale_factor": 1.0 / 255.0,
+            "do_normalize": true,
+            "image_mean": means,
+            "image_std": deviations,
+        }))
     }
 
     /// Returns the seed of the order of samples and of generated samples.
@@ -311,7 +350,7 @@ fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), Da
     let folder = files::is_folder(path)?;
     let labelled = |kind, labelled: Labelled| {
         let (files, bytes, checksum) = (labelled.files, labelled.bytes, labelled.checksum());
-        Ok((Content::Labelled(labelled), About { kind, files, skipped: 0, bytes, checksum }))
+        Ok((Content::Labelled(labelled), About { kind, files, bytes, checksum, ..About::default() }))
     };
     let reads_text = wanted.sequence().is_some();
     if let Some(arrays) = ArrayFiles::at(path, folder, wanted) {
@@ -339,7 +378,10 @@ fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), Da
         let images = ImageFolder::open(path, wanted)?;
         let (files, skipped, bytes, checksum) =
             (images.samples(), images.skipped, images.bytes, images.checksum.clone());
-        return Ok((Content::Images(images), About { kind: "images", files, skipped, bytes, checksum }));
+        return Ok((
+            Content::Images(images),
+            About { kind: "images", files, skipped, bytes, checksum, tokenizer: None },
+        ));
     }
     Err(DataError::UnknownKind { path: path.clone(), wanted: wanted.words(), allowed: wanted.allowed() })
 }
@@ -386,13 +428,14 @@ fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> R
                 checksum.update(&tokenizer.content);
             }
             let (bytes, checksum) = (file.len() as u64, format!("{:016x}", checksum.digest()));
-            (Stream::Ids(ids), About { kind, files: 1, skipped: 0, bytes, checksum })
+            (Stream::Ids(ids), About { kind, files: 1, bytes, checksum, ..About::default() })
         }
         None => {
             let Text { stream, files, skipped, bytes, checksum } = Text::read(&source.path, tokenizer.as_ref())?;
-            (stream, About { kind, files, skipped, bytes, checksum })
+            (stream, About { kind, files, skipped, bytes, checksum, tokenizer: None })
         }
     };
+    let about = About { tokenizer: tokenizer.map(|tokenizer| tokenizer.content), ..about };
     Ok((Content::Text { stream, layout }, about))
 }
 

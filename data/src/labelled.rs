@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
 /// Returns what is subtracted from a pixel of `channel`, one of `channels`, and what it is divided by.
-fn normalisation(channels: usize, channel: usize) -> (f32, f32) {
+pub(crate) fn normalisation(channels: usize, channel: usize) -> (f32, f32) {
     if channels == 3 { IMAGENET[channel] } else { (0.5, 0.5) }
 }
 

@@ -37,6 +37,7 @@ use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 use trainyard_units::Invalid;
 
 mod adapter;
+mod companions;
 mod gathering;
 mod saving;
 

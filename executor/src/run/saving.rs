@@ -1,7 +1,7 @@
 //! Checkpoints of a training whose state lies on many ranks: pieces go to the first rank one by one and from there to
 //! the disk, so that nobody holds the state twice; a resumed rank cuts its own pieces out of whole tensors.
 
-use super::{Job, WorkerError, adapter};
+use super::{Job, WorkerError, adapter, companions};
 use crate::device::framework;
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
@@ -10,7 +10,6 @@ use crate::process_group::{GroupError, Tag};
 use crate::report::CheckpointReport;
 use crate::trainer::Trainer;
 use crate::unit::{Slot, Unit};
-use crate::weights::CONFIGURATION;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 use trainyard_checkpoint::{
     Checkpoint, CheckpointError, Counter, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
 };
-use trainyard_models::{Model, ModelSpec, to_hugging_face};
+use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::Plan;
 
 /// The message in which the first rank asks for a piece, and those that bring it.
@@ -112,11 +111,7 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let number = writer.number();
     let batches = progress.step * job.plan.batch().accumulation;
     write_tensors(job.network, &mut writer, (means, batches), pieces)?;
-    if let Some(configuration) = adapter::configuration(job) {
-        writer.document(adapter::CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
-    } else if let Some(configuration) = to_hugging_face(job.plan.model()) {
-        writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
-    }
+    companions::write(job, &mut writer)?;
     let (optimizer, framework) = (job.plan.optimizer().to_string(), framework(job.options.device));
     let manifest = Manifest::new(progress, optimizer, job.entry.clone(), framework).on(job.base.cloned());
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
