@@ -1,6 +1,7 @@
 //! `trainyard compare`: a plan's prediction beside the measurements of a run.
 
-use super::execution::comparison;
+use super::execution::{METRICS, comparison};
+use super::runs::{MEASUREMENT, read_report};
 use crate::arguments::CompareArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -59,8 +60,13 @@ fn collect(all: &mut Vec<String>, field: &str, run: &Value, plan: &Value) {
 /// Compares a plan document with a run.
 pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
-    let path = if arguments.run.is_dir() { arguments.run.join("measurement.json") } else { arguments.run.clone() };
-    let report = super::runs::read_report(&path)?;
+    let path = if arguments.run.is_dir() { arguments.run.join(MEASUREMENT) } else { arguments.run.clone() };
+    if arguments.run.is_dir() && !path.exists() && arguments.run.join(METRICS).exists() {
+        return Err(Failure::input(format!("the run in `{}` has not ended", arguments.run.display())).hint(
+            "`trainyard run … --resume` goes on from its newest checkpoint; `metrics.jsonl` has its steps until now",
+        ));
+    }
+    let report = read_report(&path)?;
     of_that_plan(&document, &report, arguments)?;
     let mut compared = comparison(&document, Some(&document.prediction), &report);
     compared.files = Files {

@@ -111,7 +111,7 @@ impl Execution<'_> {
 }
 
 /// The name of a run's log of steps, in its folder.
-const METRICS: &str = "metrics.jsonl";
+pub(super) const METRICS: &str = "metrics.jsonl";
 
 /// The predicted time from one checkpoint to the next, so that a run that is killed has not worked for nothing.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(600.0);

@@ -16,7 +16,7 @@ use trainyard_reports as reports;
 use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// The name of the measurement file in the folder of a run.
-const MEASUREMENT: &str = "measurement.json";
+pub(super) const MEASUREMENT: &str = "measurement.json";
 
 /// Reads a measurement file.
 pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
