@@ -500,6 +500,11 @@ class CampaignSpec(TypedDict, total=False):
     """The share of spot capacity that is reclaimed in a month, 0.1; as published if left out."""
     node_mtbf: str | None
     """Mean time between failures of one machine, `6000 h`; that of a published cluster if left out."""
+    restart: str | None
+    """Time from a failure until training goes on from the last checkpoint, reading it apart: noticing it, replacing
+    the machine, starting; `30 min`. If left out, a cold start on rented machines, and on others the timeout of a
+    collective and a start of the framework, as if a spare machine stood by.
+    """
     straggler: float | None
     """Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step
     times stand for measured ones, which hold their stragglers.

@@ -21,6 +21,18 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
 /// Length up to which a text is not broken; a longer one keeps at least this many columns.
 const TEXT_KEPT: usize = 16;
 
+/// Shares out spare letters to columns, those that lack least first; none gets more than it needs.
+fn widen(columns: &mut [(usize, u16)], mut spare: usize, needs: impl Fn(usize) -> u16) {
+    columns.sort_by_key(|(column, wide)| needs(*column).saturating_sub(*wide));
+    let count = columns.len();
+    for (done, (column, wide)) in columns.iter_mut().enumerate() {
+        let share = u16::try_from(spare / (count - done)).unwrap_or(u16::MAX);
+        let more = needs(*column).saturating_sub(*wide).min(share);
+        *wide += more;
+        spare -= usize::from(more);
+    }
+}
+
 /// Formats a table whose first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
@@ -64,14 +76,20 @@ fn wrapped<R: AsRef<[String]>>(
     let short = short.into_iter().map(|column| whole(column, letters[column]));
     let unbroken: Vec<(usize, u16)> = names.into_iter().chain(short).collect();
     // Longer texts are broken between words.
-    let by_word: Vec<(usize, u16)> = long.into_iter().map(|column| whole(column, words[column])).collect();
+    let mut by_word: Vec<(usize, u16)> = long.into_iter().map(|column| whole(column, words[column])).collect();
     // A blank stands between columns, and those that may be broken keep some room.
     let needed = |kept: &[(usize, u16)]| {
         let others = (header.len() - kept.len()) * TEXT_KEPT + header.len() - 1;
         kept.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others
     };
-    let all = [unbroken.clone(), by_word].concat();
-    let kept = if needed(&all) <= usize::from(width.0) { all } else { unbroken };
+    let least = needed(&[unbroken.clone(), by_word.clone()].concat());
+    let kept = match usize::from(width.0).checked_sub(least) {
+        Some(spare) => {
+            widen(&mut by_word, spare, |column| whole(column, titled(column)).1);
+            [unbroken, by_word].concat()
+        }
+        None => unbroken,
+    };
     let room = needed(&kept) <= usize::from(width.0);
     for (column, wide) in kept.into_iter().filter(|(column, _)| room || *column == 0) {
         let column = table.column_mut(column).expect("as many columns as titles");

@@ -431,7 +431,7 @@ fn shared_storage(spec: SharedStorageSpec, pools: &[Pool]) -> Result<SharedStora
     let read = checked("read", read)?;
     let cards = pools.iter().filter_map(|pool| match &pool.fabric {
         Fabric::Wired { network, .. } => Some(network.baseline.value.0 / f64::from(network.interfaces)),
-        Fabric::Measured { .. } => None,
+        Fabric::Measured => None,
     });
     let machine = match (per_machine, cards.reduce(f64::min)) {
         (Some(rate), _) => checked("per_machine", rate)?,

@@ -259,12 +259,11 @@ fn too_few_machines(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         return None;
     }
     let (machines, each) = (machine.cluster.machines(), machine.cluster.first().devices_per_instance);
-    let (why, needed) = match fixed.instances.filter(|held| *held > machines) {
-        Some(held) => (format!("`instances` is {held}, but {name} has {}", counted(machines.into(), "machine")), held),
-        None => {
-            let (why, devices) = more_than_there_is(&machine.cluster, fixed)?;
-            (why, u32::try_from(devices.div_ceil(each.into())).unwrap_or(u32::MAX))
-        }
+    let (why, needed) = if let Some(held) = fixed.instances.filter(|held| *held > machines) {
+        (format!("`instances` is {held}, but {name} has {}", counted(machines.into(), "machine")), held)
+    } else {
+        let (why, devices) = more_than_there_is(&machine.cluster, fixed)?;
+        (why, u32::try_from(devices.div_ceil(each.into())).unwrap_or(u32::MAX))
     };
     let hint = match (described_by, never_as_many(&machine.cluster, needed)) {
         (Description::Profile(_), _) => "hold fewer, or describe a cluster in a file that `cluster.file` names".into(),

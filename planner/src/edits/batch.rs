@@ -17,7 +17,7 @@ pub(crate) fn set_batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> R
         return Err(format!(
             "the global batch of {} does not divide evenly among {}",
             counted(global, "sample"),
-            counted(data.into(), "replica")
+            counted(data, "replica")
         ));
     }
     let replica = global / data;

@@ -34,6 +34,7 @@ pub(crate) struct Totals {
 }
 
 /// Time and cost of a plan's steps and of what surrounds them.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Surrounded {
     pub(crate) elapsed_s: f64,
     pub(crate) cost_usd: Option<f64>,

@@ -89,9 +89,9 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
         }),
         Field::Evaluation => campaign.evaluation.as_ref().map(|evaluation| {
             let every = evaluation.every_steps.map(|steps| counted(steps, "step"));
-            let every = every.or(evaluation
-                .every_epochs
-                .map(|epochs| if epochs == 1.0 { "epoch".into() } else { format!("{epochs} epochs") }));
+            let every = every.or(evaluation.every_epochs.map(|epochs| {
+                if epochs.to_bits() == 1.0_f64.to_bits() { "epoch".into() } else { format!("{epochs} epochs") }
+            }));
             let samples = evaluation.samples.map(|samples| counted(samples, "sample"));
             let samples = samples.or(evaluation.share.map(|share| format!("{share} of the data set")));
             format!("every {} on {}", every.unwrap_or_default(), samples.unwrap_or_default())

@@ -22,8 +22,11 @@ pub fn copies(machine: &Machine, data: &DataSet, storage: StorageMode) -> Copies
     let pools = &machine.cluster.pools;
     let on_disk = |host: &Option<Host>| host.as_ref().is_some_and(|host| data.downloads_to_disk(host));
     let volumes: u32 = match storage {
-        StorageMode::S3FastFile | StorageMode::S3Pipe => 0,
-        StorageMode::Shared | StorageMode::Nvme | StorageMode::Memory => 0,
+        StorageMode::S3FastFile
+        | StorageMode::S3Pipe
+        | StorageMode::Shared
+        | StorageMode::Nvme
+        | StorageMode::Memory => 0,
         StorageMode::FsxLustre => return Copies::FileSystem(data.file_system_size()),
         StorageMode::Ebs => machine.cluster.machines(),
         StorageMode::S3File => pools.iter().filter(|pool| !on_disk(&pool.host)).map(|pool| pool.instances).sum(),

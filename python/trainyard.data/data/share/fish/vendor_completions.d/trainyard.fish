@@ -64,6 +64,7 @@ s3-pipe\t''
 s3-file\t''
 fsx-lustre\t''
 ebs\t''
+shared-storage\t''
 nvme\t''
 memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l global-batch -d 'Samples of an optimizer step' -r
@@ -116,6 +117,7 @@ s3-pipe\t''
 s3-file\t''
 fsx-lustre\t''
 ebs\t''
+shared-storage\t''
 nvme\t''
 memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l global-batch -d 'Samples of an optimizer step' -r
@@ -244,6 +246,7 @@ s3-pipe\t''
 s3-file\t''
 fsx-lustre\t''
 ebs\t''
+shared-storage\t''
 nvme\t''
 memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l global-batch -d 'Samples of an optimizer step' -r
@@ -381,7 +384,7 @@ mpi\t'`mpirun`, Slurm or another launcher of MPI processes, on one host or many'
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l out -d 'Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml, with --device cuda runs/local-cuda-profile.toml, with wgpu runs/local-wgpu-profile.toml; constants: runs/constants.toml]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l from -d 'Instead of measuring: refit constants from a table of step times or of collectives, such as `validate` reads, from the output of nccl-tests, or from a trace of the PyTorch profiler (.json or .json.gz); or correct this machine\'s profile by runs: a measurement.json, the folder of a run, or a folder of such folders' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l constants -d 'Constants from which the fit starts, in place of those of the catalog' -r -F
-complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l instance -d 'Machine type that collectives were measured on, where the file does not say it or holds others too' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l instance -d 'Machine type that collectives were measured on, or the file of your own cluster (.toml), where the measurements do not say it or hold others too' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l stack -d 'Stack whose constants a trace shows [default: pytorch]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l profile -d 'Profile that runs correct [default: $TRAINYARD_PROFILE, or runs/local-profile.toml]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l format -d 'How results are printed' -r -f -a "table\t'For people'
