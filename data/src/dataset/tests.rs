@@ -101,11 +101,28 @@ fn a_tokenizers_frame_is_never_hidden() {
     let wanted = SampleKind::Masked { sequence: 8, vocabulary: 6, predictions: Some(8) };
     let data = Dataset::open(&source, &wanted, 8, 3).expect("enough text");
     assert_eq!(data.training_samples(), 190);
+    assert_eq!(data.tokenizer(), fs::read(folder.path().join("tokenizer.json")).ok().as_deref());
     let mut batch = data.empty();
     data.read(0, 0, &mut batch).expect("text");
     let (read, scored) = (ids_of(&batch), batch.scored.as_ref().expect("some"));
     assert_eq!((read.len(), read[0], read[7]), (8, 4, 5));
     assert_eq!((scored.as_slice(), batch.targets.as_slice()), (&[1, 2, 3, 4, 5, 6][..], &[1, 2, 1, 2, 1, 2][..]));
+}
+
+#[test]
+fn a_folder_of_images_says_what_its_classes_are_and_how_they_are_prepared() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for class in ["eel", "cat"] {
+        fs::create_dir(folder.path().join(class)).expect("a folder");
+        image::RgbImage::new(5, 4).save(folder.path().join(class).join("a.png")).expect("an image");
+    }
+    let wanted = SampleKind::Image { channels: 3, height: 8, width: 8, classes: 2 };
+    let data = Dataset::open(&DataSource::new(folder.path()), &wanted, 1, 0).expect("two images");
+    assert_eq!(data.classes(), ["cat", "eel"]);
+    let prepared = data.preparation().expect("images");
+    assert_eq!(prepared["image_mean"], serde_json::json!([0.485, 0.456, 0.406]));
+    assert_eq!(prepared["crop_size"], serde_json::json!({ "height": 8, "width": 8 }));
+    assert!(data.tokenizer().is_none());
 }
 
 #[test]
