@@ -33,6 +33,77 @@ fn widen(columns: &mut [(usize, u16)], mut spare: usize, needs: impl Fn(usize) -
     }
 }
 
+/// What decides how wide the columns of a table are.
+struct Columns<'a> {
+    header: &'a [&'a str],
+    /// Columns whose texts stand at the right: numbers.
+    right: Vec<bool>,
+    /// Letters of the longest text of each.
+    letters: Vec<usize>,
+    /// Letters of the longest word of each, that of its title included.
+    words: Vec<usize>,
+}
+
+fn longest_word(text: &str) -> usize {
+    text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0)
+}
+
+/// Returns a column with its width, padding included.
+fn whole(column: usize, letters: usize) -> (usize, u16) {
+    let letters = u16::try_from(letters).unwrap_or(u16::MAX);
+    (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
+}
+
+impl<'a> Columns<'a> {
+    fn new(header: &'a [&'a str], letters: usize) -> Self {
+        let right = header.iter().map(|title| title.starts_with('>')).collect();
+        let letters = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
+        let words = (0..header.len()).map(|column| longest_word(header[column].trim_start_matches('>'))).collect();
+        Self { header, right, letters, words }
+    }
+
+    fn measure(&mut self, row: &[String]) {
+        for ((most, word), cell) in self.letters.iter_mut().zip(&mut self.words).zip(row) {
+            *most = (*most).max(cell.chars().count());
+            *word = (*word).max(longest_word(cell));
+        }
+    }
+
+    /// Returns the letters of a column's longest text or of its title.
+    fn titled(&self, column: usize) -> usize {
+        self.letters[column].max(self.header[column].trim_start_matches('>').chars().count())
+    }
+
+    /// Lists the least widths of the columns that keep one in a table of this width.
+    fn kept(&self, width: usize) -> Vec<(usize, u16)> {
+        let count = self.header.len();
+        // Names are not broken unless they would leave no room for anything else, nor are numbers.
+        let unbroken = |column: usize| whole(column, self.letters[column].max(self.words[column]));
+        let names = Some(unbroken(0)).filter(|_| self.letters[0] <= width / 3);
+        let natural: usize = (0..count).map(|column| usize::from(whole(column, self.titled(column)).1) + 1).sum();
+        let crowded = natural > width + 1;
+        let is_short = |column: &usize| self.right[*column] || self.letters[*column] <= TEXT_KEPT;
+        let (short, long): (Vec<usize>, Vec<usize>) = (1..count).filter(|_| crowded).partition(is_short);
+        let unbroken: Vec<(usize, u16)> = names.into_iter().chain(short.into_iter().map(unbroken)).collect();
+        // Longer texts are broken between words.
+        let mut by_word: Vec<(usize, u16)> = long.iter().map(|column| whole(*column, self.words[*column])).collect();
+        // A blank stands between columns, and those that may be broken keep some room.
+        let needed = |kept: &[(usize, u16)]| {
+            let others = (count - kept.len()) * TEXT_KEPT + count - 1;
+            kept.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others
+        };
+        let kept = match width.checked_sub(needed(&[unbroken.clone(), by_word.clone()].concat())) {
+            Some(spare) => {
+                widen(&mut by_word, spare, |column| whole(column, self.titled(column)).1);
+                [unbroken, by_word].concat()
+            }
+            None => unbroken,
+        };
+        let room = needed(&kept) <= width;
+        kept.into_iter().filter(|(column, _)| room || *column == 0).collect()
+    }
+}
+
 /// Formats a table whose first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
@@ -40,7 +111,7 @@ fn wrapped<R: AsRef<[String]>>(
     rows: impl IntoIterator<Item = R>,
     letters: usize,
 ) -> String {
-    let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
+    let mut columns = Columns::new(header, letters);
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
         Cell::new(text).set_alignment(alignment)
@@ -48,50 +119,17 @@ fn wrapped<R: AsRef<[String]>>(
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
-    table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
-    let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
-    let mut words = vec![0; header.len()];
+    let titles = header.iter().zip(&columns.right);
+    table.set_header(titles.map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     for row in rows {
         let row = row.as_ref();
-        for ((most, word), cell) in letters.iter_mut().zip(&mut words).zip(row) {
-            *most = (*most).max(cell.chars().count());
-            *word = (*word).max(cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
-        }
-        table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
+        columns.measure(row);
+        table.add_row(row.iter().zip(&columns.right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let whole = |column: usize, letters: usize| {
-        let letters = u16::try_from(letters).unwrap_or(u16::MAX);
-        (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
-    };
-    // Names are not broken unless they would leave no room for anything else, nor are numbers.
-    let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= usize::from(width.0) / 3);
-    let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
-    let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
-    let crowded = natural > usize::from(width.0) + 1;
-    let is_short = |column: &usize| right[*column] || letters[*column] <= TEXT_KEPT;
-    let (short, long): (Vec<usize>, Vec<usize>) = (1..header.len()).filter(|_| crowded).partition(is_short);
-    let short = short.into_iter().map(|column| whole(column, letters[column]));
-    let unbroken: Vec<(usize, u16)> = names.into_iter().chain(short).collect();
-    // Longer texts are broken between words.
-    let mut by_word: Vec<(usize, u16)> = long.into_iter().map(|column| whole(column, words[column])).collect();
-    // A blank stands between columns, and those that may be broken keep some room.
-    let needed = |kept: &[(usize, u16)]| {
-        let others = (header.len() - kept.len()) * TEXT_KEPT + header.len() - 1;
-        kept.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others
-    };
-    let least = needed(&[unbroken.clone(), by_word.clone()].concat());
-    let kept = match usize::from(width.0).checked_sub(least) {
-        Some(spare) => {
-            widen(&mut by_word, spare, |column| whole(column, titled(column)).1);
-            [unbroken, by_word].concat()
-        }
-        None => unbroken,
-    };
-    let room = needed(&kept) <= usize::from(width.0);
-    for (column, wide) in kept.into_iter().filter(|(column, _)| room || *column == 0) {
+    for (column, wide) in columns.kept(width.0.into()) {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }

@@ -51,13 +51,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
-    let model = arguments.job.model.as_deref().map(Path::new);
-    for warning in beside_weights::check((arguments.weights.as_deref(), model), &found)? {
-        output.warn(warning);
-    }
-    if job.spec.campaign.as_ref().is_some_and(|campaign| campaign.evaluation.is_some()) {
-        output.warn("`campaign.evaluation` is for predictions: a run evaluates held-out samples once, at its end");
-    }
+    check_beside(&job, arguments, &found, output)?;
     let profile = profile(&job, &limits, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
@@ -199,6 +193,18 @@ pub(crate) fn check_weights(path: Option<&Path>, model: &Model) -> Result<(), Fa
     let Some(path) = path else { return Ok(()) };
     trainyard_executor::check_weights(path, model)
         .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
+}
+
+/// Checks data against what lies beside weights and model, and warns of what a run does not do that the job asks for.
+fn check_beside(job: &Job, arguments: &TrainArguments, found: &DataReport, output: &Output) -> Result<(), Failure> {
+    let model = arguments.job.model.as_deref().map(Path::new);
+    for warning in beside_weights::check((arguments.weights.as_deref(), model), found)? {
+        output.warn(warning);
+    }
+    if job.spec.campaign.as_ref().is_some_and(|campaign| campaign.evaluation.is_some()) {
+        output.warn("`campaign.evaluation` is for predictions: a run evaluates held-out samples once, at its end");
+    }
+    Ok(())
 }
 
 /// Warns where the job counts far more samples than the data has, so that a pass of the job is many over the data.
