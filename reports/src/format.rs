@@ -21,89 +21,6 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
 /// Length up to which a text is not broken; a longer one keeps at least this many columns.
 const TEXT_KEPT: usize = 16;
 
-/// Shares out spare letters to columns, those that lack least first; none gets more than it needs.
-fn widen(columns: &mut [(usize, u16)], mut spare: usize, needs: impl Fn(usize) -> u16) {
-    columns.sort_by_key(|(column, wide)| needs(*column).saturating_sub(*wide));
-    let count = columns.len();
-    for (done, (column, wide)) in columns.iter_mut().enumerate() {
-        let share = u16::try_from(spare / (count - done)).unwrap_or(u16::MAX);
-        let more = needs(*column).saturating_sub(*wide).min(share);
-        *wide += more;
-        spare -= usize::from(more);
-    }
-}
-
-/// What decides how wide the columns of a table are.
-struct Columns<'a> {
-    header: &'a [&'a str],
-    /// Columns whose texts stand at the right: numbers.
-    right: Vec<bool>,
-    /// Letters of the longest text of each.
-    letters: Vec<usize>,
-    /// Letters of the longest word of each, that of its title included.
-    words: Vec<usize>,
-}
-
-fn longest_word(text: &str) -> usize {
-    text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0)
-}
-
-/// Returns a column with its width, padding included.
-fn whole(column: usize, letters: usize) -> (usize, u16) {
-    let letters = u16::try_from(letters).unwrap_or(u16::MAX);
-    (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
-}
-
-impl<'a> Columns<'a> {
-    fn new(header: &'a [&'a str], letters: usize) -> Self {
-        let right = header.iter().map(|title| title.starts_with('>')).collect();
-        let letters = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
-        let words = (0..header.len()).map(|column| longest_word(header[column].trim_start_matches('>'))).collect();
-        Self { header, right, letters, words }
-    }
-
-    fn measure(&mut self, row: &[String]) {
-        for ((most, word), cell) in self.letters.iter_mut().zip(&mut self.words).zip(row) {
-            *most = (*most).max(cell.chars().count());
-            *word = (*word).max(longest_word(cell));
-        }
-    }
-
-    /// Returns the letters of a column's longest text or of its title.
-    fn titled(&self, column: usize) -> usize {
-        self.letters[column].max(self.header[column].trim_start_matches('>').chars().count())
-    }
-
-    /// Lists the least widths of the columns that keep one in a table of this width.
-    fn kept(&self, width: usize) -> Vec<(usize, u16)> {
-        let count = self.header.len();
-        // Names are not broken unless they would leave no room for anything else, nor are numbers.
-        let unbroken = |column: usize| whole(column, self.letters[column].max(self.words[column]));
-        let names = Some(unbroken(0)).filter(|_| self.letters[0] <= width / 3);
-        let natural: usize = (0..count).map(|column| usize::from(whole(column, self.titled(column)).1) + 1).sum();
-        let crowded = natural > width + 1;
-        let is_short = |column: &usize| self.right[*column] || self.letters[*column] <= TEXT_KEPT;
-        let (short, long): (Vec<usize>, Vec<usize>) = (1..count).filter(|_| crowded).partition(is_short);
-        let unbroken: Vec<(usize, u16)> = names.into_iter().chain(short.into_iter().map(unbroken)).collect();
-        // Longer texts are broken between words.
-        let mut by_word: Vec<(usize, u16)> = long.iter().map(|column| whole(*column, self.words[*column])).collect();
-        // A blank stands between columns, and those that may be broken keep some room.
-        let needed = |kept: &[(usize, u16)]| {
-            let others = (count - kept.len()) * TEXT_KEPT + count - 1;
-            kept.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others
-        };
-        let kept = match width.checked_sub(needed(&[unbroken.clone(), by_word.clone()].concat())) {
-            Some(spare) => {
-                widen(&mut by_word, spare, |column| whole(column, self.titled(column)).1);
-                [unbroken, by_word].concat()
-            }
-            None => unbroken,
-        };
-        let room = needed(&kept) <= width;
-        kept.into_iter().filter(|(column, _)| room || *column == 0).collect()
-    }
-}
-
 /// Formats a table whose first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
@@ -111,7 +28,7 @@ fn wrapped<R: AsRef<[String]>>(
     rows: impl IntoIterator<Item = R>,
     letters: usize,
 ) -> String {
-    let mut columns = Columns::new(header, letters);
+    let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
         Cell::new(text).set_alignment(alignment)
@@ -119,17 +36,34 @@ fn wrapped<R: AsRef<[String]>>(
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
-    let titles = header.iter().zip(&columns.right);
-    table.set_header(titles.map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
+    table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
+    let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
     for row in rows {
         let row = row.as_ref();
-        columns.measure(row);
-        table.add_row(row.iter().zip(&columns.right).map(|(text, right)| cell(text, *right)));
+        for (most, cell) in letters.iter_mut().zip(row) {
+            *most = (*most).max(cell.chars().count());
+        }
+        table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    for (column, wide) in columns.kept(width.0.into()) {
+    let whole = |column: usize, letters: usize| {
+        let letters = u16::try_from(letters).unwrap_or(u16::MAX);
+        (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
+    };
+    // Names are not broken unless they would leave no room for anything else, nor are numbers.
+    let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= usize::from(width.0) / 3);
+    let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
+    let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
+    let crowded = natural > usize::from(width.0) + 1;
+    let short = (1..header.len()).filter(|column| crowded && (right[*column] || letters[*column] <= TEXT_KEPT));
+    let unbroken: Vec<(usize, u16)> =
+        names.into_iter().chain(short.map(|column| whole(column, letters[column]))).collect();
+    // A blank stands between columns, and those that may be broken keep some room.
+    let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
+    let room = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0);
+    for (column, wide) in unbroken.into_iter().filter(|(column, _)| room || *column == 0) {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
@@ -252,16 +186,6 @@ mod tests {
         assert_eq!(wrap("it takes 7 % of it", 11), ["it takes", "7 % of it"]);
         let text = bullets(Width(20), "why", &["a sentence that is longer than a line".into()]);
         assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
-    }
-
-    #[test]
-    fn texts_are_broken_between_words_where_there_is_room() {
-        let row = ["a plan with a name of some length", "pytorch-fsdp-compiled with flash attention", "1.00"];
-        let rows = vec![row.map(ToOwned::to_owned)];
-        for letters in 52..90 {
-            let text = table(Width(letters), ["plan", "software", ">time"], rows.clone());
-            assert!(text.contains("pytorch-fsdp-compiled"), "{letters}: {text}");
-        }
     }
 
     #[test]
