@@ -724,19 +724,7 @@ def check_requeue(script):
         tell = f"[ \"$1\" = --overlap ] && {{ [[ \"$*\" == *pkill\\ -TERM\\ -P* ]] && echo tell >> {record}; exit; }}"
         command(folder, "srun", f"{tell}\necho start >> {record}\nsleep 2\necho end >> {record}\nexit 7")
         command(folder, "scontrol", f"{HOSTNAMES} && exit\necho \"$@\" >> {record}")
-        environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
-        shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
-        try:
-            for _ in range(100):
-                if record.exists() and record.read_text():
-                    break
-                time.sleep(0.1)
-            shell.send_signal(signal.SIGUSR1)
-            code = shell.wait(timeout=20)
-            assert (code, record.read_text()) == (7, "start\ntell\nend\nrequeue 7\n"), (code, record.read_text())
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
+        expect_told(folder, script, signal.SIGUSR1, "start\ntell\nend\nrequeue 7\n")
 
 
 def check_warning(script):
@@ -744,27 +732,31 @@ def check_warning(script):
     the job's time is over the job is queued again."""
     for told, requeued in [(signal.SIGTERM, ""), (signal.SIGUSR1, "requeue 7\n")]:
         with tempfile.TemporaryDirectory() as folder:
-            record, stub = pathlib.Path(folder, "told"), pathlib.Path(folder, "mpirun")
-            stub.write_text(
-                f"#!/bin/bash\ntrap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM\n"
-                f"echo start > {record}\nwhile :; do sleep 0.1; done\n"
-            )
-            stub.chmod(0o755)
+            record = pathlib.Path(folder, "told")
+            trap = f"trap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM"
+            command(folder, "mpirun", f"{trap}\necho start > {record}\nwhile :; do sleep 0.1; done")
             command(folder, "scontrol", f"echo \"$@\" >> {record}")
-            environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
-            # In a group of its own, so that a stub that was not told can be ended with its script.
-            shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
-            try:
-                for _ in range(100):
-                    if record.exists() and record.read_text():
-                        break
-                    time.sleep(0.1)
-                shell.send_signal(told)
-                code = shell.wait(timeout=20)
-                assert (code, record.read_text()) == (7, f"start\ncheckpoint\n{requeued}"), (code, record.read_text())
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(shell.pid, signal.SIGKILL)
+            expect_told(folder, script, told, f"start\ncheckpoint\n{requeued}")
+
+
+def expect_told(folder, script, told, expected):
+    """Signals a script once its step has begun: it must end as the step does, with 7, and what stands in for programs must
+    have written this to `told` in the folder."""
+    record = pathlib.Path(folder, "told")
+    environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
+    # In a group of its own, so that a stub that was not told can be ended with its script.
+    shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
+    try:
+        for _ in range(100):
+            if record.exists() and record.read_text():
+                break
+            time.sleep(0.1)
+        shell.send_signal(told)
+        code = shell.wait(timeout=20)
+        assert (code, record.read_text()) == (7, expected), (code, record.read_text())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
