@@ -407,6 +407,9 @@ pub(crate) struct TrainArguments {
     /// Makes tokens of text, which is read as bytes otherwise
     #[arg(long, value_name = "TOKENIZER.json")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// What the model is evaluated on, instead of a part of the data
+    #[arg(long, value_name = "PATH")]
+    pub(crate) held_out: Option<PathBuf>,
     /// What computes [default: what the profile was measured on; cpu where there is none yet]
     #[arg(long, value_enum)]
     pub(crate) device: Option<Device>,
@@ -530,6 +533,9 @@ pub(crate) struct RunArguments {
     /// Makes tokens of text, which is read as bytes otherwise
     #[arg(long, value_name = "TOKENIZER.json")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// What the model is evaluated on, instead of a part of the data
+    #[arg(long, value_name = "PATH")]
+    pub(crate) held_out: Option<PathBuf>,
     /// Stop after so many optimizer steps, resumed ones included; the learning rate decays over those of the plan
     /// [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]

@@ -29,22 +29,24 @@ const SYNTHETIC_SAMPLES: usize = 20_000;
 /// One sample in this many is kept from training and evaluated.
 const HELD_OUT_INTERVAL: usize = 20;
 
-/// The most held-out samples that an evaluation reads.
-pub const HELD_OUT_MAX: usize = 64;
+/// The held-out samples that an evaluation reads, at most, if nobody says how many.
+const EVALUATED: usize = 64;
 
 /// The location of the data, and the tokenizer of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSource {
     /// A file or folder, or [`SYNTHETIC`].
     pub path: PathBuf,
+    /// The file or folder of held-out samples; without it a part of `path` is held out.
+    pub held_out: Option<PathBuf>,
     /// A `tokenizer.json`; without it text is read as bytes.
     pub tokenizer: Option<PathBuf>,
 }
 
 impl DataSource {
-    /// Makes a source without a tokenizer.
+    /// Makes a source without a tokenizer, of which a part is held out.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), tokenizer: None }
+        Self { path: path.into(), held_out: None, tokenizer: None }
     }
 
     /// Returns `true` if samples are generated from the seed.
@@ -82,6 +84,23 @@ enum Content {
     Synthetic,
 }
 
+impl Content {
+    /// Returns the number of samples, and how many of them, the last ones, are a test part.
+    fn samples(&self) -> (usize, usize) {
+        match self {
+            Self::Text { stream, layout } => (stream_samples(stream.len(), *layout), 0),
+            Self::Images(images) => (images.samples(), images.test),
+            Self::Labelled(labelled) => (labelled.samples(), labelled.test),
+            Self::Synthetic => (SYNTHETIC_SAMPLES, 0),
+        }
+    }
+
+    /// Returns the names of the classes in the order of their numbers, where folders have names.
+    fn classes(&self) -> &[String] {
+        if let Self::Images(images) = self { &images.classes } else { &[] }
+    }
+}
+
 /// Metadata of a dataset.
 #[derive(Clone, Debug, Default)]
 struct About {
@@ -102,8 +121,12 @@ pub struct Dataset {
     seed: u64,
     content: Content,
     about: About,
+    /// The held-out samples, where they are not a part of `content`.
+    apart: Option<Content>,
     training: Vec<usize>,
     held_out: Vec<usize>,
+    /// Number of held-out samples that an evaluation reads.
+    evaluated: usize,
 }
 
 /// The use of a sample, which decides what is hidden from a masked language model.
@@ -114,9 +137,10 @@ enum Use {
 }
 
 impl Dataset {
-    /// Opens what `source` names, for steps of `batch` samples. Data with a test part of its own (`t10k-` files of
-    /// MNIST, `test` files of CIFAR, a folder `val` or `test` beside `train`) has that held out; of other data every
-    /// twentieth sample is. Texts, arrays, MNIST and CIFAR files are held in memory; folders of images are not.
+    /// Opens what `source` names, for steps of `batch` samples. Where it names no held-out samples, data with a test part of
+    /// its own (`t10k-` files of MNIST, `test` files of CIFAR, a folder `val` or `test` beside `train`) has that held
+    /// out; of other data every twentieth sample is. Texts, arrays, MNIST and CIFAR files are held in memory; folders of
+    /// images are not.
     ///
     /// # Errors
     ///
@@ -130,19 +154,27 @@ impl Dataset {
         if let (Some(path), false) = (&source.tokenizer, matches!(content, Content::Text { .. })) {
             return Err(DataError::TokenizerUnused { path: path.clone(), kind: about.kind });
         }
-        let (training, held_out) = match &content {
-            Content::Text { stream, layout } => {
-                check_length(&source.path, stream, *layout, wanted, batch)?;
-                every_twentieth(stream_samples(stream.len(), *layout))
-            }
-            Content::Images(images) => parts(images.samples(), images.test),
-            Content::Labelled(labelled) => parts(labelled.samples(), labelled.test),
-            Content::Synthetic => every_twentieth(SYNTHETIC_SAMPLES),
+        let apart = open_apart(source, wanted, &content)?;
+        let (count, test) = content.samples();
+        let (training, held_out) = match &apart {
+            Some(apart) => ((0..count - test).collect(), (0..apart.samples().0).collect()),
+            None => parts(count, test),
         };
+        if let Content::Text { stream, layout } = &content {
+            check_length(source, stream, *layout, wanted, (training.len(), batch))?;
+        }
         if training.len() < batch || training.is_empty() {
             return Err(DataError::TooFew { path: source.path.clone(), found: training.len(), batch });
         }
-        Ok(Self { source: source.clone(), wanted: *wanted, seed, content, about, training, held_out })
+        let evaluated = held_out.len().min(EVALUATED);
+        Ok(Self { source: source.clone(), wanted: *wanted, seed, content, about, apart, training, held_out, evaluated })
+    }
+
+    /// Makes evaluations read so many samples, or all that are held out if they are fewer.
+    #[must_use]
+    pub fn evaluating(mut self, samples: usize) -> Self {
+        self.evaluated = self.held_out.len().min(samples);
+        self
     }
 
     /// Returns the number of samples of an epoch.
@@ -152,7 +184,7 @@ impl Dataset {
 
     /// Returns the number of samples that an evaluation reads.
     pub fn held_out_samples(&self) -> usize {
-        self.held_out.len().min(HELD_OUT_MAX)
+        self.evaluated
     }
 
     /// Returns XXH3 of the data and of the tokenizer behind it, 64 bits, hexadecimal; of a folder of images, of their
@@ -176,6 +208,7 @@ impl Dataset {
     pub fn report(&self) -> DataReport {
         DataReport {
             path: self.source.path.display().to_string(),
+            held_out: self.source.held_out.as_ref().map(|path| path.display().to_string()),
             tokenizer: self.source.tokenizer.as_ref().map(|path| path.display().to_string()),
             kind: self.about.kind.into(),
             classes: self.classes().to_vec(),
@@ -191,7 +224,7 @@ impl Dataset {
 
     /// Returns the names of the classes in the order of their numbers, where folders have names.
     pub fn classes(&self) -> &[String] {
-        if let Content::Images(images) = &self.content { &images.classes } else { &[] }
+        self.content.classes()
     }
 
     /// Returns the content of the `tokenizer.json` of a text.
@@ -273,7 +306,11 @@ impl Dataset {
     }
 
     fn add(&self, number: usize, of: Use, into: &mut MicroBatch) -> Result<(), DataError> {
-        match &self.content {
+        let content = match of {
+            Use::Training { .. } => &self.content,
+            Use::HeldOut { .. } => self.apart.as_ref().unwrap_or(&self.content),
+        };
+        match content {
             Content::Text { stream, layout } => {
                 let tokens = stream.tokens(number * layout.stride, layout.taken);
                 match layout.masked {
@@ -386,6 +423,33 @@ fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), Da
     Err(DataError::UnknownKind { path: path.clone(), wanted: wanted.words(), allowed: wanted.allowed() })
 }
 
+/// Opens the held-out samples that a source names, if it does. They are read as `content` is.
+fn open_apart(source: &DataSource, wanted: &SampleKind, content: &Content) -> Result<Option<Content>, DataError> {
+    let Some(path) = &source.held_out else { return Ok(None) };
+    if is_within(path, &source.path) {
+        return Err(DataError::HeldOutWithin { path: path.clone(), data: source.path.clone() });
+    }
+    let own = DataSource { path: path.clone(), held_out: None, tokenizer: source.tokenizer.clone() };
+    let (apart, _) = open(&own, wanted)?;
+    if let (Content::Text { stream, layout }, (0, _)) = (&apart, apart.samples()) {
+        return Err(too_short(path, stream, *layout, wanted));
+    }
+    let (ours, theirs) = (content.classes(), apart.classes());
+    if ours != theirs && !ours.is_empty() && !theirs.is_empty() {
+        let (found, allowed) = (theirs.join(", "), ours.join(", "));
+        return Err(DataError::OtherClasses { path: path.clone(), found, allowed });
+    }
+    Ok(Some(apart))
+}
+
+/// Returns `true` if `path` is `other` or lies in it, so that its samples would be trained on.
+fn is_within(path: &Path, other: &Path) -> bool {
+    match (path.canonicalize(), other.canonicalize()) {
+        (Ok(path), Ok(other)) => path.starts_with(other),
+        _ => false,
+    }
+}
+
 /// Opens a text, or the ids of one.
 fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> Result<(Content, About), DataError> {
     let (SampleKind::NextToken { vocabulary, .. } | SampleKind::Masked { vocabulary, .. }) = *wanted else {
@@ -487,26 +551,33 @@ fn stream_samples(tokens: usize, layout: Layout) -> usize {
 
 /// Refuses a text too short for a sample or for a step.
 fn check_length(
-    path: &Path,
+    source: &DataSource,
     stream: &Stream,
     layout: Layout,
     wanted: &SampleKind,
-    batch: usize,
+    (training, batch): (usize, usize),
 ) -> Result<(), DataError> {
-    let (found, unit) = (stream.len(), stream.unit());
-    let count = stream_samples(found, layout);
-    let path = path.to_owned();
-    if count == 0 {
-        let sequence = wanted.sequence().unwrap_or(0);
-        return Err(DataError::TooShort { path, found, unit, sample: layout.taken, sequence });
+    if stream_samples(stream.len(), layout) == 0 {
+        return Err(too_short(&source.path, stream, layout, wanted));
     }
-    if every_twentieth(count).0.len() < batch {
+    if training < batch {
         // Batches of 19 training samples carry one held-out sample with them.
-        let samples = batch + batch.div_ceil(HELD_OUT_INTERVAL - 1);
-        let needed = samples * layout.stride + (layout.taken - layout.stride);
-        return Err(DataError::TooLittle { path, found, unit, needed, batch, sample: layout.taken });
+        let held_out = if source.held_out.is_some() { 0 } else { batch.div_ceil(HELD_OUT_INTERVAL - 1) };
+        let needed = (batch + held_out) * layout.stride + (layout.taken - layout.stride);
+        let (path, sample) = (source.path.clone(), layout.taken);
+        return Err(DataError::TooLittle { path, found: stream.len(), unit: stream.unit(), needed, batch, sample });
     }
     Ok(())
+}
+
+fn too_short(path: &Path, stream: &Stream, layout: Layout, wanted: &SampleKind) -> DataError {
+    DataError::TooShort {
+        path: path.to_owned(),
+        found: stream.len(),
+        unit: stream.unit(),
+        sample: layout.taken,
+        sequence: wanted.sequence().unwrap_or(0),
+    }
 }
 
 /// Returns training and held-out samples of data that ends with a test part of `test` samples, if it has one.

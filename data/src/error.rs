@@ -74,6 +74,22 @@ pub enum DataError {
         /// Tokens of a sample.
         sample: usize,
     },
+    /// Held-out samples that are trained on.
+    #[error("the held-out data `{}` is a part of `{}`, which is trained on", path.display(), data.display())]
+    HeldOutWithin {
+        path: PathBuf,
+        /// The path of the data that is trained on.
+        data: PathBuf,
+    },
+    /// Held-out samples of other classes.
+    #[error("the classes of the held-out data `{}` are {found}; those that are trained on are {allowed}", path.display())]
+    OtherClasses {
+        path: PathBuf,
+        /// Their names, in order.
+        found: String,
+        /// The names of the classes that are trained on, in order.
+        allowed: String,
+    },
     /// Too few samples for one step.
     #[error(
         "`{}` has {found} samples to train on besides the held-out part, but a global batch takes {batch}",
@@ -231,6 +247,8 @@ impl DataError {
             Self::TooShort { .. } => "a smaller model.seq_len needs less; more text, or a folder of files, gives more",
             Self::TooLittle { .. } => "a smaller training.global_batch or model.seq_len needs less",
             Self::TooFew { .. } => "a smaller training.global_batch needs less",
+            Self::HeldOutWithin { .. } => "keep it beside the data; without it a part of the data is held out",
+            Self::OtherClasses { .. } => "give both the same folders of classes",
             Self::UnknownKind { .. } => "packed files (.gz, .zip, .tar) must be unpacked first",
             Self::Foreign { .. } => "name other data, or choose a model that reads this",
             Self::Sides { .. } => "set model.image_size, model.channels or model.inputs to what the data has",

@@ -39,7 +39,7 @@ mod text;
 mod tokenizer;
 
 pub use batch::{Inputs, MicroBatch};
-pub use dataset::{DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC};
+pub use dataset::{DataSource, Dataset, SYNTHETIC};
 pub use error::DataError;
 pub use order::{Order, Slice};
 pub use random::{Purpose, generator, key};

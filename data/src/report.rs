@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct DataReport {
     /// The path it was read from.
     pub path: String,
+    /// The path of held-out samples, where they are not a part of the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<String>,
     /// The path of the tokenizer; absent for text that was read as bytes, and for data other than text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
@@ -31,6 +34,6 @@ pub struct DataReport {
     pub bytes: u64,
     /// Samples of an epoch.
     pub training_samples: usize,
-    /// Samples that were evaluated.
+    /// Held-out samples that an evaluation reads.
     pub held_out_samples: usize,
 }

@@ -282,7 +282,7 @@ fn train_on(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), step
             trainer.world().all_reduce(&mut share, Reduction::Sum)?;
             losses.push(f64::from(share[0]));
         }
-        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)], None, 1)? / GLOBAL as f64;
+        let evaluated = trainer.evaluate(Some(&case.batch(STEPS, 0..GLOBAL)), None)?.loss / GLOBAL as f64;
         Ok(Trained { losses, evaluated, values: held(&trainer, &network) })
     });
     let mut results = results.into_iter().map(|result| result.expect("ranks go on to the end"));

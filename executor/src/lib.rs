@@ -59,8 +59,8 @@ pub use memory::{AllocationMeter, MemoryShortage};
 pub use optimizer::HyperParameters;
 pub use refusal::{oversubscription, refusal};
 pub use report::{
-    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, SlowRank,
-    Span, StepPhases, StepReport,
+    CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunEvent,
+    RunReport, SlowRank, Span, StepPhases, StepReport,
 };
-pub use run::{RunError, RunOptions, RunOutcome, check_weights, run, run_in};
+pub use run::{Evaluation, RunError, RunOptions, RunOutcome, check_weights, run, run_in};
 pub use weights::{Differences, WeightError, dropout_beside};

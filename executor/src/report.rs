@@ -152,6 +152,31 @@ pub struct StepReport {
     pub skipped: bool,
 }
 
+/// What the model makes of held-out samples after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldOutReport {
+    /// After which step.
+    pub step: u64,
+    /// Mean loss, as that of a step; `null` in files where it is no number.
+    #[serde(deserialize_with = "number_or_null")]
+    pub loss: f64,
+    /// The share of samples whose class has the highest score; absent where samples have no class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Seconds in which no rank trained.
+    pub seconds: f64,
+}
+
+/// What a run tells while it goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunEvent {
+    /// A step ended.
+    Step(StepReport),
+    /// The model was evaluated.
+    HeldOut(HeldOutReport),
+}
+
 /// One rank's step on average.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -204,9 +229,12 @@ pub struct LossReport {
     /// Of the last step's global batch.
     #[serde(deserialize_with = "number_or_null")]
     pub last: f64,
-    /// Of the held-out part after the last step.
+    /// Of the held-out samples after the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<f64>,
+    /// The share of held-out samples whose class has the highest score after the last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
 }
 
 /// The way a run ended.
@@ -267,6 +295,9 @@ pub struct RunReport {
     /// Checkpoints that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<CheckpointReport>,
+    /// Evaluations on held-out samples, the last one after the last step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evaluations: Vec<HeldOutReport>,
     /// Training and held-out losses.
     pub loss: LossReport,
     /// All spans of the step whose time is nearest the median.

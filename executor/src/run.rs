@@ -13,8 +13,8 @@ use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{network, wanted};
 use crate::report::{
-    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
-    StepPhases, StepReport,
+    CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunEvent,
+    RunReport, Span, StepPhases, StepReport,
 };
 use crate::slow_ranks::slow_ranks;
 use crate::statistics::{median, quantile};
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use trainyard_checkpoint::{
     self as checkpoint, Base, Checkpoint, CheckpointError, DataEntry, Hold, LossScalerState, Open, Progress, Writer,
 };
-use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
+use trainyard_data::{DataError, DataReport, DataSource, Dataset, Slice};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_host::Clock;
 use trainyard_host::{cores, processor_name, threads_per_rank};
@@ -38,8 +38,12 @@ use trainyard_units::Invalid;
 
 mod adapter;
 mod companions;
+mod evaluating;
 mod gathering;
 mod saving;
+
+pub use evaluating::Evaluation;
+use evaluating::evaluate;
 
 /// Steps left out of the statistics at the start of a run: memory is touched for the first time and caches fill.
 const WARM_UP_STEPS: usize = 3;
@@ -71,6 +75,8 @@ pub struct RunOptions {
     pub checkpoint_every: Option<u64>,
     /// Number of checkpoints to keep.
     pub keep: usize,
+    /// When and on how many held-out samples the model is evaluated besides the end; if left out, a few samples at the end.
+    pub evaluation: Option<Evaluation>,
     /// `true` to resume from the newest checkpoint there.
     pub resume: bool,
     /// The kind of device that ranks compute on.
@@ -247,7 +253,7 @@ struct Job<'a> {
     threads: usize,
     clock: Clock,
     memory: MemoryWatch,
-    observer: &'a (dyn Fn(StepReport) + Sync),
+    observer: &'a (dyn Fn(RunEvent) + Sync),
     stop: &'a AtomicBool,
 }
 
@@ -258,7 +264,7 @@ struct WorkerOutcome {
     phases: Vec<StepPhases>,
     /// The spans of the last steps, with the step's number.
     spans: VecDeque<(u64, f64, Vec<Span>)>,
-    held_out: Option<f64>,
+    evaluations: Vec<HeldOutReport>,
     interrupted: bool,
     /// Seconds that it waited for samples.
     waited_s: f64,
@@ -271,7 +277,7 @@ struct WorkerOutcome {
     checkpoints: Vec<CheckpointReport>,
 }
 
-/// Trains `plan`. `observer` hears of each step as it ends; when `stop` becomes true, the step is finished and the run
+/// Trains `plan`. `observer` hears of each step and evaluation as it ends; when `stop` becomes true, the step is finished and the run
 /// ends with [`RunEnd::Interrupted`]. Either way a checkpoint is written at the end, if a place was given.
 ///
 /// # Errors
@@ -281,7 +287,7 @@ struct WorkerOutcome {
 pub fn run(
     plan: &Plan,
     options: &RunOptions,
-    observer: &(dyn Fn(StepReport) + Sync),
+    observer: &(dyn Fn(RunEvent) + Sync),
     stop: &AtomicBool,
 ) -> Result<RunOutcome, RunError> {
     let world = World::threads(plan.mesh().ranks() as usize);
@@ -299,7 +305,7 @@ pub fn run_in(
     world: &World,
     plan: &Plan,
     options: &RunOptions,
-    observer: &(dyn Fn(StepReport) + Sync),
+    observer: &(dyn Fn(RunEvent) + Sync),
     stop: &AtomicBool,
 ) -> Result<Option<RunOutcome>, RunError> {
     run_on(world, plan, options, observer, stop, &checkpoint::create)
@@ -310,7 +316,7 @@ fn run_on(
     world: &World,
     plan: &Plan,
     options: &RunOptions,
-    observer: &(dyn Fn(StepReport) + Sync),
+    observer: &(dyn Fn(RunEvent) + Sync),
     stop: &AtomicBool,
     open: Open<'_>,
 ) -> Result<Option<RunOutcome>, RunError> {
@@ -322,7 +328,11 @@ fn run_on(
     check_format(plan, options.device)?;
     check_room(world, plan, options.device)?;
     let wanted = wanted(plan)?;
-    let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
+    let data = Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?;
+    let data = Arc::new(match options.evaluation {
+        Some(evaluation) => data.evaluating(usize::try_from(evaluation.samples).unwrap_or(usize::MAX)),
+        None => data,
+    });
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
     // Asked before anything is written: the one that is resumed from may be gone later.
     let checkpoints = options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned());
@@ -593,7 +603,7 @@ fn train(
         let report = StepReport { step, loss: f64::from(loss), seconds, ..StepReport::default() };
         note(&mut outcome, &trainer, told(job, &result, report));
         if rank == 0 {
-            (job.observer)(outcome.steps[outcome.steps.len() - 1]);
+            (job.observer)(RunEvent::Step(outcome.steps[outcome.steps.len() - 1]));
         }
         if verdict == Verdict::Hopeless {
             return Err(WorkerError::Diverged { step, skipped: guard.in_a_row(), loss });
@@ -604,6 +614,9 @@ fn train(
             // Before anything else is done: who asked to stop may not wait long.
             save(job, &mut outcome, &trainer, progress)?;
         }
+        if !last && !stop && job.options.evaluation.is_some_and(|evaluation| step.is_multiple_of(evaluation.every)) {
+            evaluate(job, &mut outcome, &mut trainer, step)?;
+        }
     }
     outcome.memory = if computes_in_place(job.options.device) {
         job.memory.peak()
@@ -611,7 +624,7 @@ fn train(
         reserved_memory(job.options.device, trainer.world().places_of_process())
     };
     outcome.skipped = progress.skipped_steps;
-    outcome.held_out = held_out(job, &mut trainer)?;
+    evaluate(job, &mut outcome, &mut trainer, progress.step)?;
     outcome.corrupt = job.data.corrupt_samples();
     Ok(gathering::gathered(trainer.world(), job.clock, outcome)?)
 }
@@ -677,27 +690,6 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
     outcome.spans.push_back((step.step, trainer.now() - step.seconds, trainer.spans().to_vec()));
 }
 
-/// Returns the mean loss over the held-out samples. They are divided among replicas.
-fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerError> {
-    let count = job.data.held_out_samples();
-    if count == 0 {
-        return Ok(None);
-    }
-    let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
-    let own: Vec<usize> = (at.data as usize..count).step_by(job.plan.mesh().data() as usize).collect();
-    let micro = job.plan.batch().micro as usize;
-    let reads = trainer.reads_data();
-    let read =
-        |indices: &[usize]| if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
-    let batches: Vec<MicroBatch> =
-        own.chunks(micro).map(read).collect::<Result<_, DataError>>().map_err(LoaderError::Data)?;
-    let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
-    let beside = (job.plan.mesh().parallel().expert > 1).then(|| read(&[0])).transpose().map_err(LoaderError::Data)?;
-    let mut sum = vec![trainer.evaluate(&batches, beside.as_ref(), rounds)? as f32];
-    trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
-    Ok(Some(f64::from(sum[0]) / count as f64))
-}
-
 fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     let mesh = job.plan.mesh();
     let steps = outcomes[0].steps.clone();
@@ -718,6 +710,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     let waited_s = outcomes.iter().map(|outcome| outcome.waited_s).fold(0.0, f64::max);
     let samples_per_s = job.plan.batch().global as f64 / step_time_s;
     let loss = |step: Option<&StepReport>| step.map_or(f64::NAN, |step| step.loss);
+    let last = outcomes[0].evaluations.last();
     RunReport {
         schema: MEASUREMENT_SCHEMA.into(),
         plan: job.options.plan_document.clone(),
@@ -737,7 +730,13 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         skipped_steps: outcomes[0].skipped,
         checkpoints: outcomes[0].checkpoints.clone(),
         ranks,
-        loss: LossReport { first: loss(steps.first()), last: loss(steps.last()), held_out: outcomes[0].held_out },
+        evaluations: outcomes[0].evaluations.clone(),
+        loss: LossReport {
+            first: loss(steps.first()),
+            last: loss(steps.last()),
+            held_out: last.map(|last| last.loss),
+            accuracy: last.and_then(|last| last.accuracy),
+        },
         timeline: timeline(outcomes, step_time_s),
         steps,
     }

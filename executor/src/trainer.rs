@@ -132,6 +132,15 @@ pub(crate) struct StepResult {
     pub(crate) skipped: bool,
 }
 
+/// What was found of evaluated samples on this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Evaluated {
+    /// Sum of their losses.
+    pub(crate) loss: f64,
+    /// How many have the highest score for their class, where they have classes.
+    pub(crate) right: Option<f64>,
+}
+
 impl Trainer {
     /// Builds a rank with its layers from `values`, which gives whole parameters.
     pub(crate) fn new(
@@ -540,36 +549,35 @@ impl Trainer {
         self.groups.pipeline.send(stage.0 as usize, message.tag(self.micro_batches), to_vec(tensor))
     }
 
-    /// Returns the sum of the losses of these samples on ranks with the last layer, and zero on others. There are as
-    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one. Where
-    /// they share experts, they compute `beside` instead, which is not counted.
+    /// Evaluates samples of this rank's replica; ranks without the last layer find nothing. All replicas must call it as
+    /// often, because they gather weights together: one that has no samples left takes part without. Where they share
+    /// experts, it computes `beside` instead, which is not counted.
     pub(crate) fn evaluate(
         &mut self,
-        batches: &[MicroBatch],
+        counted: Option<&MicroBatch>,
         beside: Option<&MicroBatch>,
-        rounds: usize,
-    ) -> Result<f64, GroupError> {
-        let mut sum = 0.0;
-        for number in 0..rounds {
-            for position in 0..self.groups.positions {
-                let Some(chunk) = self.groups.chunk_at(position, self.place.stage) else { continue };
-                let counted = batches.get(number);
-                let Some(batch) = counted.or(beside) else {
-                    self.gather_only(chunk)?;
-                    continue;
-                };
-                let (own, weight) = self.groups.context.own_part(batch);
-                let share = f64::from(weight) / self.groups.context.size() as f64;
-                let loss = self.evaluate_chunk(chunk, number as u32 % self.micro_batches, &own)?;
-                sum += if counted.is_some() { loss * share } else { 0.0 };
+    ) -> Result<Evaluated, GroupError> {
+        let mut found = Evaluated::default();
+        for position in 0..self.groups.positions {
+            let Some(chunk) = self.groups.chunk_at(position, self.place.stage) else { continue };
+            let Some(batch) = counted.or(beside) else {
+                self.gather_only(chunk)?;
+                continue;
+            };
+            let (own, weight) = self.groups.context.own_part(batch);
+            let share = f64::from(weight) / self.groups.context.size() as f64;
+            if let Some(chunk) = self.evaluate_chunk(chunk, &own)?.filter(|_| counted.is_some()) {
+                found.loss += chunk.loss * share;
+                found.right = chunk.right;
             }
         }
-        Ok(sum)
+        Ok(found)
     }
 
-    fn evaluate_chunk(&mut self, chunk: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
+    /// Passes samples through a chunk of layers; returns what was found where it ends with the loss.
+    fn evaluate_chunk(&mut self, chunk: u32, batch: &MicroBatch) -> Result<Option<Evaluated>, GroupError> {
         let before = self.place.before[chunk as usize];
-        let mut stream = before.map(|from| self.receive(from, Message::Forward(chunk, m))).transpose()?;
+        let mut stream = before.map(|from| self.receive(from, Message::Forward(chunk, 0))).transpose()?;
         for layer in self.place.chunks[chunk as usize].clone() {
             self.gather_weights(layer)?;
             stream = Some(self.compute(layer, stream, batch, None).0);
@@ -578,9 +586,13 @@ impl Trainer {
         self.groups.check()?;
         let output = stream.expect("chunks have layers");
         match self.place.behind[chunk as usize] {
-            Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),
-            None if self.groups.tensor.rank() > 0 => Ok(0.0),
-            None => Ok(f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64),
+            Some(to) => self.send(to, Message::Forward(to.1, 0), output).map(|()| None),
+            None if self.groups.tensor.rank() > 0 => Ok(None),
+            None => {
+                let means = to_vec(output);
+                let sum = |mean: &f32| f64::from(*mean) * batch.samples as f64;
+                Ok(Some(Evaluated { loss: sum(&means[0]), right: means.get(1).map(sum) }))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, DeviceKind as Adapter};
 use std::sync::atomic::AtomicBool;
 use trainyard_data::DataSource;
-use trainyard_executor::{HyperParameters, RunError, RunOptions, run};
+use trainyard_executor::{HyperParameters, RunError, RunEvent, RunOptions, run};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, ModelSpec};
 use trainyard_plan::{BatchSpec, ClusterSpec, LearningRate, Optimizer, ParallelSpec, Plan, PlanSpec, TrainingSpec};
@@ -42,6 +42,7 @@ fn options(folder: &std::path::Path) -> RunOptions {
         checkpoint: Some(folder.join("checkpoint")),
         checkpoint_every: Some(1),
         keep: 2,
+        evaluation: None,
         resume: false,
         device: DeviceKind::Wgpu,
         threads: None,
@@ -63,8 +64,8 @@ fn the_run_ends_with_a_whole_checkpoint_that_goes_on_elsewhere() {
     let (_, setup) = opened.expect("a device of wgpu's");
 
     let options = options(folder.path());
-    let observe = |step: trainyard_executor::StepReport| {
-        if step.step == LAST {
+    let observe = |event: RunEvent| {
+        if matches!(event, RunEvent::Step(step) if step.step == LAST) {
             setup.device.destroy();
         }
     };

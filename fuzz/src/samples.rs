@@ -47,7 +47,7 @@ pub fn read(place: &str, files: &[(&str, &[u8])], tokenizer: Option<&[u8]>) {
         fs::write(&path, text).expect("room");
         path
     });
-    let source = DataSource { path: data.join(place), tokenizer };
+    let source = DataSource { tokenizer, ..DataSource::new(data.join(place)) };
     for wanted in &WANTED {
         if let Ok(dataset) = Dataset::open(&source, wanted, BATCH, 1) {
             let mut batch = dataset.empty();

@@ -246,7 +246,7 @@ mod tests {
                 predicted_step_time_s: None,
                 step_time_s: 1.0,
                 samples_per_s: 1.0,
-                loss: Loss { first: 5.0, last, held_out },
+                loss: Loss { first: 5.0, last, held_out, accuracy: None },
             }),
             folder: None,
         };

@@ -79,6 +79,9 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
     if let Some(held_out) = loss.held_out {
         rows.push(("held-out loss", format!("{held_out:.3} {unit}, on data that was not trained on")));
     }
+    if let Some(accuracy) = loss.accuracy {
+        rows.push(("held-out accuracy", format!("{:.1} %", accuracy * 100.0)));
+    }
     if let Some(predicted) = &document.predicted {
         let [low, high] = predicted.interval_s;
         let inside = (low..=high).contains(&document.measured.step_time_s);

@@ -116,6 +116,7 @@ mod tests {
     fn report(kind: &str, classes: &[&str]) -> DataReport {
         DataReport {
             path: "data".into(),
+            held_out: None,
             tokenizer: None,
             kind: kind.into(),
             classes: classes.iter().map(ToString::to_string).collect(),

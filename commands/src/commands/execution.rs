@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, HyperParameters, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, describe,
-    dropout_beside, oversubscription, refusal, run_in,
+    AllocationMeter, Evaluation, HeldOutReport, HyperParameters, RunEnd, RunError, RunEvent, RunOptions, RunReport,
+    Span, StepReport, describe, dropout_beside, oversubscription, refusal, run_in,
 };
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_history::Kind;
@@ -26,6 +26,7 @@ use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
 use trainyard_plan::{Activity, Decay, Interval, LearningRate, Method, Plan, StageId, StreamKind, Timeline};
+use trainyard_planner::forward_passes;
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, counted, human_count, human_duration};
 
@@ -187,6 +188,7 @@ pub(crate) fn execute(
         checkpoint: Some(execution.checkpoint.clone()),
         checkpoint_every: execution.reliability.checkpoint_every.or_else(|| usual_interval(execution.document)),
         keep: usize::from(execution.reliability.keep),
+        evaluation: evaluation(execution.document, plan),
         resume: execution.resume,
         device: execution.device,
         threads: execution.threads,
@@ -208,13 +210,13 @@ pub(crate) fn execute(
     }
     output.note(format!("optimizer {}", execution.recipe(plan)));
     let watch = Watch::new(execution, output)?;
-    let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
+    let outcome = run_in(world, plan, &options, &|event| watch.event(event), stop).map_err(|error| {
         watch.discard(&execution.folder);
         ended(&error, execution, output)
     })?;
     let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
-    warn_of(&outcome.report, output);
+    warn_of(&outcome.report, options.evaluation, output);
     let checkpoint = outcome.checkpoint.as_deref();
     let (document, written) = keep(execution, &outcome.report, checkpoint, output);
     let kept = history.keep(kept(execution, &document, &outcome.report), output);
@@ -274,8 +276,22 @@ fn usual_interval(document: &PlanDocument) -> Option<u64> {
     Some((interval.0 / document.prediction.step_time_s).ceil().max(1.0) as u64)
 }
 
+/// Returns when and on how much the model is evaluated, if the job says so.
+fn evaluation(document: &PlanDocument, plan: &Plan) -> Option<Evaluation> {
+    let asked = forward_passes(document, plan).ok()?.evaluations?;
+    Some(Evaluation { every: asked.interval, samples: asked.samples })
+}
+
 /// Warns of what happened in a run that ended well.
-fn warn_of(report: &RunReport, output: &Output) {
+fn warn_of(report: &RunReport, asked: Option<Evaluation>, output: &Output) {
+    let held_out = report.data.held_out_samples as u64;
+    if let Some(Evaluation { samples, .. }) = asked.filter(|asked| asked.samples > held_out) {
+        output.warn(format!(
+            "the model was evaluated on {}, all that are held out; `campaign.evaluation` says {}",
+            counted(held_out, "sample"),
+            human_count(samples)
+        ));
+    }
     for slow in &report.slow_ranks {
         let longer = (slow.compute_s / slow.median_s - 1.0) * 100.0;
         output.warn(format!(
@@ -336,8 +352,9 @@ fn path(path: &Path) -> String {
 
 /// Returns the command-line flags of the data.
 pub(crate) fn data_flags(data: &DataSource) -> Vec<String> {
-    let tokenizer = data.tokenizer.iter().flat_map(|file| ["--tokenizer".into(), path(file)]);
-    ["--data".into(), path(&data.path)].into_iter().chain(tokenizer).collect()
+    let given = [("--tokenizer", &data.tokenizer), ("--held-out", &data.held_out)];
+    let given = given.into_iter().filter_map(|(flag, file)| Some([flag.into(), path(file.as_ref()?)]));
+    ["--data".into(), path(&data.path)].into_iter().chain(given.flatten()).collect()
 }
 
 /// Returns the command-line flags of checkpoints and skipped steps, where they differ from the defaults.
@@ -405,10 +422,28 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn step(&self, step: StepReport) {
-        let line = serde_json::to_string(&step).expect("a step holds only what JSON can hold");
+    fn event(&self, event: RunEvent) {
+        match event {
+            RunEvent::Step(step) => self.step(step),
+            // The result tells of the last one.
+            RunEvent::HeldOut(found) if found.step < self.steps => self.held_out(found),
+            RunEvent::HeldOut(_) => {}
+        }
+    }
+
+    fn log(&self, line: &str) {
         // A log that cannot be written must not end a training.
         let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
+    }
+
+    fn held_out(&self, found: HeldOutReport) {
+        self.log(&serde_json::json!({ "held_out": found }).to_string());
+        let accuracy = found.accuracy.map_or_else(String::new, |share| format!("  accuracy {:.1} %", share * 100.0));
+        self.output.note(format!("  step {:>5} held-out loss {:.3}{accuracy}", found.step, found.loss));
+    }
+
+    fn step(&self, step: StepReport) {
+        self.log(&serde_json::to_string(&step).expect("a step holds only what JSON can hold"));
         if step.skipped {
             self.output.note(format!(
                 "  step {:>5} skipped: a gradient is NaN or infinite, the loss is {}",
@@ -469,7 +504,9 @@ fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<P
     let drawable = report.steps.iter().filter(|step| step.loss.is_finite());
     let points: Vec<StepPoint> =
         drawable.map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
-    reports::training(&points, predicted, report.loss.held_out, unit)
+    let finite = report.evaluations.iter().filter(|found| found.loss.is_finite());
+    let held_out: Vec<(u64, f64)> = finite.map(|found| (found.step, found.loss)).collect();
+    reports::training(&points, predicted, &held_out, unit)
 }
 
 /// Compares predicted and measured figures. `prediction` is absent where none was made for this machine.
@@ -503,7 +540,12 @@ pub(crate) fn comparison(
         predicted,
         measured,
         error,
-        loss: Loss { first: report.loss.first, last: report.loss.last, held_out: report.loss.held_out },
+        loss: Loss {
+            first: report.loss.first,
+            last: report.loss.last,
+            held_out: report.loss.held_out,
+            accuracy: report.loss.accuracy,
+        },
         files: Files::default(),
     }
 }

@@ -178,7 +178,7 @@ fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArgume
                 ));
             }
             let (data, ranks) = match &what {
-                What::Job(job) => (source(job, None, None), 1),
+                What::Job(job) => (source(job, None), 1),
                 What::Planned { document, .. } => {
                     let ranks = u32::try_from(document.plan.parallel.ranks()).unwrap_or(u32::MAX);
                     (data_of(entry, file, index), ranks)
@@ -285,17 +285,17 @@ fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
 /// Returns the training data of a plan in a list.
 fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSource, Failure> {
     let data = entry.data.clone().unwrap_or_default();
-    let other = DataSpec { path: None, tokenizer: None, ..data.clone() };
+    let other = DataSpec { path: None, held_out: None, tokenizer: None, ..data.clone() };
     if other != DataSpec::default() {
         return Err(wrong(
             list,
             index,
             "data",
-            "beside a plan it has only `path` and `tokenizer`",
+            "beside a plan it has only `path`, `held_out` and `tokenizer`",
             "the plan says the rest",
         ));
     }
-    source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None, None)
+    source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None)
 }
 
 /// Checks models, weights and data before anything is measured. Data that several jobs share is read once.
@@ -650,6 +650,7 @@ fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
     let own = [
         ("--data", arguments.data.is_some(), in_each_job("data")),
         ("--tokenizer", arguments.tokenizer.is_some(), in_each_job("data")),
+        ("--held-out", arguments.held_out.is_some(), in_each_job("data")),
         ("--device", arguments.device.is_some_and(|device| device != Device::Cpu), ON_PROCESSORS.into()),
         ("--constants", arguments.job.constants.is_some(), "name them in the job's file".into()),
         ("--prices", arguments.job.prices.is_some(), "nothing is rented".into()),

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     let (processes, output) = processes::join(arguments.launcher, arguments.heartbeat_timeout, output)?;
     let output = &output;
     let Prepared { document, plan, kind, measured_on } = processes::all_ready(&processes, prepare(arguments, output))?;
-    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
+    let data = source(arguments);
     let simulated = predicted(&document, arguments, (kind, measured_on), output);
     let ranks = plan.mesh().ranks() as usize;
     processes.ranks_each(ranks).map_err(|error| processes::failure(&error))?;
@@ -60,6 +60,14 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     processes::ended(&world, execute(&execution, &plan, history, output), output)
 }
 
+fn source(arguments: &RunArguments) -> DataSource {
+    DataSource {
+        path: arguments.data.clone(),
+        held_out: arguments.held_out.clone(),
+        tokenizer: arguments.tokenizer.clone(),
+    }
+}
+
 /// Reads and checks the plan and everything that a run of it needs.
 fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failure> {
     let document = files::read_plan(&arguments.plan)?;
@@ -77,8 +85,7 @@ fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failur
     device::find(kind)?;
     let plan = runnable(&document, &arguments.plan, kind, arguments.threads.map(usize::from), heard)?;
     if let Some(weights) = &arguments.weights {
-        let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
-        let found = check_data(&data, plan.model(), plan.batch().global, arguments.seed)?;
+        let found = check_data(&source(arguments), plan.model(), plan.batch().global, arguments.seed)?;
         for warning in beside_weights::check((Some(weights), None), &found)? {
             heard.warn(warning);
         }

@@ -45,13 +45,13 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
-    let data = source(&job, arguments.data.as_deref(), arguments.tokenizer.as_deref())?;
+    let data = source(&job, Some(arguments))?;
     let found = count(&mut job, |problem| {
         check_weights(arguments.weights.as_deref(), &problem.model)?;
         check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
-    check_beside(&job, arguments, &found, output)?;
+    check_beside(arguments, &found, output)?;
     let profile = profile(&job, &limits, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
@@ -162,19 +162,19 @@ pub(crate) fn count(
     Ok(found)
 }
 
-/// Returns the training data that flags or the job name; flags take precedence.
-pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -> Result<DataSource, Failure> {
-    let path = match (data, job.spec.data.path.as_deref()) {
-        (Some(path), _) => path.to_owned(),
-        (None, Some(SYNTHETIC)) => SYNTHETIC.into(),
-        (None, Some(path)) => job.path(path),
-        (None, None) => {
-            return Err(Failure::input("`data.path` is missing: there is nothing to train on")
-                .hint("write path under [data], or give --data PATH"));
-        }
+/// Returns the training data that the job or flags name; flags take precedence.
+pub(crate) fn source(job: &Job, flags: Option<&TrainArguments>) -> Result<DataSource, Failure> {
+    let either = |flag: Option<&PathBuf>, named: Option<&String>| {
+        flag.cloned().or_else(|| named.map(|path| if path == SYNTHETIC { SYNTHETIC.into() } else { job.path(path) }))
     };
-    let named = job.spec.data.tokenizer.as_deref().map(|path| job.path(path));
-    Ok(DataSource { path, tokenizer: tokenizer.map(Into::into).or(named) })
+    let named = &job.spec.data;
+    let path = either(flags.and_then(|flags| flags.data.as_ref()), named.path.as_ref()).ok_or_else(|| {
+        Failure::input("`data.path` is missing: there is nothing to train on")
+            .hint("write path under [data], or give --data PATH")
+    })?;
+    let held_out = either(flags.and_then(|flags| flags.held_out.as_ref()), named.held_out.as_ref());
+    let tokenizer = either(flags.and_then(|flags| flags.tokenizer.as_ref()), named.tokenizer.as_ref());
+    Ok(DataSource { path, held_out, tokenizer })
 }
 
 /// Checks data for a model and steps of `batch` samples, before anything is measured.
@@ -195,14 +195,11 @@ pub(crate) fn check_weights(path: Option<&Path>, model: &Model) -> Result<(), Fa
         .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
-/// Checks data against what lies beside weights and model, and warns of what a run does not do that the job asks for.
-fn check_beside(job: &Job, arguments: &TrainArguments, found: &DataReport, output: &Output) -> Result<(), Failure> {
+/// Checks data against what lies beside weights and model.
+fn check_beside(arguments: &TrainArguments, found: &DataReport, output: &Output) -> Result<(), Failure> {
     let model = arguments.job.model.as_deref().map(Path::new);
     for warning in beside_weights::check((arguments.weights.as_deref(), model), found)? {
         output.warn(warning);
-    }
-    if job.spec.campaign.as_ref().is_some_and(|campaign| campaign.evaluation.is_some()) {
-        output.warn("`campaign.evaluation` is for predictions: a run evaluates held-out samples once, at its end");
     }
     Ok(())
 }
@@ -227,6 +224,7 @@ fn described(data: &DataReport) -> String {
     if data.files == 0 {
         return format!("{} of {}", counted(data.training_samples as u64, "sample"), data.kind);
     }
+    let held_out = data.held_out.as_ref().map_or_else(String::new, |path| format!(", evaluated on {path}"));
     let read_as = if data.kind == "text" && data.tokenizer.is_none() { " as bytes" } else { "" };
     let skipped = if data.skipped_files == 0 { String::new() } else { format!(" ({} skipped)", data.skipped_files) };
     format!(
@@ -235,7 +233,7 @@ fn described(data: &DataReport) -> String {
         human_bytes(Bytes(data.bytes)),
         counted(data.files as u64, "file"),
         data.path
-    )
+    ) + &held_out
 }
 
 /// Returns `true` if a job runs on this machine without a profile of the user's.

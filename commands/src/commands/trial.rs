@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
-use trainyard_executor::{HyperParameters, RunOptions, refusal, run};
+use trainyard_executor::{HyperParameters, RunEvent, RunOptions, refusal, run};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Field, Fixed, LearningRate, Plan};
@@ -131,6 +131,7 @@ impl Trial<'_> {
             checkpoint: None,
             checkpoint_every: None,
             keep: 1,
+            evaluation: None,
             resume: false,
             device: self.device,
             threads: None,
@@ -139,7 +140,11 @@ impl Trial<'_> {
             plan_document: serde_json::Value::Null,
         };
         let seconds = Mutex::new(Vec::new());
-        run(&plan, &options, &|step| seconds.lock().expect("nobody panics with it").push(step.seconds), stop).ok()?;
+        let observer = |event: RunEvent| {
+            let RunEvent::Step(step) = event else { return };
+            seconds.lock().expect("nobody panics with it").push(step.seconds);
+        };
+        run(&plan, &options, &observer, stop).ok()?;
         let seconds = seconds.into_inner().expect("nobody panicked with it");
         seconds.into_iter().skip(1).min_by(f64::total_cmp)
     }

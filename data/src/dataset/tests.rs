@@ -41,6 +41,52 @@ fn an_epoch_reads_every_training_sample_once_and_no_held_out_one() {
 }
 
 #[test]
+fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
+    let (folder, source) = write(text(401));
+    let path = folder.path().join("valid.txt");
+    fs::write(&path, &text(401)[100..141]).expect("a file");
+    let source = DataSource { held_out: Some(path.clone()), ..source };
+    let data = Dataset::open(&source, &NEXT, 100, 3).expect("enough text");
+    assert_eq!((data.training_samples(), data.held_out_samples(), data.bytes()), (100, 10, 401));
+    assert_eq!(ids_of(&data.held_out(&[0]).expect("text")), [101, 1, 2, 3]);
+    assert_eq!(data.report().held_out.map(PathBuf::from), Some(path.clone()));
+    let few = data.evaluating(3);
+    assert_eq!(few.held_out_samples(), 3);
+    // Spread over all of it.
+    assert_eq!(ids_of(&few.held_out(&[2]).expect("text")), [24, 25, 26, 27]);
+    let open = |held_out: PathBuf| {
+        let refused = Dataset::open(&DataSource { held_out: Some(held_out), ..source.clone() }, &NEXT, 8, 3);
+        refused.expect_err("no held-out data").to_string()
+    };
+    let short = folder.path().join("short.txt");
+    fs::write(&short, "abcd").expect("a file");
+    assert!(open(short).contains("has 4 bytes, but one sample of the model takes 5"));
+    assert!(open(source.path.clone()).contains("which is trained on"));
+    assert!(open(folder.path().join("none")).contains("cannot read"));
+}
+
+#[test]
+fn held_out_images_are_of_the_same_classes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let put = |place: &str| {
+        let path = folder.path().join(place);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+        image::RgbImage::from_pixel(4, 4, image::Rgb([9, 9, 9])).save(path).expect("an image");
+    };
+    ["data/cat/1.png", "data/dog/1.png", "same/cat/1.png", "same/dog/1.png", "other/cat/1.png", "other/eel/1.png"]
+        .map(put);
+    let wanted = SampleKind::Image { channels: 3, height: 4, width: 4, classes: 2 };
+    let open = |held_out: &str| {
+        let held_out = Some(folder.path().join(held_out));
+        Dataset::open(&DataSource { held_out, ..DataSource::new(folder.path().join("data")) }, &wanted, 2, 3)
+    };
+    let data = open("same").expect("the same classes");
+    assert_eq!((data.training_samples(), data.held_out(&[0, 1]).expect("images").targets), (2, vec![0, 1]));
+    let error = open("other").expect_err("an eel").to_string();
+    assert!(error.ends_with("are cat, eel; those that are trained on are cat, dog"), "{error}");
+}
+
+#[test]
 fn a_global_batch_is_the_same_however_it_is_sliced() {
     let (_folder, source) = write(text(1001));
     let divisors = [1_u64, 2, 3, 4, 6, 12];
@@ -206,7 +252,7 @@ fn other_data_than_the_model_reads_is_refused() {
     fs::write(&digits, [0, 0, 8, 3]).expect("a file");
     assert!(matches!(open(&DataSource::new(digits), &NEXT), DataError::Foreign { kind: "MNIST data", .. }));
     let tokenizer = Some(folder.path().join("tokenizer.json"));
-    let synthetic = DataSource { path: SYNTHETIC.into(), tokenizer };
+    let synthetic = DataSource { tokenizer, ..DataSource::new(SYNTHETIC) };
     assert!(matches!(open(&synthetic, &vector), DataError::TokenizerUnused { .. }));
 }
 

@@ -56,7 +56,8 @@ pub(crate) trait Layer: Send + Sync {
     fn parameters(&self) -> Vec<Parameter>;
 
     /// Computes the input of the next layer, (rows, features), from the output of the layer before; the first layer has
-    /// no input and reads `batch`. The last layer's result is the mean loss of the micro-batch, (1, 1).
+    /// no input and reads `batch`. The last layer's result is the mean loss of the micro-batch, (1, 1); in evaluation, where
+    /// each sample has a class, with the share of samples whose class has the highest score, (1, 2).
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2>;
 }
 

@@ -79,9 +79,15 @@ pub(super) fn scores_loss(pass: &Pass, scores: Tensor<2>, vocabulary: usize, bat
     cross_entropy(scores, &batch.targets, first_entry(pass, vocabulary), &pass.tensor)
 }
 
-/// Computes the mean loss of scores of classes that every rank has all of: (samples, classes) → (1, 1).
+/// Computes the mean loss of scores of classes that every rank has all of, (samples, classes) → (1, 1), and in evaluation
+/// the share of samples whose class has the highest one, (1, 2).
 pub(super) fn class_loss(pass: &Pass, scores: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
-    let loss = kernels::cross_entropy(single(scores), &batch.targets);
+    let loss = kernels::cross_entropy(single(scores.clone()), &batch.targets);
+    if !pass.is_training() {
+        let classes = integers(batch.targets.clone(), [batch.targets.len(), 1], &pass.device);
+        let share = single(scores.argmax(1).equal(classes).float()).mean_dim(0);
+        return Tensor::cat(vec![loss, share], 1);
+    }
     if pass.tensor.shares_tokens() && pass.tensor.rank() > 0 {
         // All ranks computed the same; the first one's gradients are summed with none of the others.
         return with_gradient(loss, |loss| loss, |gradient| gradient.zeros_like());

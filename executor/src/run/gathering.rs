@@ -58,7 +58,7 @@ pub(super) fn gathered(
             spans: told.spans.into_iter().map(|spans| later(spans, met_s - told.met_s)).collect(),
             waited_s: told.waited_s,
             corrupt: told.corrupt,
-            held_out: first.held_out,
+            evaluations: first.evaluations.clone(),
             interrupted: first.interrupted,
             memory: None,
             skipped: first.skipped,

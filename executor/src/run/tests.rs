@@ -11,6 +11,7 @@ use trainyard_plan::{
 
 mod adapters;
 mod disk;
+mod evaluations;
 mod reliability;
 mod state;
 
@@ -93,6 +94,7 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         checkpoint: Some(folder.path().join("checkpoint")),
         checkpoint_every: None,
         keep: 2,
+        evaluation: None,
         resume: false,
         device: DeviceKind::Cpu,
         threads: None,
@@ -482,7 +484,8 @@ fn a_stopped_run_finishes_its_step_and_keeps_a_checkpoint() {
     let folder = text();
     let stop = AtomicBool::new(false);
     let seen = Mutex::new(Vec::new());
-    let observer = |report: StepReport| {
+    let observer = |event: RunEvent| {
+        let RunEvent::Step(report) = event else { return };
         let mut seen = seen.lock().expect("no panic");
         seen.push(report.step);
         stop.store(seen.len() == 2, Ordering::Relaxed);
@@ -613,7 +616,7 @@ fn a_rank_that_cannot_read_says_why() {
 #[test]
 fn an_observer_that_panics_fails_the_run_instead_of_hanging_it() {
     let folder = text();
-    let observer = |_: StepReport| panic!("no room to draw");
+    let observer = |_: RunEvent| panic!("no room to draw");
     let error =
         run(&plan(spec(1, 2, 2, ScheduleName::GPipe)), &options(&folder, 5), &observer, &AtomicBool::new(false));
     let error = error.expect_err("a rank panicked");

@@ -630,6 +630,9 @@ pub struct Loss {
     /// Of the data kept from training, after the last step; absent if none was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out: Option<f64>,
+    /// The share of that data whose class has the highest score; absent where samples have no class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
 }
 
 /// JSON has no word for what is not a number, so that it is written as `null`.

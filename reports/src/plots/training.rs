@@ -18,7 +18,7 @@ pub struct StepPoint {
 const POINTS_MAX: usize = 2_000;
 
 /// Draws loss, in `unit`, and step time over a run's steps, with the predicted step time and its interval. `held_out`
-/// is the loss on held-out data after the last step.
+/// has losses on held-out data, each with the step after which it was taken.
 ///
 /// # Errors
 ///
@@ -26,7 +26,7 @@ const POINTS_MAX: usize = 2_000;
 pub fn training(
     points: &[StepPoint],
     predicted: Option<&Figures>,
-    held_out: Option<f64>,
+    held_out: &[(u64, f64)],
     unit: &str,
 ) -> Result<Picture, String> {
     if points.is_empty() || points.iter().any(|point| !(point.loss.is_finite() && point.seconds.is_finite())) {
@@ -34,7 +34,9 @@ pub fn training(
     }
     let mut legend =
         vec![(Sample::Line(Colour::Blue), "training loss".to_owned()), (Sample::Mark(0), "measured step".into())];
-    legend.extend(held_out.map(|_| (Sample::Mark(4), "held-out loss, at the end".into())));
+    if !held_out.is_empty() {
+        legend.push((Sample::Mark(4), "held-out loss".into()));
+    }
     legend.extend(
         predicted.map(|_| (Sample::Line(Colour::Green), "predicted before the run, with its 90 % interval".into())),
     );
@@ -52,17 +54,17 @@ fn shown(points: &[StepPoint]) -> impl Iterator<Item = &StepPoint> {
     points.iter().step_by(points.len().div_ceil(POINTS_MAX))
 }
 
-fn loss(points: &[StepPoint], held_out: Option<f64>, unit: &str) -> Panel {
-    let values = || points.iter().map(|point| point.loss).chain(held_out);
+fn loss(points: &[StepPoint], held_out: &[(u64, f64)], unit: &str) -> Panel {
+    let values = || points.iter().map(|point| point.loss).chain(held_out.iter().map(|(_, loss)| *loss));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let margin = 0.05 * (high - low).max(1e-3);
     let y = Axis::of(unit, Scale::Linear((low - margin).max(0.0), high + margin), plain);
     let mut panel = Panel::new("Loss", steps(points), y);
     let line = shown(points).map(|point| (point.step as f64, point.loss)).collect();
     panel.lines.push(Line::new(Stroke::Plain(Colour::Blue), line));
-    if let Some(held_out) = held_out {
-        let last = points[points.len() - 1].step as f64;
-        panel.lines.push(Line::new(Stroke::Marks(4), vec![(last, held_out)]));
+    if !held_out.is_empty() {
+        let marks = held_out.iter().map(|(step, loss)| (*step as f64, *loss)).collect();
+        panel.lines.push(Line::new(Stroke::Marks(4), marks));
     }
     panel
 }
@@ -97,12 +99,13 @@ mod tests {
     fn a_run_is_drawn_with_its_axes_named() {
         let points: Vec<StepPoint> =
             (1..20).map(|step| StepPoint { step, loss: 5.0 / step as f64, seconds: 0.1 }).collect();
-        let picture = training(&points, None, Some(1.0), "nats per token").expect("points that can be drawn");
+        let picture =
+            training(&points, None, &[(10, 1.5), (19, 1.0)], "nats per token").expect("points that can be drawn");
         assert!(picture.outside().is_empty(), "{:?}", picture.outside());
         for name in ["optimizer step", "nats per token", "ms", "held-out"] {
             assert!(picture.text().contains(name), "{name}");
         }
-        assert!(training(&[], None, None, "nats").is_err());
-        assert!(training(&[StepPoint { step: 1, loss: f64::NAN, seconds: 1.0 }], None, None, "nats").is_err());
+        assert!(training(&[], None, &[], "nats").is_err());
+        assert!(training(&[StepPoint { step: 1, loss: f64::NAN, seconds: 1.0 }], None, &[], "nats").is_err());
     }
 }

@@ -123,7 +123,7 @@ fn a_killed_rank_leaves_the_last_checkpoint_to_go_on_from() {
     let (straight, _) = train_plan(cut.clone(), 8);
     let folder = text();
     let options = RunOptions { checkpoint_every: Some(2), ..options(&folder, 8) };
-    let dies = |report: StepReport| assert!(report.step < 5, "killed");
+    let dies = |event: RunEvent| assert!(matches!(event, RunEvent::Step(report) if report.step < 5), "killed");
     let (error, step) = ended_early(run(&plan(cut.clone()), &options, &dies, &AtomicBool::new(false)));
     assert!(matches!(&error, RunError::Rank { rank: 0, reason } if reason.contains("killed")), "{error}");
     assert_eq!(step, 4);
@@ -153,7 +153,10 @@ fn losses_that_are_no_numbers_are_skipped_and_too_many_end_the_run() {
         ..options(&folder, 50)
     };
     let seen = Mutex::new(Vec::new());
-    let observer = |report: StepReport| seen.lock().expect("no panic").push(report.skipped);
+    let observer = |event: RunEvent| {
+        let RunEvent::Step(report) = event else { return };
+        seen.lock().expect("no panic").push(report.skipped);
+    };
     let error = run(&cut, &options, &observer, &AtomicBool::new(false)).expect_err("hopeless");
     let RunError::Diverged { step, skipped: 3, loss } = error else { panic!("{error:?}") };
     assert!(!loss.is_finite());

@@ -1,0 +1,67 @@
+//! Evaluates the model on samples that are held out from training.
+
+use super::{Job, WorkerError, WorkerOutcome};
+use crate::loader::LoaderError;
+use crate::process_group::Reduction;
+use crate::report::{HeldOutReport, RunEvent};
+use crate::trainer::{Evaluated, Trainer};
+use trainyard_data::MicroBatch;
+use trainyard_plan::Rank;
+
+/// Evaluations of the model while it is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Steps from one to the next, at least one.
+    pub every: u64,
+    /// Held-out samples of each; all of them if there are fewer.
+    pub samples: u64,
+}
+
+/// Evaluates the model after a step, where samples are held out, and tells the observer.
+pub(super) fn evaluate(
+    job: &Job<'_>,
+    outcome: &mut WorkerOutcome,
+    trainer: &mut Trainer,
+    step: u64,
+) -> Result<(), WorkerError> {
+    let start = trainer.now();
+    let Some(Evaluated { loss, right }) = held_out(job, trainer)? else { return Ok(()) };
+    let report = HeldOutReport { step, loss, accuracy: right, seconds: trainer.now() - start };
+    outcome.evaluations.push(report);
+    if trainer.world().rank() == 0 {
+        (job.observer)(RunEvent::HeldOut(report));
+    }
+    Ok(())
+}
+
+/// Returns the means over the held-out samples, if there are any. They are divided among replicas.
+fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<Evaluated>, WorkerError> {
+    let count = job.data.held_out_samples();
+    if count == 0 {
+        return Ok(None);
+    }
+    let mesh = job.plan.mesh();
+    let at = mesh.coordinates(Rank(trainer.world().rank() as u32));
+    let own: Vec<usize> = (at.data as usize..count).step_by(mesh.data() as usize).collect();
+    let micro = job.plan.batch().micro as usize;
+    let reads = trainer.reads_data();
+    let read = |indices: &[usize]| {
+        let batch = if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
+        batch.map_err(LoaderError::Data)
+    };
+    let beside = (mesh.parallel().expert > 1).then(|| read(&[0])).transpose()?;
+    let mut batches = own.chunks(micro);
+    // Losses, samples that were right, and how many ranks know of these.
+    let mut sums = [0.0; 3];
+    for _ in 0..count.div_ceil(mesh.data() as usize).div_ceil(micro) {
+        let batch = batches.next().map(read).transpose()?;
+        let Evaluated { loss, right } = trainer.evaluate(batch.as_ref(), beside.as_ref())?;
+        sums[0] += loss;
+        sums[1] += right.unwrap_or(0.0);
+        sums[2] += f64::from(u8::from(right.is_some()));
+    }
+    let mut sums = sums.map(|sum| sum as f32).to_vec();
+    trainer.world().all_reduce(&mut sums, Reduction::Sum)?;
+    let mean = |sum: f32| f64::from(sum) / count as f64;
+    Ok(Some(Evaluated { loss: mean(sums[0]), right: (sums[2] > 0.0).then_some(mean(sums[1])) }))
+}
