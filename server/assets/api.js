@@ -8,24 +8,31 @@ export class Refusal extends Error {
     super(detail);
     Object.assign(this, { type, hint, status });
   }
+
+  /** Whether the same question may be answered another time. */
+  get passes() {
+    return this.status === undefined || this.status >= 500 || this.status === 408;
+  }
 }
 
-function headers(body) {
+function headers(body, token) {
   const all = body === undefined ? {} : { "content-type": "application/json" };
-  const token = sessionStorage.getItem(TOKEN);
   if (token) all.authorization = `Bearer ${token}`;
   return all;
 }
 
 let asking;
 
-/** Asks the person for the token: once, however many requests want it. */
-function askForToken() {
+/** Asks the person for the token: once, however many requests want it. `refused` is the one that was sent, if any. */
+function askForToken(refused) {
+  // Another request has been given one since.
+  if (!asking && sessionStorage.getItem(TOKEN) !== refused) return undefined;
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("token-dialog");
     const field = document.getElementById("token");
+    document.getElementById("token-wrong").hidden = !refused;
     dialog.addEventListener("close", () => {
-      sessionStorage.setItem(TOKEN, field.value);
+      sessionStorage.setItem(TOKEN, field.value.trim());
       field.value = "";
       asking = undefined;
       resolve();
@@ -37,7 +44,8 @@ function askForToken() {
 
 /** The answer of a path; with a body the path is asked it. */
 export async function ask(path, body, signal) {
-  const options = { method: body === undefined ? "GET" : "POST", headers: headers(body), signal };
+  const token = sessionStorage.getItem(TOKEN);
+  const options = { method: body === undefined ? "GET" : "POST", headers: headers(body, token), signal };
   if (body !== undefined) options.body = JSON.stringify(body);
   let response;
   try {
@@ -48,7 +56,7 @@ export async function ask(path, body, signal) {
   }
   if (response.ok) return response.json();
   if (response.status === 401) {
-    await askForToken();
+    await askForToken(token);
     return ask(path, body, signal);
   }
   let problem;

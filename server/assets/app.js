@@ -1,11 +1,12 @@
 // The page: one scenario or two, files, links, and when proofs are asked for.
 
 import { ask } from "./api.js";
-import { node, prose, table } from "./charts.js";
+import { prose } from "./charts.js";
+import { compare } from "./comparison.js";
 import { documentOf, showHistory } from "./history.js";
-import { Scenario, describe, differences, elapsed } from "./scenario.js";
+import { Scenario, retry } from "./scenario.js";
 import { fromFragment, fromPlan, isShareable, keptOf, toFragment, toQuestion } from "./state.js";
-import { bytes, duration, percent, usd } from "./text.js";
+import { bytes } from "./text.js";
 
 /** A proof is asked for when nothing has changed for so long, in milliseconds. */
 const QUIET = 700;
@@ -19,11 +20,13 @@ let proof;
 let quiet;
 let forFile;
 
-function notice(text) {
-  byId("notice").replaceChildren(...prose(text));
+/** Tells something about the page; with a button for `again` if there is one. */
+function notice(text, again) {
+  byId("notice").replaceChildren(...prose(text), ...(again ? [" ", retry(again)] : []));
 }
 
 function changed() {
+  notice("");
   proof?.abort();
   clearTimeout(quiet);
   for (const scenario of scenarios) scenario.busy(true);
@@ -54,11 +57,16 @@ async function prove() {
     } catch (refusal) {
       if (signal.aborted || refusal.name === "AbortError") return;
       // The draft stays: a proof may take longer than the server allows.
-      notice(`No proof for ${scenario.name}: ${refusal.message}.`);
+      notice(`No proof for ${scenario.name}: ${refusal.message}.`, refusal.passes && proveAgain);
     }
     scenario.busy(false);
   }
   compareTable();
+}
+
+function proveAgain() {
+  notice("");
+  prove();
 }
 
 function writeLink() {
@@ -96,50 +104,9 @@ function toggleComparison() {
   }
 }
 
-function ratio(a, b) {
-  const change = b / a - 1;
-  return Math.abs(change) < 5e-4 ? "the same" : `${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`;
-}
-
-/** Both plans in one table, with what B changes. */
+/** Both plans side by side, if there are two. */
 function compareTable() {
-  if (scenarios.length < 2) return;
-  const [a, b] = scenarios.map((scenario) => (scenario.refusal ? undefined : scenario.answer?.plan));
-  if (!a || !b) {
-    byId("comparison-words").textContent = "";
-    byId("comparison-table").replaceChildren(node("caption", {}, "Both scenarios need a plan."));
-    return;
-  }
-  const value = (plan, name) => plan.prediction[name];
-  const peak = (plan) => Math.max(...plan.prediction.memory_bytes.stages.map((stage) => stage.total));
-  const row = (name, of, print) => [name, print(of(a)), print(of(b)), ratio(of(a), of(b))];
-  const rows = [
-    ["Plan", describe(a.plan), describe(b.plan), ""],
-    row("Time in all", (plan) => elapsed(plan.prediction), duration),
-    ...(value(a, "cost_usd") && value(b, "cost_usd") ? [row("Cost", (plan) => value(plan, "cost_usd"), usd)] : []),
-    row("Step", (plan) => value(plan, "step_time_s"), duration),
-    row("Samples/s", (plan) => value(plan, "samples_per_s"), (samples) => samples.toPrecision(4)),
-    ...(value(a, "mfu") && value(b, "mfu") ? [row("MFU", (plan) => value(plan, "mfu"), percent)] : []),
-    row("Memory", peak, bytes),
-  ];
-  byId("comparison-words").textContent = inWords(a, b);
-  byId("comparison-table").replaceChildren(...table(["", "Scenario A", "Scenario B", "B against A"], rows).children);
-}
-
-/** What B changes, in a sentence. */
-function inWords(a, b) {
-  const against = (before, after, [more, less]) => {
-    const change = after / before - 1;
-    return Math.abs(change) < 5e-3 ? undefined : `${percent(Math.abs(change))} ${change > 0 ? more : less}`;
-  };
-  const [from, to] = [a.prediction.cost_usd, b.prediction.cost_usd];
-  const found = [
-    against(elapsed(a.prediction), elapsed(b.prediction), ["slower", "faster"]),
-    from && to ? against(from, to, ["dearer", "cheaper"]) : undefined,
-  ].filter(Boolean);
-  const how = differences(a.plan, b.plan);
-  const sentence = found.length ? `B is ${found.join(" and ")} than A` : "B takes as long and costs as much as A";
-  return `${sentence}${how.length ? `: ${how.join(", ")}` : "; the plans are the same"}.`;
+  if (scenarios.length > 1) compare(scenarios, byId("comparison-words"), byId("comparison-table"));
 }
 
 function chooseFile(scenario) {
@@ -230,7 +197,9 @@ function copyLink() {
     notice("The configuration or the opened plan is too large for a link; save the plan instead.");
     return;
   }
-  const done = () => notice("Copied. The link holds the scenario; it opens wherever this server is reached.");
+  const plans = scenarios.some((scenario) => scenario.opened);
+  const held = plans ? "what is asked for, not the plan that is shown, which “Save plan” keeps: it plans anew" : "the scenario; it opens";
+  const done = () => notice(`Copied. The link holds ${held} wherever this server is reached.`);
   navigator.clipboard?.writeText(location.href).then(done, () => notice(`The link: ${location.href}`))
     ?? notice(`The link: ${location.href}`);
 }
@@ -271,7 +240,10 @@ function load() {
   while (scenarios.length) scenarios.pop().remove();
   for (const state of fromFragment(location.hash)) {
     const scenario = add(state);
-    scenario.learnModel().catch((refusal) => notice(refusal.message)).finally(() => scenario.set({}));
+    scenario.learnModel().then(() => scenario.set({}), (refusal) => {
+      scenario.set({});
+      notice(refusal.message);
+    });
   }
 }
 
@@ -280,7 +252,7 @@ async function start() {
   try {
     catalogs = await ask("catalogs");
   } catch (refusal) {
-    notice(`${refusal.message}. ${refusal.hint ?? ""}`);
+    notice(`${refusal.message}. ${refusal.hint ?? ""}`, start);
     return;
   }
   notice("");

@@ -36,7 +36,7 @@ function picture(figure, height, title) {
 function put(figure, svg, summary, head, rows) {
   const caption = figure.querySelector("figcaption");
   const open = figure.querySelector("details")?.open ?? false;
-  const details = node("details", {}, node("summary", {}, summary), node("div", { class: "scroll" }, table(head, rows)));
+  const details = node("details", {}, node("summary", {}, summary), node("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": summary }, table(head, rows)));
   details.open = open;
   figure.replaceChildren(caption, svg, details);
 }
@@ -44,7 +44,7 @@ function put(figure, svg, summary, head, rows) {
 /** A table; cells that are numbers in text stand to the right, with their headings. A corner without a name is no heading. */
 export function table(head, rows) {
   const side = (cell) => (/^[-–0-9]/.test(cell) ? { class: "number" } : {});
-  const above = (column) => (column ? side(rows[0]?.[column] ?? "") : {});
+  const above = (column) => (column ? side(rows.at(-1)?.[column] ?? "") : {});
   const heading = node("tr", {}, ...head.map((cell, column) => (cell ? node("th", { scope: "col", ...above(column) }, cell) : node("td"))));
   const body = rows.map(([first, ...rest]) =>
     node("tr", {}, node("th", { scope: "row" }, first), ...rest.map((cell) => node("td", side(cell), cell))));
@@ -122,7 +122,7 @@ function frontAxes(svg, frame, x, y, [unit, unitName]) {
     svg.append(text(left - 6, at + 4, digits(mark), { "text-anchor": "end", class: "quiet" }));
   }
   svg.append(text((left + right) / 2, bottom + 34, `time of all steps, ${unitName}`, { "text-anchor": "middle" }));
-  svg.append(text(left - 54, top - 8, "cost, USD"));
+  svg.append(text(8, top - 8, "cost, USD"));
 }
 
 /** Points that no other on the same terms beats in both time and cost; `take` is told which one is wanted instead. */
@@ -140,8 +140,9 @@ export function front(figure, plan, take) {
   const times = extent(all.map((point) => point.time_s));
   const costs = extent(all.map((point) => point.cost_usd));
   const present = TERMS.filter(([name]) => points.some((point) => point.plan.pricing === name));
-  const { group, bottom } = legend([...present, ["chosen", "this plan"]], 62, 14, width);
-  const frame = { left: 62, right: width - 12, top: bottom + 26, bottom: height - 44, low: [times[0], costs[0]], high: [times[1], costs[1]] };
+  const left = Math.max(62, 16 + 7 * Math.max(...marks(costs[0], costs[1], 5).map((cost) => digits(cost).length)));
+  const { group, bottom } = legend([...present, ["chosen", "this plan"]], left, 14, width);
+  const frame = { left, right: width - 12, top: bottom + 26, bottom: height - 44, low: [times[0], costs[0]], high: [times[1], costs[1]] };
   const log = (value, [low, high]) => Math.log(value / low) / Math.log(high / low);
   const x = (seconds) => frame.left + log(seconds, times) * (frame.right - frame.left);
   const y = (cost) => frame.bottom - log(cost, costs) * (frame.bottom - frame.top);

@@ -1,6 +1,6 @@
 // A scenario as a value: to a job, from a job, to a link, from a link.
 
-import { readDuration } from "./text.js";
+import { exactDuration, readDuration } from "./text.js";
 
 /** What a scenario starts with. `null` is: no limit; `base` is what an opened plan was made of (`fromPlan`). */
 export const START = Object.freeze({
@@ -31,6 +31,8 @@ export const START = Object.freeze({
 });
 
 const NUMBERS = ["amount", "epochs", "batch", "deadline", "budget", "instances", "sequence"];
+/** Those of them that count things. */
+const WHOLE = new Set(["amount", "batch", "instances", "sequence"]);
 const WORDS = [
   "model", "objective", "pricing", "region", "service", "method", "transport", "precision", "stack", "tensor", "pipeline",
   "sharding",
@@ -92,7 +94,8 @@ export function keptOf({ base }, tokens) {
   shown.cluster.instances = patternsOf(base.shown.families);
   return Object.entries(base.job).flatMap(([name, fields]) => Object.entries(fields ?? {})
     .filter(([field, value]) => !SHOWN.has(`${name}.${field}`)
-      || (["instances", "global_batch"].includes(field) && !same(value, shown[name][field])))
+      || (["instances", "global_batch"].includes(field) && !same(value, shown[name][field]))
+      || (field === "deadline" && readDuration(value) === undefined))
     .map(([field]) => `${name}.${field}`));
 }
 
@@ -119,7 +122,7 @@ function shownJob(state, tokens) {
   if (state.transport) job.cluster.transport = state.transport;
   if (state.stack) job.cluster.stack = state.stack;
   if (state.epochs !== 1) job.training.epochs = state.epochs;
-  if (state.deadline !== null) job.goal.deadline = `${Number((state.deadline / 3600).toPrecision(12))} h`;
+  if (state.deadline !== null) job.goal.deadline = exactDuration(state.deadline);
   if (state.budget !== null) job.goal.budget = state.budget;
   return job;
 }
@@ -157,7 +160,8 @@ function shownOf(plan, perSample) {
   return {
     ...START,
     model: job.model.name ?? plan.plan.model.name,
-    amount: job.data.tokens ?? (job.data.samples ? job.data.samples * perSample : START.amount),
+    // A job that counts steps, or trains to a loss, has as much data as it gets through.
+    amount: job.data.tokens ?? (job.data.samples ?? plan.prediction.steps * plan.plan.batch.global) * perSample,
     epochs: job.training.epochs ?? 1,
     batch: typeof batch === "number" ? batch : plan.plan.batch.global,
     objective: job.goal.objective ?? "cost",
@@ -202,10 +206,10 @@ export function isShareable(states) {
   return states.every(({ config, base }) => JSON.stringify([config, base?.job]).length <= FILES_MAX);
 }
 
-function number(text, start) {
+function number(text, start, whole) {
   if (text === "none") return null;
   const value = Number(text);
-  return Number.isFinite(value) && value > 0 ? value : start;
+  return Number.isFinite(value) && value > 0 && (!whole || Number.isInteger(value)) ? value : start;
 }
 
 function read(params, prefix) {
@@ -213,11 +217,11 @@ function read(params, prefix) {
   for (const name of WORDS) state[name] = params.get(prefix + name) ?? START[name];
   for (const name of NUMBERS) {
     const text = params.get(prefix + name);
-    if (text !== null) state[name] = number(text, START[name]);
+    if (text !== null) state[name] = number(text, START[name], WHOLE.has(name));
     if (state[name] === null && START[name] !== null) state[name] = START[name];
   }
   const families = params.get(`${prefix}families`);
-  if (families) state.families = families.split(",").filter(Boolean);
+  if (families !== null) state.families = families.split(",").filter(Boolean);
   state.exactly = params.get(`${prefix}exactly`) === "1";
   state.config = readObject(params.get(`${prefix}config`));
   const job = readObject(params.get(`${prefix}job`));

@@ -62,21 +62,66 @@ export function percent(fraction) {
 
 const MULTIPLES = { k: 1e3, m: 1e6, g: 1e9, b: 1e9, t: 1e12 };
 
-/** "10e9", "10 B", "2.5M", "1,000" as a number; undefined if it is none. */
+/** Digits that a product of two numbers has by itself: the last ones of a float are noise. */
+const clean = (value) => Number(value.toPrecision(15));
+
+/** Five, or five thousand: that depends on where the reader comes from. */
+const AMBIGUOUS = /^[1-9][0-9]{0,2}\.[0-9]{3}$/;
+
+/** Every digit of a number, and one more where it would be ambiguous. */
+export function exact(value) {
+  const text = value.toLocaleString("en-US", { maximumFractionDigits: 12 });
+  return AMBIGUOUS.test(text) ? `${text}0` : text;
+}
+
+/** 12500000 as 12.5 M, and 1234567 as 1,234,567: what is read back is the same. */
+export function exactCount(value) {
+  const power = Math.min(SI.length - 1, Math.max(0, Math.floor(Math.log10(value) / 3 + 1e-9)));
+  const scaled = clean(value / 1000 ** power);
+  return power && Number(scaled.toFixed(3)) === scaled ? `${scaled.toLocaleString("en-US")} ${SI[power]}` : exact(value);
+}
+
+/** 109800 as 1 d 6 h 30 min: what is read back is the same. */
+export function exactDuration(seconds) {
+  const parts = [];
+  let left = seconds;
+  for (const [length, unit] of UNITS) {
+    const amount = unit === "s" ? clean(left) : Math.floor(clean(left / length));
+    left = clean(Math.max(0, left - amount * length));
+    if (amount > 0) parts.push(`${amount} ${unit}`);
+  }
+  return parts.join(" ");
+}
+
+// Digits, apart in threes if at all: what is apart otherwise may be a fraction where the reader comes from.
+const NUMBER = /^([0-9]+(?:_[0-9]+)*|[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+)?(\.[0-9]+)?(e\+?[0-9]+)?\s*([kmgbt]?)$/i;
+
+/** "10e9", "10 B", "2.5M", "1,000" as a number; undefined if it is none, or may be two. */
 export function readCount(text) {
-  const match = /^\s*([0-9][0-9,_ ]*(?:\.[0-9]+)?(?:e\+?[0-9]+)?|\.[0-9]+)\s*([kmgbt]?)\s*$/i.exec(text);
-  if (!match) return undefined;
-  const value = Number(match[1].replace(/[,_ ]/g, "")) * (MULTIPLES[match[2].toLowerCase()] ?? 1);
+  const [all, whole = "", part = "", power = "", suffix] = NUMBER.exec(text.trim()) ?? [];
+  if (all === undefined || !(whole || part) || AMBIGUOUS.test(all)) return undefined;
+  const value = clean(Number(whole.replace(/[,_ ]/g, "") + part + power) * (MULTIPLES[suffix.toLowerCase()] ?? 1));
   return Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-const LENGTHS = { s: 1, min: 60, m: 60, h: 3600, d: 86400, day: 86400, days: 86400, w: 604800, y: 31536000 };
+/** Units of time by every name that they have on the command line and in files. */
+const LENGTHS = new Map([
+  [1e-9, ["ns"]], [1e-6, ["us"]], [1e-3, ["ms"]], [1, ["s", "sec", "second", "seconds"]],
+  [60, ["min", "mins", "minute", "minutes"]], [3600, ["h", "hr", "hrs", "hour", "hours"]],
+  [86400, ["d", "day", "days"]], [604800, ["w", "week", "weeks"]],
+].flatMap(([length, names]) => names.map((name) => [name, length])));
 
-/** "3d", "12 h", "1 d 6 h" in seconds; undefined if it is none. */
+/** "3d", "12 h", "1 d 6 h" in seconds, as the command line reads them: the larger unit first; undefined if it is none. */
 export function readDuration(text) {
-  const parts = [...text.matchAll(/([0-9]*\.?[0-9]+)\s*([a-z]+)/gi)];
-  const rest = parts.reduce((left, part) => left.replace(part[0], ""), text).trim();
-  if (!parts.length || rest) return undefined;
-  const seconds = parts.reduce((sum, [, value, unit]) => sum + Number(value) * (LENGTHS[unit.toLowerCase()] ?? NaN), 0);
-  return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
+  let rest = text.trim();
+  let [seconds, below] = [0, Infinity];
+  do {
+    const [all, number, unit] = /^([0-9_]*\.?[0-9_]*(?:e[-+]?[0-9]+)?)\s*([a-z]+)(?:\s+(?=[0-9])|$)/i.exec(rest) ?? [];
+    const length = LENGTHS.get(unit?.toLowerCase());
+    if (!number || length === undefined || length >= below) return undefined;
+    seconds += Number(number.replaceAll("_", "")) * length;
+    below = length;
+    rest = rest.slice(all.length);
+  } while (rest);
+  return Number.isFinite(seconds) && seconds > 0 ? clean(seconds) : undefined;
 }

@@ -1,8 +1,8 @@
 //! The page: files that are inside the program.
 
+use crate::named::Named;
 use crate::refusal::Refusal;
 use axum::body::Body;
-use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response};
 use rust_embed::RustEmbed;
@@ -17,7 +17,7 @@ pub(crate) async fn page() -> Result<Response<Body>, Refusal> {
 }
 
 /// Returns a file that the page loads, such as a script or a style sheet.
-pub(crate) async fn asset(Path(name): Path<String>) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn asset(Named(name): Named) -> Result<Response<Body>, Refusal> {
     file(&name)
 }
 

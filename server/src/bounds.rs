@@ -13,6 +13,8 @@ pub struct Bounds {
     pub request: Duration,
     /// Maximum time that a client may take to send the headers of a request.
     pub headers: Duration,
+    /// Maximum time that a client may take to send the body of a request.
+    pub sending: Duration,
     /// Maximum time that a client may take to receive the next part of an answer.
     pub taking: Duration,
     /// Maximum number of clients at the same time; more wait until one disconnects.
@@ -38,6 +40,7 @@ impl Bounds {
         question: 256 << 10,
         request: Duration::from_mins(1),
         headers: Duration::from_secs(10),
+        sending: Duration::from_secs(10),
         taking: Duration::from_secs(10),
         connections: 512,
         searches: 2,

@@ -1,5 +1,6 @@
 //! Launch files: what other programs need to start a plan.
 
+use crate::question::check_plan;
 use crate::refusal::Refusal;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -53,5 +54,6 @@ pub(crate) fn export(targets: &[Target], name: &str, plan: &PlanDocument) -> Res
         };
         Refusal::not_found("such target").hint(hint)
     })?;
+    check_plan(plan)?;
     Ok(ExportAnswer { target: target.name.into(), files: (target.export)(target.name, plan)? })
 }

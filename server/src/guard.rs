@@ -72,10 +72,16 @@ impl Token {
     }
 
     /// Returns `true` if the headers of a request contain the token. The comparison takes constant time, so that it
-    /// reveals nothing about where a wrong token differs.
+    /// reveals nothing about where a wrong token differs. Names of schemes are the same in capital and small letters.
+    ///
+    /// # Source
+    ///
+    /// RFC 9110, section 11.1.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
-        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        shown.is_some_and(|shown| bool::from(shown.as_bytes().ct_eq(self.0.as_bytes())))
+        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
+        shown.is_some_and(|(scheme, shown)| {
+            scheme.eq_ignore_ascii_case("bearer") && bool::from(shown.as_bytes().ct_eq(self.0.as_bytes()))
+        })
     }
 }
 
@@ -206,7 +212,9 @@ mod tests {
         assert_eq!(Token::new("with spaces and more").err(), Some(TokenError::Characters));
         let token = Token::new("0123456789abcdef").expect("a token");
         assert_eq!(format!("{token:?}"), "Token(…)");
-        assert!(token.is_shown_by(&headers(AUTHORIZATION, "Bearer 0123456789abcdef")));
+        for scheme in ["Bearer", "bearer", "BEARER"] {
+            assert!(token.is_shown_by(&headers(AUTHORIZATION, &format!("{scheme} 0123456789abcdef"))), "{scheme}");
+        }
         for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic 0123456789abcdef", "0123456789abcdef"]
         {
             assert!(!token.is_shown_by(&headers(AUTHORIZATION, wrong)), "{wrong}");

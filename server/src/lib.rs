@@ -22,6 +22,7 @@ mod export;
 mod guard;
 mod history;
 mod listen;
+mod named;
 mod openapi;
 mod planning;
 mod question;

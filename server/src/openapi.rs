@@ -165,9 +165,10 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
     ];
     if operation.question.is_some() {
         refusals.extend([
-            ("400", "The request names no host or several, or the body is not the JSON that is expected."),
+            ("400", "The request names no host or several, or its body is broken or not the JSON that is expected."),
+            ("408", "The body did not arrive in time."),
             ("413", "The body is too large."),
-            ("415", "The body is not JSON."),
+            ("415", "The body is not JSON, or it is packed."),
             ("422", "What is asked makes no sense, or there is no plan."),
             ("503", "Too many requests wait."),
             ("504", "It took too long."),

@@ -46,12 +46,13 @@ impl Refusal {
         self
     }
 
-    /// Refuses a text that is not the expected JSON.
-    pub(crate) fn json(error: &serde_json::Error) -> Self {
+    /// Refuses a text that is not the expected JSON; `field` is where, if it is in one.
+    pub(crate) fn json(error: &serde_json::Error, field: Option<&str>) -> Self {
         let told = error.to_string();
         let (message, place) = told.rfind(" at line ").map_or((told.as_str(), ""), |at| told.split_at(at));
         let message = plain_words(message, "an object");
-        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {message}{place}"))
+        let field = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
+        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {field}{message}{place}"))
             .hint(DESCRIBED.to_owned())
     }
 
@@ -65,6 +66,22 @@ impl Refusal {
     pub(crate) fn request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
             .hint("send one `Host`, the one of the address that is asked".to_owned())
+    }
+
+    /// Refuses a path that no text stands for.
+    pub(crate) fn path() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "the path is not UTF-8 text")
+    }
+
+    /// Refuses a body that ends before it says it does, or is not divided as its headers say.
+    pub(crate) fn broken_body() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "the body breaks off, or is not divided as its headers say")
+    }
+
+    /// Refuses a body that does not arrive in time.
+    pub(crate) fn slow_body(seconds: f64) -> Self {
+        let detail = format!("the body did not arrive within {seconds} s");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail)
     }
 
     /// Refuses a request whose content makes no sense.
@@ -125,6 +142,13 @@ impl Refusal {
         let detail = "the body must be JSON";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
             .hint("send `Content-Type: application/json`".to_owned())
+    }
+
+    /// Refuses a body that is packed.
+    pub(crate) fn encoded(coding: &str) -> Self {
+        let detail = format!("`Content-Encoding` is `{coding}`, but bodies are read as they are");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
+            .hint("send the JSON without `Content-Encoding`".to_owned())
     }
 
     /// Tells of a bug, of which the server's own output says more.

@@ -8,6 +8,7 @@ use crate::catalogs::Catalogs;
 use crate::export::{Target, export};
 use crate::guard::{Access, Token, guard};
 use crate::history;
+use crate::named::Named;
 use crate::openapi::openapi;
 use crate::planning::Planning;
 use crate::question::{Effort, ModelQuestion, PlanQuestion};
@@ -15,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::threads::Lane;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Request, Response};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -94,14 +95,20 @@ fn key<T: Serialize>(path: &str, question: &T) -> String {
     format!("{path} {}", serde_json::to_string(question).expect("questions hold only what JSON can hold"))
 }
 
+/// Reads the body of a question that is none of a whole plan.
+async fn read_question(server: &Shared, request: Request<Body>) -> Result<Bytes, Refusal> {
+    let bounds = &server.settings.bounds;
+    read(request, bounds.question, bounds.sending).await
+}
+
 async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: ModelQuestion = parse(&read(request, server.settings.bounds.question).await?)?;
+    let question: ModelQuestion = parse(&read_question(&server, request).await?)?;
     let work = move |_| answer::model(&question).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
 async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: PlanQuestion = parse(&read(request, server.settings.bounds.question).await?)?;
+    let question: PlanQuestion = parse(&read_question(&server, request).await?)?;
     let lane = match question.effort {
         Effort::Draft => Lane::Quick,
         Effort::Proof => Lane::Thorough,
@@ -120,13 +127,14 @@ fn document(body: &Bytes) -> Result<PlanDocument, Refusal> {
 
 async fn simulate(State(server): State<Server>, request: Request<Body>) -> Answer {
     let bounds = server.settings.bounds;
-    let body = read(request, bounds.body).await?;
+    let body = read(request, bounds.body, bounds.sending).await?;
     let work = move |_| answer::simulate(&document(&body)?, &bounds).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
-async fn launch_files(State(server): State<Server>, Path(target): Path<String>, request: Request<Body>) -> Answer {
-    let body = read(request, server.settings.bounds.body).await?;
+async fn launch_files(State(server): State<Server>, Named(target): Named, request: Request<Body>) -> Answer {
+    let bounds = server.settings.bounds;
+    let body = read(request, bounds.body, bounds.sending).await?;
     let targets = server.settings.exports;
     let work = move |_| export(targets, &target, &document(&body)?).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
@@ -138,7 +146,7 @@ async fn kept(State(server): State<Server>) -> Answer {
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
-async fn kept_entry(State(server): State<Server>, Path(id): Path<String>) -> Answer {
+async fn kept_entry(State(server): State<Server>, Named(id): Named) -> Answer {
     let place = server.settings.history.clone();
     let work = move |_| history::kept(place.as_deref(), &id).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)

@@ -5,6 +5,7 @@ use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::form;
 use super::job::Job;
 use super::software::Engine;
+use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::{Assumption, Blank, LaunchFile};
@@ -116,7 +117,7 @@ impl<'a> Draft<'a> {
                 let rule = "it must be a number above 0";
                 return Err(flag.refused(value, rule));
             }
-            if value.trim().is_empty() || value.chars().any(char::is_control) {
+            if value.trim().is_empty() || value.chars().any(leaves_the_line) {
                 let rule = "it must be text on one line";
                 return Err(flag.refused(value, rule));
             }
@@ -295,7 +296,7 @@ impl<'a> Draft<'a> {
             lines.extend([String::new(), "Not covered by these files:".into()]);
             lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         }
-        Head { lines: lines.iter().map(|line| line.replace(char::is_control, " ")).collect() }
+        Head { lines: lines.iter().map(|line| line.replace(leaves_the_line, " ")).collect() }
     }
 
     /// Returns the files with the notes about them.

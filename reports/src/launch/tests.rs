@@ -720,11 +720,15 @@ fn what_is_given_fills_its_blank() {
 
 #[test]
 fn hostile_names_stay_text() {
-    let hostile = with(&[("plan.model.name", json!("x'; rm -rf ~\n#$(reboot)\u{202e}"))]);
+    let name = "x'; rm -rf ~\n#$(reboot)\u{202e}\u{2028}setup: rm -rf /\u{2029}\u{feff}rm -rf /\u{85}rm -rf /";
+    let hostile = with(&[("plan.model.name", json!(name))]);
+    // YAML has line breaks that a shell has not.
+    let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
     for target in Target::ALL {
         let launch = plain(&hostile, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
         for file in &launch.files {
-            let bare = file.text.lines().filter(|line| !line.starts_with('#')).any(|line| line.contains("rm -rf"));
+            let lines = file.text.split(breaks).filter(|line| !line.starts_with('#'));
+            let bare = lines.into_iter().any(|line| line.contains("rm -rf"));
             assert!(!bare, "{}: {}", target.name(), file.text);
         }
     }

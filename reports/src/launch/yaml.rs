@@ -62,15 +62,31 @@ fn nested(value: &Value, indent: usize, text: &mut String) {
 /// Returns `true` if text can be a literal block: several lines, the first not indented, the last ended once, nothing
 /// that YAML takes for a line break of its own.
 fn is_literal(text: &str) -> bool {
-    let plain = |c: char| c == '\n' || (!c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}'));
+    let plain = |c: char| c == '\n' || !leaves_the_line(c);
     text.ends_with('\n') && !text.ends_with("\n\n") && !text.starts_with([' ', '\n']) && text.chars().all(plain)
+}
+
+/// Returns `true` if a character may end a line, or be left out, for some program that reads it: the control characters,
+/// what older versions of YAML take for line breaks besides, and the byte-order mark.
+///
+/// # Source
+///
+/// YAML 1.1, sections 5.1 and 5.4.
+pub(super) fn leaves_the_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) if is_word(text) => text.clone(),
-        value => value.to_string(),
+        value => escaped(&value.to_string()),
     }
+}
+
+/// Writes what leaves the line, and JSON's strings may hold as it is, as numbers.
+fn escaped(json: &str) -> String {
+    let escape = |c: char| if leaves_the_line(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    json.chars().map(escape).collect()
 }
 
 /// Returns `true` if text needs no quotes in any version of YAML: it is no number, no truth value, and has no syntax
@@ -123,5 +139,11 @@ deep:
         for text in ["no end", " indented\n", "two ends\n\n", "tab\tinside\n", "return\r\n"] {
             assert_eq!(yaml(&json!({ "t": text })), format!("t: {}\n", Value::from(text)));
         }
+    }
+
+    #[test]
+    fn what_ends_a_line_for_older_parsers_is_written_as_a_number() {
+        let written = yaml(&json!({ "t": "a\u{2028}b\u{85}c\u{feff}\n" }));
+        assert_eq!(written, "t: \"a\\u2028b\\u0085c\\ufeff\\n\"\n");
     }
 }

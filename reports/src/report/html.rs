@@ -39,11 +39,12 @@ pub(super) fn table<R: AsRef<[String]>>(caption: &str, header: &[&str], rows: &[
     let class = |column: usize| header[column].starts_with('>').then_some("number");
     html! {
         @if !rows.is_empty() {
-            div.scroll {
+            div.scroll tabindex="0" role="group" aria-label=(if caption.is_empty() { "Table" } else { caption }) {
                 table {
                     @if !caption.is_empty() { caption { (caption) } }
                     thead { tr { @for (column, title) in header.iter().enumerate() {
-                        th scope="col" class=[class(column)] { (title.trim_start_matches('>')) }
+                        @let title = title.trim_start_matches('>');
+                        @if title.is_empty() { td {} } @else { th scope="col" class=[class(column)] { (title) } }
                     } } }
                     tbody { @for row in rows { tr { @for (column, cell) in row.as_ref().iter().enumerate() {
                         td class=[class(column)] { (cell) }
@@ -57,7 +58,7 @@ pub(super) fn table<R: AsRef<[String]>>(caption: &str, header: &[&str], rows: &[
 /// Returns a list of names with their values.
 pub(super) fn facts<N: AsRef<str>>(rows: &[(N, String)]) -> Markup {
     html! {
-        div.scroll { table.facts { tbody { @for (name, value) in rows {
+        div.scroll tabindex="0" role="group" aria-label="Facts" { table.facts { tbody { @for (name, value) in rows {
             tr { th scope="row" { (name.as_ref()) } td { (value) } }
         } } } }
     }
@@ -97,6 +98,16 @@ mod tests {
         };
         let page = page(evil, &parts);
         assert!(!page.contains("<img") && page.contains("&lt;img src=x"), "{page}");
+    }
+
+    #[test]
+    fn tables_can_be_scrolled_with_keys_and_corners_are_no_headings() {
+        let written = table("", &["", ">time"], &[["a".to_owned(), "1 s".into()]]).into_string();
+        assert!(
+            written.contains("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Table\">"),
+            "{written}"
+        );
+        assert!(written.contains("<tr><td></td><th scope=\"col\" class=\"number\">time</th></tr>"), "{written}");
     }
 
     #[test]

@@ -286,7 +286,8 @@ def compares_two_scenarios(browser, url, shots):
     table = tab.page.locator("#comparison-table")
     expect(table.locator("tr", has_text="Cost").locator("td").nth(2)).to_contain_text("−")
     expect(tab.page.locator("#comparison-words")).to_contain_text("cheaper than A")
-    expect(tab.page.locator("#comparison-words")).to_contain_text("terms spot instead of on-demand")
+    expect(tab.page.locator("#comparison-words")).to_contain_text("B asks for terms spot instead of on-demand")
+    expect(table.locator("tr", has_text="Asked: terms").locator("td").nth(1)).to_have_text("spot")
     tab.proved("Scenario A")
     tab.proved("Scenario B")
     shots(tab, "compare")
@@ -343,7 +344,7 @@ def changes_an_opened_plan(browser, url, shots, program):
     tab.settled()
     drop(tab.page, "mine.json", planned.stdout)
     expect(tab.page.locator("#notice")).to_contain_text("stays as the plan's job has it: cluster.instances")
-    assert tab.field("Data, tokens").input_value() == "1.02 B"
+    assert tab.field("Data, tokens").input_value() == "1.024 B"
     shots(tab, "kept")
     change(tab, lambda: tab.field("Deadline").fill("90 d"))
     assert "p3.8xlarge" in tab.plan(), tab.plan()
@@ -426,14 +427,86 @@ def asks_for_the_token(browser, program, shots):
     with Server(program, "--token", TOKEN) as server:
         tab = Tab(browser, server.url)
         field = tab.page.locator("#token-dialog input")
+        expect(tab.page.locator("#token-wrong")).to_be_hidden()
+        # What cannot stand in a header is not sent.
+        field.fill("\u0442\u043e\u043a\u0435\u043d")
+        field.press("Enter")
+        expect(field).to_be_visible()
         field.fill("wrong")
         shots(tab, "token")
         field.press("Enter")
-        tab.page.wait_for_timeout(200)
+        expect(tab.page.locator("#token-wrong")).to_be_visible()
         field.fill(TOKEN)
         field.press("Enter")
         tab.settled()
         tab.close()
+
+
+def shows_what_counts(browser, url, shots):
+    """A field says exactly what is asked, and refuses what may be read in two ways."""
+    tab = Tab(browser, url)
+    tab.settled()
+    asked = []
+    tab.page.on("request", lambda request: request.post_data and asked.append(json.loads(request.post_data)))
+    for label, text, shown in [
+        ("Deadline", "1 d 6 h 30 min", "1 d 6 h 30 min"), ("Deadline", "2 weeks", "14 d"), ("Deadline", "1_000 h", "41 d 16 h"),
+        ("Budget, USD", "1234567", "1,234,567"), ("Budget, USD", "12,345", "12.345 K"), ("Data, tokens", "1.5e9", "1.5 B"),
+    ]:
+        field = tab.field(label)
+        change(tab, lambda field=field, text=text: field.fill(text))
+        field.blur()
+        assert field.input_value() == shown, (label, text, field.input_value())
+    job = asked[-1]["job"]
+    assert job["goal"] == {"objective": "cost", "deadline": "41 d 16 h", "budget": 12345} and job["data"] == {"tokens": 1.5e9}, job
+    for label, text in [
+        ("Data, tokens", "1,5 B"), ("Data, tokens", "0.5"), ("Budget, USD", "5.000"), ("Budget, USD", "1 2 3"),
+        ("Instances at most", "1.5"), ("Deadline", "1m"), ("Deadline", "50 min 10 h"),
+    ]:
+        field = tab.field(label)
+        before = field.input_value()
+        field.fill(text)
+        expect(field).to_have_attribute("aria-invalid", "true")
+        field.fill(before)
+        expect(field).to_have_attribute("aria-invalid", "false")
+    tab.settled()
+    tab.page.emulate_media(media="print")
+    expect(tab.scenario().locator(".asked")).to_contain_text("deadline: 41 d 16 h; budget: 12.345 K USD")
+    shots(tab, "print")
+    tab.close()
+
+
+def tries_again(browser, url, shots):
+    """What fails for now wipes nothing that is still so, and can be tried again."""
+    tab = Tab(browser, url)
+    tab.settled()
+    tab.proved()
+    part, page = tab.scenario(), tab.page
+    plan = tab.plan()
+    page.route("**/api/v1/simulate", lambda route: route.abort())
+    part.locator(".dot").first.press("Enter")
+    expect(part.locator(".problem")).to_contain_text("the server does not answer")
+    assert tab.plan() == plan
+    shots(tab, "again")
+    page.unroute("**/api/v1/simulate")
+    part.get_by_role("button", name="Try again").click()
+    expect(part.locator(".status")).to_contain_text("Opened from the front")
+    expect(part.locator(".problem")).to_be_hidden()
+    busy = {"status": 503, "type": "busy", "detail": "too many requests wait for a search"}
+    fails = {"proof"}
+    page.route("**/api/v1/plan", lambda route: route.fulfill(status=503, json=busy) if route.request.post_data_json["effort"] in fails else route.fallback())
+    change(tab, lambda: tab.field("Deadline").fill("20 d"))
+    expect(page.locator("#notice")).to_contain_text("No proof for Scenario A: too many requests wait")
+    fails.clear()
+    page.locator("#notice").get_by_role("button", name="Try again").click()
+    tab.proved()
+    expect(page.locator("#notice")).to_be_empty()
+    fails.add("draft")
+    tab.field("Deadline").fill("21 d")
+    expect(part.locator(".problem")).to_contain_text("too many requests wait")
+    fails.clear()
+    part.get_by_role("button", name="Try again").click()
+    tab.proved()
+    tab.close()
 
 
 def keeps_the_rules_of_accessibility(browser, url):
@@ -457,6 +530,7 @@ def keeps_the_rules_of_accessibility(browser, url):
 
 
 def keeps_them(rules, tab):
+    tab.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     found = rules.run(tab.page).response["violations"]
     assert not found, json.dumps([(one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found], indent=1)
 
@@ -541,6 +615,8 @@ def main():
             "opens what is kept": lambda: opens_what_is_kept(browser, shots, arguments.program),
             "shares a scenario as a link": lambda: shares_a_scenario_as_a_link(browser, server.url, shots),
             "downloads launch files": lambda: downloads_launch_files(browser, server.url, shots),
+            "shows what counts": lambda: shows_what_counts(browser, server.url, shots),
+            "tries again": lambda: tries_again(browser, server.url, shots),
             "asks for the token": lambda: asks_for_the_token(browser, arguments.program, shots),
             "keeps the rules of accessibility": lambda: keeps_the_rules_of_accessibility(browser, server.url),
         }

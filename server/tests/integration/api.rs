@@ -234,8 +234,15 @@ fn launch_files_come_from_the_targets_that_there_are() {
     assert!(answer["files"][0]["content"].as_str().expect("text").starts_with("p3."));
     let catalogs = answered(router.clone(), get("/api/v1/catalogs")).json();
     assert_eq!(catalogs["exports"], json!([{ "name": "script", "title": "a script" }]));
-    let (status, _, text) = answered(router, post("/api/v1/export/..%2f..%2fetc", document)).refusal();
+    let (status, _, text) = answered(router.clone(), post("/api/v1/export/..%2f..%2fetc", document.clone())).refusal();
     assert!(status == 404 && text.contains("targets are script"), "{text}");
+    let other = document.replace("trainyard.plan/1", "trainyard.plan/9");
+    let (status, _, text) = answered(router.clone(), post("/api/v1/export/script", other)).refusal();
+    assert!(status == 422 && text.contains("trainyard.plan/9"), "{text}");
+    let mut named = plan()["plan"].clone();
+    named["plan"]["cluster"]["file"] = json!("cluster.toml");
+    let (status, _, text) = answered(router, post("/api/v1/export/script", named.to_string())).refusal();
+    assert!(status == 422 && text.contains("`plan.cluster.file` names a file"), "{text}");
 }
 
 #[test]
@@ -293,6 +300,29 @@ fn hostile_json_is_refused() {
 }
 
 #[test]
+fn json_of_another_type_is_told_with_its_field() {
+    for (body, words) in [
+        (json!({ "job": { "training": { "global_batch": "x" } } }), "in `job.training.global_batch`: `x`"),
+        (json!({ "job": { "cluster": { "instances": [1] } } }), "in `job.cluster.instances[0]`: "),
+        (json!({ "job": { "model": { "surprise": 1 } } }), "unknown key `surprise`"),
+        (json!({ "job": 1 }), "in `job`: "),
+        (json!(1), "the body cannot be read: invalid type"),
+    ] {
+        let (status, _, text) = ask("/api/v1/plan", &body).refusal();
+        assert!(status == 400 && text.contains(words), "{body}: {text}");
+    }
+}
+
+#[test]
+fn names_that_are_no_text_are_refused_like_all_else() {
+    for request in [get("/assets/%ff"), get("/api/v1/history/%ff"), post("/api/v1/export/%ff", "{}")] {
+        let path = request.uri().clone();
+        let (status, kind, _) = answered(router(settings()), request).refusal();
+        assert_eq!((status, kind.as_str()), (400, "bad-request"), "{path}");
+    }
+}
+
+#[test]
 fn names_are_data_and_never_markup() {
     let name = "<img src=x onerror=alert(1)>";
     let answer = ask("/api/v1/model", &json!({ "config": config(), "name": name }));
@@ -329,6 +359,14 @@ fn only_json_is_read() {
     let plain = Request::post("/api/v1/plan").header("host", "localhost").header("content-type", "text/plain");
     let (status, kind, _) = answered(router(settings()), plain.body(Body::from("{}")).expect("a request")).refusal();
     assert_eq!((status, kind.as_str()), (415, "media-type"));
+    let packed = |coding: &str| {
+        let request = Request::post("/api/v1/plan").header("host", "localhost").header("content-encoding", coding);
+        let request = request.header("content-type", "application/json").body(Body::from("{}")).expect("a request");
+        answered(router(settings()), request).refusal()
+    };
+    let (status, kind, text) = packed("gzip");
+    assert!(status == 415 && kind == "media-type" && text.contains("`Content-Encoding` is `gzip`"), "{text}");
+    assert_eq!(packed("identity").1, "bad-json");
 }
 
 #[test]

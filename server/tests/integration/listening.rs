@@ -78,6 +78,21 @@ fn a_client_that_sends_no_headers_is_let_go() {
 }
 
 #[test]
+fn a_body_that_breaks_off_or_does_not_come_is_told_so() {
+    let moment = std::time::Duration::from_millis(50);
+    while_serving(Bounds { sending: moment, ..Bounds::STANDARD }, |address| {
+        let ask = |rest: &str| {
+            let head = "POST /api/v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+            exchange(address, &format!("{head}{rest}"))
+        };
+        let broken = ask("Transfer-Encoding: chunked\r\n\r\nno length\r\n");
+        assert!(broken.starts_with("HTTP/1.1 400") && broken.contains("the body breaks off"), "{broken}");
+        let slow = ask("Content-Length: 100\r\n\r\n{");
+        assert!(slow.starts_with("HTTP/1.1 408") && slow.contains("did not arrive within 0.05 s"), "{slow}");
+    });
+}
+
+#[test]
 fn clients_beyond_the_limit_wait_for_their_turn() {
     while_serving(Bounds { connections: 1, ..Bounds::STANDARD }, |address| {
         let first = TcpStream::connect(address).expect("the server listens");
