@@ -91,6 +91,7 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
         .because(format!("line {line}{place}: {message}"))
         .maybe_hint(
             in_a_model_file(key.as_deref(), message)
+                .or_else(|| of_peft(key.as_deref(), message))
                 .or_else(|| did_you_mean(message))
                 .or_else(|| advice(what, message)),
         )
@@ -108,6 +109,23 @@ fn in_a_model_file(key: Option<&str>, message: &str) -> Option<String> {
     let is_known = alone.map_or_else(|error| !error.to_string().starts_with("unknown field"), |_| true);
     is_known
         .then(|| format!("`{name}` stands in a file of the model, which `file = \"MODEL.toml\"` under [model] names"))
+}
+
+/// The names that PEFT's `LoraConfig` and TRL's scripts give to the keys of adapters.
+const OF_PEFT: [(&str, &str); 7] = [
+    ("r", "rank"),
+    ("lora_r", "rank"),
+    ("lora_rank", "rank"),
+    ("lora_alpha", "alpha"),
+    ("lora_dropout", "dropout"),
+    ("target_modules", "targets"),
+    ("lora_target_modules", "targets"),
+];
+
+/// Suggests the key of adapters that PEFT names otherwise.
+fn of_peft(key: Option<&str>, message: &str) -> Option<String> {
+    let name = key?.strip_prefix("training.lora.").filter(|_| message.starts_with("unknown key"))?;
+    OF_PEFT.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| format!("did you mean `{ours}`?"))
 }
 
 /// Advice about a file that is no plan.
@@ -178,6 +196,14 @@ mod tests {
             |key: &str| toml_failure(&format!("[model]\nname = \"own\"\n{key} = 2\n")).hint_text().map(str::to_owned);
         assert!(hint("kv_heads").is_some_and(|hint| hint.starts_with("`kv_heads` stands in a file of the model")));
         assert_eq!(hint("hiden").as_deref(), Some("did you mean `hidden`?"));
+    }
+
+    #[test]
+    fn a_key_of_adapters_may_be_known_by_the_name_that_peft_gives_it() {
+        let hint = |key: &str| toml_failure(&format!("[training.lora]\n{key} = 2\n")).hint_text().map(str::to_owned);
+        assert_eq!(hint("r").as_deref(), Some("did you mean `rank`?"));
+        assert_eq!(hint("lora_alpha").as_deref(), Some("did you mean `alpha`?"));
+        assert_eq!(hint("rnk").as_deref(), Some("did you mean `rank`?"));
     }
 
     #[test]

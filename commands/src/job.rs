@@ -161,11 +161,12 @@ fn refuse_hub_name(name: &str) -> Result<(), Failure> {
 
 /// Returns the model that a flag names: of the catalog, or of a file.
 fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
-    if find(name).is_ok() || !files::is_model_path(name) {
-        return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
-    }
-    if let Some(entry) = find_published(name).filter(|_| !Path::new(name).exists() && !caller::has(Path::new(name))) {
+    let is_file = || Path::new(name).exists() || caller::has(Path::new(name));
+    if let Some(entry) = find(name).ok().or_else(|| find_published(name).filter(|_| !is_file())) {
         return ModelChoice { name: Some(entry.model.name().into()), ..ModelChoice::default() };
+    }
+    if !files::is_model_path(name) {
+        return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
     }
     let path = Some(beside_job(name, job));
     if files::is_config(Path::new(name)) {
@@ -403,6 +404,7 @@ fn flag_for(field: &str) -> Option<String> {
         "model.seq_len" => "--seq-len N",
         "training.method" | "method" => "--fine-tune METHOD",
         "training.objective" => "--dpo",
+        "training.lora.rank" => "--lora-rank N",
         "training.global_batch" => "--global-batch N",
         "training.steps" => "--steps N",
         "training.epochs" => "--epochs N",

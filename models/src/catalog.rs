@@ -121,12 +121,16 @@ const ADDED: [&str; 13] = [
     "-2507",
 ];
 
-/// Returns the entry whose shape a repository of the Hugging Face Hub has by its name: `Qwen/Qwen2.5-7B-Instruct` is
-/// `qwen2.5-7b`, trained further.
-pub fn find_published(repository: &str) -> Option<&'static CatalogEntry> {
-    let (_, name) = repository.split_once('/')?;
-    let name = name.to_lowercase();
-    let mut name = name.strip_prefix("meta-").unwrap_or(&name);
+/// Returns the entry whose shape a published model has by its name, with or without its organisation on the Hugging Face
+/// Hub: `Qwen/Qwen2.5-7B-Instruct` is `qwen2.5-7b`, trained further.
+pub fn find_published(published: &str) -> Option<&'static CatalogEntry> {
+    let name = published.split_once('/').map_or(published, |(_, name)| name).to_lowercase();
+    let name = name.strip_prefix("meta-").unwrap_or(&name);
+    // A version may follow what says that it was trained further: `Mistral-7B-Instruct-v0.3`.
+    without_what_was_added(name).or_else(|| without_what_was_added(&name.replacen("-instruct", "", 1)))
+}
+
+fn without_what_was_added(mut name: &str) -> Option<&'static CatalogEntry> {
     loop {
         if ENTRIES.contains_key(format!("{name}.toml").as_str()) {
             return find(name).ok();
@@ -150,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn repositories_are_known_by_their_names() {
-        for (repository, name) in [
+    fn published_models_are_known_by_their_names() {
+        for (published, name) in [
             ("Qwen/Qwen2.5-7B-Instruct", Some("qwen2.5-7b")),
             ("Qwen/Qwen3-30B-A3B", Some("qwen3-30b-a3b")),
             ("meta-llama/Llama-3.1-8B-Instruct", Some("llama-3.1-8b")),
@@ -166,12 +170,19 @@ mod tests {
             ("mistralai/Mistral-Nemo-Instruct-2407", Some("mistral-nemo")),
             ("mistralai/Mistral-Small-24B-Instruct-2501", Some("mistral-small-24b")),
             ("EleutherAI/pythia-1.4b-deduped", Some("pythia-1.4b")),
-            // Other vocabularies.
+            ("mistralai/Mistral-7B-v0.3", Some("mistral-7b-v0.3")),
+            ("mistralai/Mistral-7B-Instruct-v0.3", Some("mistral-7b-v0.3")),
+            ("Llama-3.1-8B", Some("llama-3.1-8b")),
+            ("llama-3.1-8B-instruct", Some("llama-3.1-8b")),
+            ("qwen2.5-7b", Some("qwen2.5-7b")),
+            ("GPT2", Some("gpt2")),
+            // Another vocabulary.
             ("google-bert/bert-base-cased", None),
-            ("mistralai/Mistral-7B-v0.3", None),
-            ("qwen2.5-7b", None),
+            // Another window.
+            ("mistralai/Mistral-7B-Instruct-v0.2", None),
+            ("gpt-5", None),
         ] {
-            assert_eq!(find_published(repository).map(|entry| entry.model.name()), name, "{repository}");
+            assert_eq!(find_published(published).map(|entry| entry.model.name()), name, "{published}");
         }
     }
 }

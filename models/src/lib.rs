@@ -46,4 +46,4 @@ pub use operator::{
     Image, Mask, Operator, OperatorKind, Pass, Places, Pool, Quantization, Recommendation, Recurrent,
     RelativePositions, Routing, Scan, Sequential, Sharing, Split, StateSpace, Storage, Tuned, Weights, nf4_bytes,
 };
-pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, on_pairs, tuned};
+pub use tuning::{AdapterTarget, Adapters, RANK_MAX, Tuning, on_pairs, predicts_next_token, tuned};

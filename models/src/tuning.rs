@@ -103,7 +103,7 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
                     .with_hint(format!("adapters are for the families {families}; use method = \"full\"")));
             }
             let fused = matches!(model.family(), Family::Gpt | Family::GptMoe | Family::GptNeox);
-            let loss_in_tiles = predicts_next_token(model, &graph);
+            let loss_in_tiles = computes_next_token(model, &graph);
             let own = |layer| with_loss_in_tiles(adapted(layer, adapters, fused), loss_in_tiles);
             let distinct: Vec<Layer> = graph.distinct().iter().map(own).collect();
             let there = |target: &AdapterTarget| has(&graph, *target, fused);
@@ -135,7 +135,7 @@ pub fn tuned(model: &Model, tuning: &Tuning) -> Result<OperatorGraph, Invalid> {
 /// As [`tuned`], and when the model does not predict the next token.
 pub fn on_pairs(model: &Model, tuning: Option<&Tuning>, reference: bool) -> Result<OperatorGraph, Invalid> {
     let graph = model.graph();
-    if !predicts_next_token(model, &graph) {
+    if !computes_next_token(model, &graph) {
         let rule = format!("`{}`, of family {}, does not predict the next token", model.name(), model.family());
         return Err(Invalid::breaks("objective", "dpo", rule).with_hint("leave it out, or take a causal decoder"));
     }
@@ -157,7 +157,12 @@ fn with_loss_in_tiles(layer: Layer, may_be: bool) -> Layer {
     Layer { loss_in_tiles: may_be && loss, ..layer }
 }
 
-fn predicts_next_token(model: &Model, graph: &OperatorGraph) -> bool {
+/// Returns `true` if a model predicts the next token of a text, from those before it alone.
+pub fn predicts_next_token(model: &Model) -> bool {
+    computes_next_token(model, &model.graph())
+}
+
+fn computes_next_token(model: &Model, graph: &OperatorGraph) -> bool {
     let any = |is_it: fn(OperatorKind) -> bool| {
         graph.distinct().iter().flat_map(|layer| &layer.operators).any(|operator| is_it(operator.kind))
     };

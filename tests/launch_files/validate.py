@@ -205,8 +205,9 @@ def check_program(command, files):
             check_deepspeed_config(json.loads(files["deepspeed.json"]), machines * processes)
 
 
-def check_training_arguments(arguments):
-    """Names and types; making the object itself would ask for the GPUs of the plan."""
+def check_training_arguments(arguments, keeps_copies=False):
+    """Names and types; making the object itself would ask for the GPUs of the plan. `keeps_copies`: what shards states
+    keeps copies of weights in single precision, which a launcher says elsewhere."""
     from transformers import HfArgumentParser, TrainingArguments
     from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
     from transformers.trainer_pt_utils import AcceleratorConfig
@@ -220,7 +221,7 @@ def check_training_arguments(arguments):
         assert arguments[start - 1] == "--optim" and "OPTIMIZER" not in [name.value for name in OptimizerNames]
         del arguments[start - 1 : start + 1]
     if "--dataset_name" in arguments:
-        arguments = check_trl(arguments)
+        arguments = check_trl(arguments, keeps_copies)
     if "--model_name_or_path" in arguments:
         # An argument of the script's own.
         start = arguments.index("--model_name_or_path")
@@ -239,7 +240,7 @@ def check_training_arguments(arguments):
         check_fsdp(values)
 
 
-def check_trl(arguments):
+def check_trl(arguments, keeps_copies):
     """What TRL's scripts read of the words, and the adapters that PEFT makes of them; returns those of transformers."""
     from transformers import HfArgumentParser, TrainingArguments
     from trl import DPOConfig, ModelConfig, ScriptArguments, SFTConfig
@@ -250,9 +251,17 @@ def check_trl(arguments):
     named = {field.name: getattr(values, field.name) for field in dataclasses.fields(ModelConfig)}
     model_config = ModelConfig(**named)
     assert values.dataset_name and values.model_name_or_path and values.max_length > 0
-    if not (values.load_in_4bit or values.load_in_8bit):
+    computes_in = "bfloat16" if values.bf16 else "float16" if values.fp16 else "float32"
+    if not values.use_peft:
+        # AdamW would lose small updates of weights in half precision of which nothing keeps copies.
+        keeps_copies = keeps_copies or values.deepspeed or values.fsdp
+        assert values.dtype in ("float32", computes_in if keeps_copies else "float32"), values.dtype
+    elif not (values.load_in_4bit or values.load_in_8bit):
         # Beside quantised weights TRL keeps adapters in bfloat16, whatever the model computes in.
-        assert values.dtype == ("bfloat16" if values.bf16 else "float16" if values.fp16 else "float32"), values.dtype
+        assert values.dtype == computes_in, values.dtype
+    if getattr(values, "packing", False):
+        # sdpa would take a mask over all samples of a micro-batch.
+        assert values.attn_implementation == "flash_attention_2" or values.dtype == "float32", values
     if values.use_peft:
         check_adapters(model_config)
     own = {field.name for field in dataclasses.fields(TrainingArguments)}
@@ -392,10 +401,11 @@ def check_accelerate(files):
         command = started(files["accelerate.sh"], "accelerate")
         assert command[1] == "launch"
         # As `accelerate launch` does until it starts processes.
-        known, config, _ = _validate_launch_command(parser.parse_args(command[2:]))
+        known, config, has_precision = _validate_launch_command(parser.parse_args(command[2:]))
         assert known.num_processes >= known.num_machines > known.machine_rank >= 0, known
-        check_training_arguments(known.training_script_args)
-        check_plugin(known, config)
+        check_training_arguments(known.training_script_args, known.use_deepspeed or known.use_fsdp)
+        check_precision(known)
+        check_plugin(known, config, has_precision)
         wanted = yaml.safe_load(files["accelerate.yaml"]).get("dynamo_config", {}).get("dynamo_backend", "no")
         assert known.dynamo_backend == wanted, known.dynamo_backend
         check_resume(files["accelerate.sh"], "accelerate", "RESULTS")
@@ -403,8 +413,17 @@ def check_accelerate(files):
         check_deepspeed_config(json.loads(files["deepspeed.json"]), known.num_processes)
 
 
-def check_plugin(known, config):
-    """What the launcher hands to processes, read as a process reads it."""
+def check_precision(known):
+    """What the launcher says of the number format is what the script is told: the Trainer takes both."""
+    words = known.training_script_args
+    told = [name for name in ("fp16", "bf16") if (f"--{name}", "true") in zip(words, words[1:])]
+    wanted = "no" if known.use_deepspeed else (told or ["no"])[0]
+    assert known.mixed_precision == wanted, (known.mixed_precision, wanted)
+
+
+def check_plugin(known, config, has_precision):
+    """What the launcher hands to processes, read as a process reads it. `has_precision`: its configuration has a number
+    format of its own."""
     from unittest import mock
 
     from accelerate import DeepSpeedPlugin, FullyShardedDataParallelPlugin
@@ -412,7 +431,9 @@ def check_plugin(known, config):
     from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
     if known.use_deepspeed:
-        known.deepspeed_fields_from_accelerate_config = ",".join(config.deepspeed_config)
+        # As launch_command does it.
+        fields = [*config.deepspeed_config, *(["mixed_precision"] if has_precision else [])]
+        known.deepspeed_fields_from_accelerate_config = ",".join(fields)
         environment = prepare_deepspeed_cmd_env(known)[1]
         plugin = DeepSpeedPlugin
     elif known.use_fsdp or known.use_megatron_lm:

@@ -102,6 +102,19 @@ VARIED = {
         "replicated",
         {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "lora", "dpo": {"reference": "precomputed"}}},
     ),
+    "full": ("replicated", {"plan.stack": "pytorch-ddp", "job.training.method": "full"}),
+    "full-packed": (
+        "fully-sharded",
+        {"plan.stack": "pytorch-fsdp", "job.training.method": "full", "job.data.lengths": "lengths.txt"},
+    ),
+    "full-zero-3": ("fully-sharded", {"plan.stack": "deepspeed", "job.training.method": "full"}),
+    "lora-packed": (
+        "replicated",
+        {
+            "plan.stack": "pytorch-ddp", "plan.cluster": {"instance": "p4d.24xlarge", "instances": 2},
+            "plan.fine_tuning": {"method": "lora"}, "job.data.lengths": "lengths.txt",
+        },
+    ),
     "frozen": ("replicated", {"plan.stack": "pytorch-ddp", "plan.fine_tuning": {"method": "frozen"}}),
     "megatron": ("replicated", {"plan.stack": "megatron-core"}),
     "megatron-stages": (

@@ -130,6 +130,7 @@ fn transformer_parameter_counts_equal_the_published_checkpoints() {
         ("llama-3-70b", 70_553_706_496),
         ("llama-3.1-405b", 405_853_388_800),
         ("mistral-7b", 7_241_732_096),
+        ("mistral-7b-v0.3", 7_248_023_552),
         ("mixtral-8x7b", 46_702_792_704),
     ] {
         assert_eq!(parameters(name), count, "{name}");

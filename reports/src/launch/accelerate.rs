@@ -41,6 +41,8 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     } else if draft.engine == Engine::Deepspeed {
         others.push(deepspeed::config_file(&mut draft, deepspeed::Reader::Trainer)?);
         let gathered = plan.state_sharding() == StateSharding::Parameters;
+        // The file says it, and Accelerate does not start where both do.
+        config.shift_remove("mixed_precision");
         let plugin = json!({ "deepspeed_config_file": "deepspeed.json", "zero3_init_flag": gathered });
         config.insert("distributed_type".into(), json!("DEEPSPEED"));
         config.insert("deepspeed_config".into(), plugin);
@@ -88,6 +90,7 @@ fn common(draft: &mut Draft<'_>) -> Map<String, Value> {
     draft.tells(&[Field::Precision]);
     let precision = match job.plan().precision() {
         Precision::Fp32 | Precision::Tf32 => "no",
+        Precision::Fp16Mixed if fine_tuning::scales_no_loss(draft) => "no",
         Precision::Fp16Mixed => "fp16",
         Precision::Bf16Mixed | Precision::Fp8Mixed => "bf16",
     };

@@ -4,12 +4,14 @@
 //!
 //! Hugging Face TRL 1.16, `trl/trainer/model_config.py`, `trl/trainer/sft_config.py` and `trl/scripts/sft.py`.
 
+use super::Target;
 use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
+use super::packing;
 use super::program::Places;
 use super::software::Engine;
-use trainyard_models::{Family, Layer, Operator, OperatorKind, Sharing, Tuned};
+use trainyard_models::{Family, Layer, Operator, OperatorKind, Sharing, Tuned, predicts_next_token};
 use trainyard_plan::{
     BaseFormat, FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
 };
@@ -36,10 +38,50 @@ pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
     (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
 }
 
-/// Returns `true` if TRL's scripts train the plan: adapters of a model that predicts the next token, or all of its
-/// weights on preferences.
+/// Returns `true` if TRL's scripts train the plan, which is of a model that predicts the next token: adapters, or all of
+/// its weights.
 pub(super) fn is_trls(draft: &Draft<'_>) -> bool {
+    loss_was_counted_in_tiles(draft) || trains_all_weights(draft)
+}
+
+/// Returns `true` if memory was counted without whole logits, as TRL takes the loss: adapters, or preferences.
+fn loss_was_counted_in_tiles(draft: &Draft<'_>) -> bool {
     draft.job.plan().graph().distinct().iter().any(|layer| layer.loss_in_tiles)
+}
+
+/// Returns `true` if all weights of such a model are trained on its own loss by software that transformers drives, which
+/// splits no layers. SageMaker's own library, which a plan without a stack is for, takes scripts that are written for it.
+fn trains_all_weights(draft: &Draft<'_>) -> bool {
+    let (job, plan) = (draft.job, draft.job.plan());
+    let parallel = plan.mesh().parallel();
+    let is_whole = parallel.tensor.max(parallel.pipeline).max(parallel.context).max(parallel.expert) == 1;
+    job.is_fine_tuning()
+        && plan.tuning_kind() == TuningKind::FULL
+        && is_whole
+        && matches!(draft.engine, Engine::Deepspeed | Engine::Fsdp | Engine::Ddp)
+        && (draft.target != Target::Sagemaker || job.stack().is_some())
+        && predicts_next_token(plan.model())
+}
+
+/// Returns `true` if the weights have to be loaded in single precision for updates to be summed in it. transformers loads
+/// them as they are published, most often in bfloat16; DeepSpeed keeps copies in single precision, and Accelerate makes
+/// them for FSDP.
+pub(super) fn must_load_whole(draft: &Draft<'_>) -> bool {
+    let precision = draft.job.plan().precision();
+    draft.job.plan().method() == Method::Full && draft.engine == Engine::Ddp && precision.element_bytes() < 4
+}
+
+/// Returns the number format in which TRL loads the model: that in which it computes, or, if all weights are trained
+/// outside DeepSpeed, single precision.
+fn format(draft: &Draft<'_>) -> &'static str {
+    if trains_all_weights(draft) && draft.engine != Engine::Deepspeed {
+        return "float32";
+    }
+    match draft.job.plan().precision() {
+        Precision::Fp32 | Precision::Tf32 => "float32",
+        Precision::Fp16Mixed => "float16",
+        Precision::Bf16Mixed | Precision::Fp8Mixed => "bfloat16",
+    }
 }
 
 /// Returns `true` if the loss cannot be scaled: TRL keeps adapters beside quantised weights in bfloat16 (Dettmers et al.,
@@ -89,12 +131,12 @@ fn trls_arguments(
 ) -> Result<Vec<(String, String)>, LaunchError> {
     let plan = draft.job.plan();
     draft.tells(&[Field::FineTuning]);
-    draft.remark("memory was counted for TRL 1.16 or later, which takes the loss in tiles");
-    let format = match plan.precision() {
-        Precision::Fp32 | Precision::Tf32 => "float32",
-        Precision::Fp16Mixed => "float16",
-        Precision::Bf16Mixed | Precision::Fp8Mixed => "bfloat16",
-    };
+    draft.remark(if loss_was_counted_in_tiles(draft) {
+        "memory was counted for TRL 1.16 or later, which takes the loss in tiles"
+    } else {
+        "memory and time were counted with whole logits; TRL from 1.16 on takes the loss in tiles, in less memory, and computes the head's product once more"
+    });
+    let format = format(draft);
     let mut list: Vec<(&str, String)> = vec![("dataset_name", data(draft, places)), ("dtype", format.into())];
     if let Some(lora) = lora {
         list.extend([
@@ -131,7 +173,7 @@ fn trls_arguments(
     if plan.tuning_kind().dpo {
         preferences(draft, &mut list);
     } else {
-        packing(draft, &mut list);
+        packing::arguments(draft, &mut list);
     }
     Ok(list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
@@ -149,18 +191,6 @@ fn preferences(draft: &mut Draft<'_>, list: &mut Vec<(&str, String)>) {
     );
 }
 
-/// Adds whether samples share sequences.
-fn packing(draft: &mut Draft<'_>, list: &mut Vec<(&str, String)>) {
-    match (&draft.job.document().job.data.lengths, draft.job.document().job.data.packing) {
-        (Some(_), None | Some(true)) => list.push(("packing", "true".into())),
-        (Some(_), Some(false)) => {
-            draft.remark("samples were counted as padded to max_length; TRL pads to the longest of a micro-batch");
-        }
-        (None, _) => draft
-            .remark("samples were counted as long as max_length: --packing true makes them so, shorter ones take less"),
-    }
-}
-
 /// Returns the bytes of the model that is fine-tuned, as it is published: in half precision.
 pub(super) fn download_bytes(plan: &Plan) -> u64 {
     let values = |layer: &Layer| layer.frozen_values() + layer.parameters(Sharing::WHOLE);
@@ -169,14 +199,18 @@ pub(super) fn download_bytes(plan: &Plan) -> u64 {
 
 /// TRL from the version on that takes the loss in tiles, as memory is counted.
 const TRL: &str = "trl>=1.16";
+/// The same with the package that fetches FlashAttention 2 built: flash-attn itself cannot be built from a list of packages,
+/// since its build imports PyTorch.
+const TRL_WITH_KERNELS: &str = "trl[kernels]>=1.16";
 
 /// Returns the packages that the script needs beside transformers and Accelerate.
 pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {
+    let trl = if packing::takes_flash(draft) { TRL_WITH_KERNELS } else { TRL };
     match draft.job.plan().method() {
         Method::Lora | Method::Qlora if !is_trls(draft) => vec!["peft"],
-        Method::Lora => vec![TRL, "peft"],
-        Method::Qlora => vec![TRL, "peft", "bitsandbytes"],
-        Method::Full if is_trls(draft) => vec![TRL],
+        Method::Lora => vec![trl, "peft"],
+        Method::Qlora => vec![trl, "peft", "bitsandbytes"],
+        Method::Full if is_trls(draft) => vec![trl],
         Method::Full | Method::Frozen => Vec::new(),
     }
 }
@@ -209,4 +243,98 @@ fn modules(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
         return Err(draft.cannot(Field::FineTuning, why));
     }
     Ok(format!(".*\\.({})_proj", targets.join("|")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::launch::stack_tests::{export, first, given, megatron, pytorch, sharded, stack};
+    use crate::launch::{LaunchOptions, Target};
+    use serde_json::{Value, json};
+    use trainyard_hardware_profiles::Abilities;
+
+    type Change = (&'static str, Value);
+
+    fn by(method: &str) -> Vec<Change> {
+        let adapters = json!({ "method": method, "lora": { "rank": 16, "targets": ["all-linear"] } });
+        let mut changes = vec![("job.training.method", json!(method))];
+        changes.extend((method != "full").then_some(("plan.fine_tuning", adapters)));
+        changes
+    }
+
+    fn on_volta(changes: Vec<Change>) -> Vec<Change> {
+        let machines = json!({ "instance": "p3.16xlarge", "instances": 2 });
+        [changes, vec![("plan.cluster", machines), ("plan.precision", json!("fp16-mixed"))]].concat()
+    }
+
+    /// The Trainer takes what the launcher says of the number format too.
+    #[test]
+    fn accelerate_scales_no_loss_that_cannot_be_scaled() {
+        let config = |changes: &[Change]| {
+            export(changes, &pytorch("pytorch-ddp", false), Target::Accelerate).expect("replicas").files[1].text.clone()
+        };
+        let quantised = config(&on_volta(by("qlora")));
+        assert!(quantised.contains("mixed_precision: \"no\"\n"), "{quantised}");
+        let whole = config(&on_volta(by("lora")));
+        assert!(whole.contains("mixed_precision: fp16\n"), "{whole}");
+    }
+
+    /// Accelerate ends where its configuration has a field that DeepSpeed's has.
+    #[test]
+    fn the_number_format_is_in_the_configuration_of_deepspeed_alone() {
+        let deepspeed = stack("deepspeed", &[], Abilities::default());
+        let files = export(&[sharded()], &deepspeed, Target::Accelerate).expect("ZeRO-3").files;
+        assert!(!files[1].text.contains("mixed_precision"), "{}", files[1].text);
+        assert!(files[2].text.contains("\"bf16\": {\n    \"enabled\": true"), "{}", files[2].text);
+    }
+
+    #[test]
+    fn trl_trains_all_weights_and_keeps_them_in_single_precision() {
+        let options = LaunchOptions { data: Some("trl-lib/Capybara".into()), ..LaunchOptions::default() };
+        let ddp = pytorch("pytorch-ddp", false);
+        let launch = given(&by("full"), &ddp, Target::Torchrun, &options).expect("replicas");
+        let script = &launch.files[0].text;
+        for words in
+            ["sft.py ", "--dataset_name trl-lib/Capybara ", "--dtype float32 ", "--bf16 true ", "--max_length 1024 "]
+        {
+            assert!(script.contains(words), "{words}: {script}");
+        }
+        assert!(
+            !script.contains("--use_peft") && launch.notes.iter().any(|note| note.contains("whole logits")),
+            "{script}"
+        );
+        let shared = [by("full"), vec![sharded()]].concat();
+        assert!(first(&shared, &pytorch("pytorch-fsdp", false), Target::Accelerate).contains("--dtype float32 "));
+        let deepspeed = stack("deepspeed", &[], Abilities::default());
+        assert!(first(&shared, &deepspeed, Target::Torchrun).contains("--dtype bfloat16 "));
+        let files = export(&by("full"), &ddp, Target::Sagemaker).expect("replicas").files;
+        let requirements = files.iter().find(|file| file.name == "requirements.txt").expect("packages");
+        assert!(requirements.text.contains("\ntrl>=1.16\n") && !requirements.text.contains("peft"), "{requirements:?}");
+    }
+
+    /// transformers loads weights as they are published.
+    #[test]
+    fn a_script_of_ones_own_must_load_weights_in_single_precision() {
+        let weights = LaunchOptions { weights: Some("gpt2".into()), ..LaunchOptions::default() };
+        let told = |name: &str, changes: &[Change]| {
+            let launch = given(changes, &pytorch(name, false), Target::Torchrun, &weights).expect("data parallel");
+            launch.notes.iter().any(|note| note.contains("dtype=torch.float32"))
+        };
+        assert!(told("pytorch-ddp", &[]));
+        assert!(!told("pytorch-ddp", &[("plan.precision", json!("fp32"))]));
+        assert!(!told("pytorch-fsdp", &[sharded()]));
+        assert!(!told("pytorch-ddp", &by("full")));
+    }
+
+    #[test]
+    fn megatron_goes_on_with_pretraining_and_says_so() {
+        let told = |changes: &[Change]| {
+            let launch = export(changes, &megatron(), Target::Megatron).expect("replicas");
+            launch
+                .notes
+                .iter()
+                .filter(|note| note.contains("goes on with pretraining") || note.contains("--append-eod"))
+                .count()
+        };
+        assert_eq!((told(&by("full")), told(&[])), (2, 0));
+    }
 }

@@ -4,7 +4,7 @@ use super::error::LaunchError;
 use super::software::Attention;
 use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transport, catalog};
 use trainyard_models::{Attention as Computed, OperatorKind};
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
@@ -93,10 +93,14 @@ impl<'a> Job<'a> {
     /// Returns the attention that the stack computes on these GPUs, as it was priced; `None` for models without attention,
     /// and where no stack states it.
     pub(super) fn attention(&self) -> Option<Attention<'a>> {
-        let gpu = self.pool.device.gpu()?;
         let stack = self.stack.filter(|stack| !stack.runs.attention.is_empty())?;
         let first = self.attentions().next()?;
-        Some(Attention::of(stack, &gpu.generation, first.kernel.is_fused()))
+        Some(Attention::of(stack, self.generation()?, first.kernel.is_fused()))
+    }
+
+    /// Returns the generation of the GPUs, `Ampere`; `None` of processors.
+    pub(super) fn generation(&self) -> Option<&'a str> {
+        self.pool.device.gpu().map(|gpu| gpu.generation.as_str())
     }
 
     /// Returns `true` if scores are bounded, or have sinks beside them, which PyTorch's fused attention does not compute.
@@ -108,7 +112,8 @@ impl<'a> Job<'a> {
         self.attentions().any(|attention| attention.soft_cap || attention.sinks)
     }
 
-    fn attentions(&self) -> impl Iterator<Item = &Computed> {
+    /// Iterates over the attentions of the model.
+    pub(super) fn attentions(&self) -> impl Iterator<Item = &Computed> {
         self.plan.graph().layers().flat_map(|layer| &layer.operators).filter_map(|operator| match &operator.kind {
             OperatorKind::Attention(attention) => Some(attention),
             _ => None,
@@ -348,8 +353,8 @@ impl<'a> Job<'a> {
 
     /// Returns the Region of the price, else of the job.
     pub(super) fn region(&self) -> &str {
-        let priced = self.document.prediction.price.as_ref().map(|price| price.region.as_str());
-        priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(DEFAULT_REGION)
+        let offered = self.document.prediction.price.as_ref().and_then(PriceUsed::offered);
+        offered.map(|offered| offered.region).or(self.document.job.cluster.region.as_deref()).unwrap_or(DEFAULT_REGION)
     }
 
     /// Returns the bytes of the data set as stored, where its size is known.

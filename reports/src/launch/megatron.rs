@@ -15,7 +15,7 @@ use super::program::{Places, Program, asks_for_checkpoints, environment};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun;
-use trainyard_models::Model;
+use trainyard_models::{Model, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StageSpec, StateSharding, Store,
@@ -385,6 +385,9 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
     words.line().set("data-path", data);
     let weights = draft.weights();
     megatron_model::tokenizer(draft, weights.as_deref(), words);
+    if job.is_fine_tuning() {
+        further_training(draft);
+    }
     if let Some(input) = job.plan().input() {
         words.set("num-workers", input.workers);
         draft.tells(&[Field::Workers]);
@@ -403,6 +406,21 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Tells what differs from a supervised fine-tuning: the scripts go on with pretraining.
+fn further_training(draft: &mut Draft<'_>) {
+    if predicts_next_token(draft.job.plan().model()) {
+        draft.remark(
+            "this goes on with pretraining: text without a chat template, a loss on every token, and samples joined end to end that see each other. Megatron-LM's --sft with --tokenizer-type SFTTokenizer reads conversations and takes the loss of answers alone; plans with --stack pytorch-fsdp or --stack deepspeed start TRL's sft.py",
+        );
+    }
+    draft.remark(
+        "data must be tokenised first: tools/preprocess_data.py of Megatron-LM with --append-eod writes the files .bin and .idx that --data-path names",
+    );
+    draft.remark(
+        "checkpoints are in Megatron-LM's format: Megatron Bridge writes them as Hugging Face's (AutoBridge.export_ckpt)",
+    );
 }
 
 /// Adds checkpoints: the script resumes from the newest by itself, or else starts from given weights.

@@ -18,6 +18,7 @@ mod job;
 mod kubernetes;
 mod megatron;
 mod megatron_model;
+mod packing;
 mod program;
 mod python;
 mod recommendation;

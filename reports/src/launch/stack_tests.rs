@@ -8,30 +8,30 @@ use trainyard_plan::LaunchDocument;
 use trainyard_plan::document::PlanDocument;
 
 /// Creates a stack of this name with its abilities; its other fields do not matter here.
-fn stack(name: &str, targets: &[&str], rest: Abilities) -> Stack {
+pub(super) fn stack(name: &str, targets: &[&str], rest: Abilities) -> Stack {
     let base = Stack::clone(&catalog().stacks()[0]);
     let targets = targets.iter().map(|target| (*target).to_owned()).collect();
     Stack { name: name.into(), runs: Abilities { targets, ..rest }, ..base }
 }
 
-fn pytorch(name: &str, compiled: bool) -> Stack {
+pub(super) fn pytorch(name: &str, compiled: bool) -> Stack {
     let attention = [("Volta", "memory-efficient"), ("other", "flash")];
     let attention = attention.map(|(generation, kernel)| (generation.to_owned(), kernel.to_owned())).into();
     let targets = ["torchrun", "accelerate", "slurm", "skypilot", "kubernetes", "sagemaker"];
     stack(name, &targets, Abilities { compiled, fused_optimizer: true, attention, ..Abilities::default() })
 }
 
-fn megatron() -> Stack {
+pub(super) fn megatron() -> Stack {
     let attention = [("other".to_owned(), "flash".to_owned()), ("Volta".to_owned(), "unfused".to_owned())].into();
     let targets = ["megatron", "torchrun", "slurm", "kubernetes", "skypilot"];
     stack("megatron-core", &targets, Abilities { attention, ..Abilities::default() })
 }
 
-fn export(changes: &[(&str, Value)], stack: &Stack, target: Target) -> Result<LaunchDocument, LaunchError> {
+pub(super) fn export(changes: &[(&str, Value)], stack: &Stack, target: Target) -> Result<LaunchDocument, LaunchError> {
     given(changes, stack, target, &LaunchOptions::default())
 }
 
-fn given(
+pub(super) fn given(
     changes: &[(&str, Value)],
     stack: &Stack,
     target: Target,
@@ -50,12 +50,12 @@ fn given(
     launch(&document, &cluster, Some(stack), target, options)
 }
 
-fn first(changes: &[(&str, Value)], stack: &Stack, target: Target) -> String {
+pub(super) fn first(changes: &[(&str, Value)], stack: &Stack, target: Target) -> String {
     let launch = export(changes, stack, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
     launch.files[0].text.clone()
 }
 
-fn sharded() -> (&'static str, Value) {
+pub(super) fn sharded() -> (&'static str, Value) {
     ("plan.state_sharding", json!("parameters"))
 }
 

@@ -10,6 +10,7 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field};
 use super::fine_tuning;
+use super::packing;
 use super::program::{Places, asks_for_checkpoints};
 use super::software::Engine;
 use super::units;
@@ -72,6 +73,9 @@ pub(super) fn arguments(
                 published.format,
                 published.to_bf16
             ));
+        }
+        if !trls && fine_tuning::must_load_whole(draft) {
+            draft.remark("the script loads the model with dtype=torch.float32: transformers takes the format in which weights are published, most often bfloat16, in which DistributedDataParallel and AdamW would lose small updates; memory was counted with weights in single precision");
         }
         if !trls {
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
@@ -163,6 +167,9 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     // A launcher compiles by its own configuration.
     if draft.job.is_compiled() && !compiled_by_launcher(draft, sharding) {
         list.add("torch_compile", true);
+    }
+    if packing::is_on(draft) {
+        return;
     }
     let Some(attention) = draft.job.attention() else { return };
     draft.tells(&[Field::Attention]);
