@@ -6,7 +6,7 @@ use crate::interconnect::Interconnect;
 use crate::measured::MeasuredMachine;
 use crate::network::Network;
 use crate::storage::SharedStorage;
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, UsdPerHour};
 
 /// A device that computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,6 +158,8 @@ pub struct Pool {
     pub fabric: Fabric,
     /// The memory, disk and PCIe tree that the devices of a machine share, where they are known.
     pub host: Option<Host>,
+    /// What an hour of one machine costs, where the cluster file says it. Prices of the catalog are on terms, and not here.
+    pub usd_per_hour: Option<UsdPerHour>,
 }
 
 /// One level of switches between machines.
@@ -224,6 +226,17 @@ impl Pool {
     }
 }
 
+/// Returns what an hour of one of some machines costs as their cluster file says, of kinds that differ the mean, so that
+/// all together cost so many times as much as there are machines; `None` where it says nothing.
+pub fn price_of_one(pools: &[Pool]) -> Option<UsdPerHour> {
+    if let [alike] = pools {
+        return alike.usd_per_hour;
+    }
+    let all = pools.iter().map(|pool| Some(f64::from(pool.instances) * pool.usd_per_hour?.0)).sum::<Option<f64>>()?;
+    let machines: f64 = pools.iter().map(|pool| f64::from(pool.instances)).sum();
+    Some(UsdPerHour(all / machines))
+}
+
 impl Cluster {
     /// Returns the machines of one kind without the others, behind the same switches; `None` if no kind is called so.
     pub fn kind(&self, name: &str) -> Option<Self> {
@@ -252,6 +265,7 @@ impl Cluster {
             device: Device::Gpu(gpu.clone()),
             fabric: Fabric::Wired { interconnect: instance.interconnect.clone(), network: instance.network.clone() },
             host: Some(Host::of(instance)),
+            usd_per_hour: None,
         })
     }
 
@@ -264,6 +278,7 @@ impl Cluster {
             device: Device::Measured(machine),
             fabric: Fabric::Measured,
             host: None,
+            usd_per_hour: None,
         })
     }
 

@@ -45,6 +45,9 @@ pub struct MachineSpec {
     pub like: Option<String>,
     #[serde(deserialize_with = "written")]
     pub count: u32,
+    /// What an hour of one machine costs, in USD; of all kinds or of none. Never that of `like`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<f64>,
     /// Number of GPUs per machine.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
@@ -221,6 +224,13 @@ pub struct SharedStorageSpec {
     /// Time to open a file; that of Amazon FSx for Lustre if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<Seconds>,
+}
+
+impl ClusterFile {
+    /// Returns `true` if the file says what machines cost.
+    pub fn is_priced(&self) -> bool {
+        self.machines.iter().any(|machine| machine.usd_per_hour.is_some())
+    }
 }
 
 fn own_cluster() -> String {

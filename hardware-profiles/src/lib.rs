@@ -46,6 +46,7 @@ pub use abilities::Abilities;
 pub use catalog::{Catalog, PriceTable, USD_PER_HOUR_MAX, catalog};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
+    price_of_one,
 };
 pub use cluster_file::{
     ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SharedStorageSpec,

@@ -200,6 +200,13 @@ impl Executable {
             .or_else(|| self.refused_objective(plan.tuning_kind()))
     }
 
+    /// Returns `true` if the software can reduce gradients so, where replicas share this out and a step has so many
+    /// micro-batches.
+    pub fn reduces(&self, reduction: GradientReduction, sharding: StateSharding, accumulation: u64) -> bool {
+        let each = self.reduces_micro_batches_from.is_some_and(|least| sharding >= least) && accumulation > 1;
+        self.gradient_reduction.contains(&reduction) && !(each && reduction == GradientReduction::Step)
+    }
+
     /// Returns `true` if the software trains these weights towards this.
     pub fn trains(&self, kind: TuningKind) -> bool {
         self.methods.contains(&kind.method) && (!kind.dpo || self.dpo.contains(&kind.method))

@@ -3,7 +3,7 @@
 use crate::cost::Rent;
 use crate::problem::{
     AUTO_STACK, catalog_with, data_set, executable_on, executor_stack, forward_plan, has_instead, in_job, inside,
-    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, transport_named,
+    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, stated_price, transport_named,
 };
 use std::sync::Arc;
 use trainyard_calibration::interval;
@@ -376,22 +376,34 @@ pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options
     step_trace(&plan, &machine, options).map_err(|error| inside("plan", &error, error.hint()))
 }
 
-/// Returns what surrounds the steps of a document's plan, with the price of its machines if they are rented; `None` where
-/// nothing is known of it.
+/// Returns what surrounds the steps of a document's plan, with the price of its machines if they have one; `None` where
+/// nothing is known of either.
 pub(crate) fn rent(
     document: &PlanDocument,
     plan: &Plan,
     machine: &Machine,
     prices: Option<&PriceTable>,
 ) -> Result<Option<Rent>, Invalid> {
-    Rent::new(&document.job, plan, machine, price(document, prices)?).map_err(in_job)
+    Rent::new(&document.job, plan, machine, price(document, machine, prices)?).map_err(in_job)
 }
 
-/// Returns the price of a plan's machines on its terms; `None` for owned machines. The first of these that has one
-/// decides: the given table of prices; the document, if its job had such a table; today's catalog; the document, if its
-/// price is of the plan's service.
-pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, Invalid> {
+/// Returns the price of a plan's machines; `None` where they have none. Of machines that a cluster file describes it is the
+/// one that the file states, and of others that on the plan's terms. The first of these that has one decides: the given
+/// table of prices; the document, if its job had such a table; today's catalog; the document, if its price is of the plan's
+/// service.
+pub(crate) fn price(
+    document: &PlanDocument,
+    machine: &Machine,
+    prices: Option<&PriceTable>,
+) -> Result<Option<PriceUsed>, Invalid> {
+    if let Some(file) = &document.plan.cluster.file {
+        return Ok(stated_price(&machine.cluster.pools, file));
+    }
     let Some(used) = &document.prediction.price else { return Ok(None) };
+    let Some(offered) = used.offered() else {
+        return Err(Invalid::missing("prediction.price.region", "the plan's machines are rented in some Region")
+            .with_hint("plan again"));
+    };
     let asked = [used.usd_per_hour, used.low_usd_per_hour, used.high_usd_per_hour];
     if let Some(usd) = asked.into_iter().find(|usd| !(0.0..=USD_PER_HOUR_MAX).contains(usd)) {
         let price = format!("{usd} USD an hour");
@@ -400,11 +412,11 @@ pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Res
             .with_hint("plan again, or give the price in a table with --prices"));
     }
     let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
-    let wanted = plan.service.as_ref().unwrap_or(&used.service);
+    let wanted = plan.service.as_deref().unwrap_or(offered.service);
     let service = Service::named(wanted);
-    let query = service.map(|service| PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) });
+    let query = service.map(|service| PriceQuery { region: offered.region, service, purchase: purchase(plan.pricing) });
     let given = query.zip(prices).and_then(|(query, prices)| prices.price(instance, query)).map(price_used);
-    let kept = (*wanted == used.service).then(|| used.clone());
+    let kept = (wanted == offered.service).then(|| used.clone());
     let of_table =
         kept.clone().filter(|used| document.job.cluster.prices.is_some() && used.pricing == Some(plan.pricing));
     let today = || {
@@ -412,7 +424,7 @@ pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Res
         price_of(instance, query?).map(price_used)
     };
     given.or(of_table).or_else(today).or(kept).map(Some).ok_or_else(|| {
-        let rule = format!("no price of {instance} from it in {} is known", used.region);
+        let rule = format!("no price of {instance} from it in {} is known", offered.region);
         Invalid::breaks("plan.service", format!("`{wanted}`"), rule)
             .with_hint("services are ec2 and sagemaker; leave it out for that of the document's price")
     })

@@ -1948,8 +1948,12 @@ class PrecisionChoice:
 
     precision: Precision
     """The number format."""
+    stack: str | None = None
+    """The software; absent where plans do not name it."""
     parallel: ParallelSpec
     """Degrees of parallelism."""
+    state_sharding: StateSharding = 'none'
+    """What replicas share out."""
     batch: BatchSpec
     """Batch sizes in samples."""
     recompute: Recompute
@@ -1991,7 +1995,9 @@ class MethodChoice:
     parameters: int
     """Values of the model, adapters among them."""
     best: Alternative | None = None
-    """Its best plan; that of a method which is not the job's comes from a short search, without deadline and budget."""
+    """Its best plan; that of a method which is not the job's is sought without deadline and budget, by a short search
+    where the whole one would be long.
+    """
     smallest: SmallestMachine | None = None
     """The machines with the lowest price an hour on which it fits; absent for machines that are not rented."""
     reason: str | None = None
@@ -2049,7 +2055,9 @@ class LeftOut:
     families: list[str]
     """Their families, `g6`."""
     best: LeftOutPlan | None = None
-    """The best plan on them that a short search found; absent where the search would have been long, or found none."""
+    """The plan that is recommended on one type of them, the best that a short search found; absent where the search
+    would have been long, or found none.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2179,6 +2187,10 @@ class WhatIfCase:
     """Why there is no plan."""
     missed_goal: str | None = None
     """Why the plan is not within deadline or budget, if it is not."""
+    within_margin: str | None = None
+    """Why `plan` refuses the plan, although it fits, if it does: the memory that it leaves free is less than the
+    margin.
+    """
     choice: str | None = None
     """Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it
     does: of plans that predictions cannot tell apart the simplest is recommended.

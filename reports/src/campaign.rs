@@ -2,6 +2,7 @@
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
 use crate::layout::{cluster, strategy};
+use crate::price::each;
 use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles, Scenario};
 use trainyard_units::human_count;
 
@@ -59,13 +60,7 @@ fn headline(document: &CampaignDocument) -> Vec<(&'static str, String)> {
         ),
         ("interruptions", interruptions(document.interruptions)),
     ];
-    if let Some(price) = &document.price {
-        let price = format!(
-            "{:.2} USD/h each, {} {}, in {}, as of {}",
-            price.usd_per_hour, price.service, document.plan.pricing, price.region, price.date
-        );
-        rows.push(("price", price));
-    }
+    rows.extend(document.price.as_ref().map(|price| ("price", each(price, document.plan.pricing, ""))));
     rows
 }
 

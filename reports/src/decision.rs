@@ -1,7 +1,7 @@
 //! What stands around a recommendation: what made room, how number formats and batches compare, what was rejected.
 
 use crate::format::{Width, bytes, columns, percent, rate, seconds, table, usd};
-use crate::layout::split;
+use crate::layout::{sharing, split};
 use trainyard_plan::Recompute;
 use trainyard_plan::document::{BatchChoice, PlanDocument, PrecisionChoice, Rejected, RejectedBy, Remedy};
 use trainyard_units::human_count;
@@ -55,9 +55,11 @@ fn precisions(document: &PlanDocument, width: Width) -> String {
     let header = ["same work in", "strategy", ">micro", ">step", ">time", ">cost", ">memory"];
     let row = |choice: &PrecisionChoice| {
         let recompute = if choice.recompute == Recompute::None { "" } else { ", recompute" };
+        let other = choice.stack.as_ref().filter(|stack| document.plan.stack.as_ref() != Some(stack));
+        let software = other.map_or_else(String::new, |stack| format!(", {stack}"));
         [
             marked(choice.precision.to_string(), choice.recommended),
-            format!("{}{recompute}", split(choice.parallel)),
+            format!("{}{}{recompute}{software}", split(choice.parallel), sharing(choice.state_sharding)),
             choice.batch.micro.to_string(),
             seconds(choice.step_time_s),
             seconds(choice.time_s),
@@ -140,4 +142,37 @@ fn together(what: &str, rejected: &[&Rejected], much: impl Fn(f64) -> String) ->
     let each: Vec<String> =
         rejected.iter().map(|one| format!("{} {}", one.what, much(one.times.unwrap_or(1.0)))).collect();
     (!each.is_empty()).then(|| format!("{what}: {}", each.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plots::tests::plan_document;
+    use trainyard_plan::{BatchSpec, ParallelSpec, Precision, StateSharding};
+
+    #[test]
+    fn a_number_format_is_told_with_its_sharding_and_other_software() {
+        let mut document = plan_document();
+        document.plan.stack = Some("pytorch-ddp".into());
+        let choice = |precision, stack: &str, state_sharding| PrecisionChoice {
+            precision,
+            stack: Some(stack.into()),
+            parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
+            state_sharding,
+            batch: BatchSpec { global: 32, micro: 4, accumulation: 1 },
+            recompute: Recompute::Full,
+            step_time_s: 10.0,
+            time_s: 1e4,
+            cost_usd: None,
+            memory_peak_bytes: 16 << 30,
+            recommended: stack == "pytorch-ddp",
+        };
+        document.precisions = vec![
+            choice(Precision::Bf16Mixed, "pytorch-ddp", StateSharding::None),
+            choice(Precision::Fp32, "deepspeed", StateSharding::Parameters),
+        ];
+        let page = precisions(&document, Width(120));
+        assert!(page.contains("  data 8, recompute  ") && !page.contains("pytorch-ddp"), "{page}");
+        assert!(page.contains("  data 8, ZeRO-3, recompute, deepspeed  "), "{page}");
+    }
 }

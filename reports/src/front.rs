@@ -4,7 +4,7 @@ use crate::format::{Width, lines, seconds, table, usd, wrap};
 use crate::layout::{cluster, strategy};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
-use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_plan::document::{Alternative, Offered, PlanDocument, PriceUsed};
 
 /// Formats the plans that no other on the same terms beats in both time and cost, with their numbers and how to save
 /// one.
@@ -29,7 +29,7 @@ pub(crate) fn front(document: &PlanDocument, width: Width) -> String {
 pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
     [
         (index + 1).to_string(),
-        point.price.as_ref().map_or_else(|| "–".into(), |_| point.plan.pricing.to_string()),
+        offered(point).map_or_else(|| "–".into(), |_| point.plan.pricing.to_string()),
         cluster(&point.plan),
         strategy(&point.plan),
         seconds(point.time_s),
@@ -37,14 +37,19 @@ pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
     ]
 }
 
+/// Returns where and when the price of a point's machines was seen, if they are rented.
+fn offered(point: &Alternative) -> Option<Offered<'_>> {
+    point.price.as_ref().and_then(PriceUsed::offered)
+}
+
 /// Tells the dates of the prices: those of different terms are not of one day.
 fn dates(all: &[Alternative]) -> Option<String> {
     let mut seen: BTreeMap<Pricing, Vec<&str>> = BTreeMap::new();
     for point in all {
-        let Some(price) = &point.price else { continue };
+        let Some(offered) = offered(point) else { continue };
         let dates = seen.entry(point.plan.pricing).or_default();
-        if !dates.contains(&price.date.as_str()) {
-            dates.push(&price.date);
+        if !dates.contains(&offered.date) {
+            dates.push(offered.date);
         }
     }
     let each: Vec<String> = seen

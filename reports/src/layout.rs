@@ -1,6 +1,6 @@
 //! How a plan is laid out, in a few words.
 
-use trainyard_plan::{ParallelSpec, PlanSpec};
+use trainyard_plan::{ParallelSpec, PlanSpec, StateSharding};
 
 /// Formats the machines: `2 × p4d.24xlarge`.
 pub fn cluster(plan: &PlanSpec) -> String {
@@ -27,6 +27,16 @@ pub fn strategy(plan: &PlanSpec) -> String {
         .map(|(name, degree, how)| format!("{name} {degree}{how}"))
         .collect();
     if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
+}
+
+/// Formats what follows a strategy on what replicas share out: `, ZeRO-3`; nothing if they share out nothing.
+pub(crate) fn sharing(sharding: StateSharding) -> &'static str {
+    match sharding {
+        StateSharding::None => "",
+        StateSharding::Optimizer => ", ZeRO-1",
+        StateSharding::Gradients => ", ZeRO-2",
+        StateSharding::Parameters => ", ZeRO-3",
+    }
 }
 
 /// Formats the degrees: `data 4 × tensor 8`.

@@ -28,6 +28,7 @@ mod front;
 mod history;
 mod jobs;
 mod plan;
+mod price;
 mod profile;
 mod refit;
 mod replay;

@@ -9,6 +9,7 @@ use crate::decision::{lacks_room, rejected, remedies, tuning};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use crate::front::front;
 use crate::layout::{cluster, strategy};
+use crate::price::{at_price, each};
 use brief::brief;
 pub(crate) use methods::methods_table;
 pub use methods::trained_part;
@@ -146,16 +147,8 @@ pub(crate) fn details(document: &PlanDocument) -> Vec<(&'static str, String)> {
     rows.extend(input(document));
     rows.extend(around(prediction).map(|around| ("besides steps", around)));
     rows.extend(prediction.cost_parts.as_ref().map(|parts| ("cost of", parts_of(parts))));
-    if let Some(price) = &prediction.price {
-        let (each, instance) = (price.usd_per_hour, &plan.cluster.instance);
-        rows.push((
-            "price",
-            format!(
-                "{each:.2} USD/h each, {} {}, {instance} in {}, as of {}",
-                price.service, plan.pricing, price.region, price.date
-            ),
-        ));
-    }
+    let on = format!("{} ", plan.cluster.instance);
+    rows.extend(prediction.price.as_ref().map(|price| ("price", each(price, plan.pricing, &on))));
     rows
 }
 
@@ -176,15 +169,8 @@ pub(crate) fn memory_share(prediction: &Prediction) -> String {
 
 fn cost(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {
     let (cost, [low, high], price) = (prediction.cost_usd?, prediction.cost_interval_usd?, prediction.price.as_ref()?);
-    Some(format!(
-        "{} (90 %: {} to {}), {} in {}, prices of {}",
-        usd(cost),
-        usd(low),
-        usd(high),
-        plan.pricing,
-        price.region,
-        price.date
-    ))
+    let at_price = at_price(price, plan.pricing);
+    Some(format!("{} (90 %: {} to {}), {at_price}", usd(cost), usd(low), usd(high)))
 }
 
 fn time(prediction: &Prediction) -> String {

@@ -1,11 +1,12 @@
 // One scenario: its fields, its plan, and the pictures of it.
 
 import { ask } from "./api.js";
+import { askedLine } from "./asked.js";
 import { Drafts } from "./asking.js";
 import { clusterOf, front, memory, node, prose, step, table } from "./charts.js";
 import { slider } from "./slider.js";
 import { family, same, toQuestion } from "./state.js";
-import { bytes, count, digits, duration, percent, readCount, readDuration, usd } from "./text.js";
+import { bytes, count, duration, exact, exactCount, exactDuration, percent, readCount, readDuration, usd } from "./text.js";
 
 /** A value that is as long as it needs to be: two digits that count. */
 function roundly(value) {
@@ -20,20 +21,19 @@ function roundHours(seconds) {
 
 const whole = (text) => {
   const value = readCount(text);
-  return value === undefined || value < 1 ? undefined : Math.round(value);
+  return Number.isInteger(value) ? value : undefined;
 };
 
 /** The sliders of a scenario by the field of its state. */
 function sliders() {
-  const plain = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
   return {
-    sequence: { label: "Tokens of a sample", from: 128, to: 131072, steps: 40, round: roundly, print: plain, read: whole, open: true, none: "model's", example: "a number of tokens such as 2048" },
-    amount: { label: "Data", example: "an amount such as 10 B, 2.5M or 1e9", from: 1e5, to: 1e13, steps: 160, round: roundly, print: count, read: readCount },
-    epochs: { label: "Passes over the data", example: "a number such as 3", from: 1, to: 100, steps: 60, round: (value) => Math.round(value), print: plain, read: readCount },
-    batch: { label: "Global batch, samples a step", example: "a whole number of samples such as 512", from: 1, to: 65536, steps: 16, round: (value) => Math.round(value), print: plain, read: whole },
-    deadline: { label: "Deadline", example: "a time such as 12 h or 3 d", from: 3600, to: 365 * 86400, steps: 90, round: roundHours, print: duration, read: readDuration, open: true },
-    budget: { label: "Budget, USD", example: "an amount such as 5000 or 20k", from: 10, to: 1e8, steps: 140, round: roundly, print: count, read: readCount, open: true },
-    instances: { label: "Instances at most", example: "a whole number of machines such as 16", from: 1, to: 128, steps: 127, linear: true, round: (value) => Math.round(value), print: plain, read: whole },
+    sequence: { label: "Tokens of a sample", from: 128, to: 131072, steps: 40, round: roundly, print: exact, read: whole, open: true, none: "model's", example: "a number of tokens such as 2048" },
+    amount: { label: "Data", example: "an amount such as 10 B, 2.5M or 1e9", from: 1e5, to: 1e13, steps: 160, round: roundly, print: exactCount, read: whole },
+    epochs: { label: "Passes over the data", example: "a number such as 3", from: 1, to: 100, steps: 60, round: (value) => Math.round(value), print: exact, read: readCount },
+    batch: { label: "Global batch, samples a step", example: "a whole number of samples such as 512", from: 1, to: 65536, steps: 16, round: (value) => Math.round(value), print: exact, read: whole },
+    deadline: { label: "Deadline", example: "a time such as 12 h or 3 d", from: 3600, to: 365 * 86400, steps: 90, round: roundHours, print: exactDuration, read: readDuration, open: true },
+    budget: { label: "Budget, USD", example: "an amount such as 5000 or 20k", from: 10, to: 1e8, steps: 140, round: roundly, print: exactCount, read: readCount, open: true },
+    instances: { label: "Instances at most", example: "a whole number of machines such as 16", from: 1, to: 128, steps: 127, linear: true, round: (value) => Math.round(value), print: exact, read: whole },
   };
 }
 
@@ -230,7 +230,8 @@ export class Scenario {
 
   render() {
     const { answer, refusal } = this;
-    this.tell(refusal);
+    this.tell(refusal, () => this.set({}));
+    this.find(".asked").textContent = askedLine(this);
     this.find(".answer").hidden = Boolean(refusal) || !answer;
     this.pin();
     if (refusal) {
@@ -269,11 +270,12 @@ export class Scenario {
       ...table(["Method", "Trained", "Smallest machine", "Best plan", "Time of steps", "Cost", "Memory of a GPU"], rows).children);
   }
 
-  /** Shows a refusal, or that there is none. */
-  tell(refusal) {
+  /** Shows a refusal, or that there is none; with a button for `again` where that may help. */
+  tell(refusal, again) {
     const problem = this.find(".problem");
     problem.hidden = !refusal;
-    problem.replaceChildren(...(refusal ? prose(this.said(refusal)) : []));
+    const words = refusal ? prose(this.said(refusal)) : [];
+    problem.replaceChildren(...words, ...(refusal?.passes ? [" ", retry(again)] : []));
   }
 
   /** Why there is no plan, and what to do. */
@@ -298,7 +300,9 @@ export class Scenario {
       this.opened = `from the front, ${point.plan.pricing}`;
       this.took({ answer: { ...answer, plan: withOwnWords(answer.plan, this.recommended) }, fromFront: true });
     } catch (refusal) {
-      this.took({ refusal });
+      this.tell(refusal, () => this.take(point));
+      // The question that was dropped for this one is asked after all.
+      if (this.element.classList.contains("stale")) this.drafts.wanted();
     }
     this.answered(this);
   }
@@ -353,7 +357,7 @@ export class Scenario {
       const { files } = await ask(`export/${encodeURIComponent(target)}`, this.answer.plan);
       for (const { name, content } of files) download(name, content);
     } catch (refusal) {
-      this.tell(refusal);
+      this.tell(refusal, () => this.export());
     }
   }
 
@@ -397,6 +401,13 @@ function leftOutOf({ job, prediction, search }) {
 /** A document without the reasons and warnings that were given for another plan: whoever saves it would keep them. */
 function withOwnWords(document, recommended) {
   return same(document.plan, recommended.plan) ? document : { ...document, reasons: [], evidence: [], warnings: [] };
+}
+
+/** A button that tries something again. */
+export function retry(again) {
+  const button = node("button", { type: "button" }, "Try again");
+  button.addEventListener("click", again);
+  return button;
 }
 
 /** Hands a text to the person as a file. */
@@ -462,6 +473,6 @@ export function figures({ plan, prediction }) {
     ["Throughput", rate ? `${count(rate)} tokens/s` : `${count(prediction.samples_per_s)} samples/s`, `batch ${plan.batch.global} in ${plan.batch.accumulation} × ${plan.batch.micro}`],
     ...(prediction.mfu === undefined ? [] : [["MFU", percent(prediction.mfu), `bubble ${percent(prediction.bubble)}`]]),
     ["Memory", bytes(peak), `of ${bytes(prediction.memory_bytes.limit)}`],
-    ...(prediction.price ? [["Price", `${digits(prediction.price.usd_per_hour)} USD/h`, `each, ${prediction.price.pricing}, ${prediction.price.date}`]] : []),
+    ...(prediction.price ? [["Price", `${usd(prediction.price.usd_per_hour)}/h`, ["each", prediction.price.pricing, prediction.price.date].filter(Boolean).join(", ")]] : []),
   ];
 }

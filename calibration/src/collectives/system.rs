@@ -92,6 +92,7 @@ fn described(catalog: &Catalog, text: &str, nodes: u32, each: u32) -> Result<Clu
         device: Device::Gpu(gpu.clone()),
         fabric: Fabric::Wired { interconnect, network },
         host: None,
+        usd_per_hour: None,
     }))
 }
 

@@ -118,6 +118,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
             },
         },
         host: host(row, catalog),
+        usd_per_hour: None,
     }))
 }
 

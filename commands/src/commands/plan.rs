@@ -11,7 +11,7 @@ use std::path::Path;
 use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
 use trainyard_plan::PlanSpec;
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
 use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
 
@@ -45,9 +45,7 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     };
     let plot = &arguments.plot;
     let drawn = plot.plot.as_deref().map(|_| reports::front_plot(&document, Breadth::Wide)).transpose();
-    let picture = drawn.map_err(|why| {
-        Failure::input("cannot draw time against cost").because(why).hint("machines that are not rented have no price")
-    })?;
+    let picture = drawn.map_err(|why| Failure::input("cannot draw time against cost").because(why).hint(UNPRICED))?;
     let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
     written.extend(arguments.out.as_deref().map(|path| (path, json(&document).into_bytes())));
     written.extend(picture.as_ref().and_then(|picture| plot.file(picture)));
@@ -124,6 +122,10 @@ fn numbers_of_machines(plan: &PlanSpec) -> Vec<u32> {
     all.into_iter().skip(first).take(at - first + 1 + NEIGHBOURS).collect()
 }
 
+/// Advice where plans have no cost.
+const UNPRICED: &str =
+    "machines that are not rented have no price, unless `usd_per_hour` in [[machines]] of their file says it";
+
 /// How many more and how many fewer numbers of machines are proposed.
 const NEIGHBOURS: usize = 2;
 
@@ -131,7 +133,8 @@ const NEIGHBOURS: usize = 2;
 fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
     let files = files::machine_files_of(document, file, None).ok()?;
     let machine = machine(document, files).ok()?;
-    let sagemaker = document.prediction.price.as_ref().is_some_and(|price| price.service == Service::Sagemaker.name());
+    let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
+    let sagemaker = offered.is_some_and(|offered| offered.service == Service::Sagemaker.name());
     let runs = |target: &Target| export::launch_files(document, &machine, *target, &LaunchOptions::default()).is_ok();
     Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker).find(runs)
 }

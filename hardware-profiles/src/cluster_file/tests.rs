@@ -1,10 +1,10 @@
 use super::*;
 use crate::catalog::catalog;
-use crate::cluster::{Cluster, Device, Fabric};
+use crate::cluster::{Cluster, Device, Fabric, price_of_one};
 use crate::interconnect::Interconnect;
 use crate::network::Network;
 use proptest::prelude::*;
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, UsdPerHour};
 
 const MIXED: &str = include_str!("../../../examples/cluster-mixed.toml");
 
@@ -40,6 +40,51 @@ fn the_example_is_the_cluster_that_it_describes() {
     );
     let Fabric::Wired { interconnect, .. } = &station.fabric else { panic!("wired") };
     assert!(interconnect.joins(&[2, 3]) && !interconnect.joins(&[1, 2]));
+}
+
+/// The example with a price of each of its two kinds, where one is given.
+fn priced(prices: [&str; 2]) -> Result<Cluster, Invalid> {
+    let counts = ["count = 2 ", "count = 4\n"];
+    let line = |price: &str| if price.is_empty() { String::new() } else { format!("usd_per_hour = {price}\n") };
+    let text = counts.iter().zip(prices).fold(MIXED.to_owned(), |text, (count, price)| {
+        assert!(text.contains(count), "{count}");
+        text.replacen(count, &format!("{}{count}", line(price)), 1)
+    });
+    read(&text)
+}
+
+#[test]
+fn kinds_have_prices_of_their_own_and_cost_their_sum_together() {
+    assert_eq!(price_of_one(&priced(["", ""]).expect("without prices").pools), None);
+    let cluster = priced(["16.0", "2.5"]).expect("with prices");
+    let [node, station] = ["a100-node", "workstation"].map(|name| cluster.kind(name).expect("a kind").pools);
+    assert_eq!(price_of_one(&node), Some(UsdPerHour(16.0)));
+    assert_eq!(price_of_one(&station), Some(UsdPerHour(2.5)));
+    let mean = price_of_one(&cluster.pools).expect("of both").0;
+    assert!((mean * 6.0 / 42.0 - 1.0).abs() < 1e-12, "{mean}");
+}
+
+#[test]
+fn a_price_is_above_zero_and_of_all_kinds_or_none() {
+    for wrong in ["0", "-1", "1e6"] {
+        let error = priced(["16.0", wrong]).expect_err(wrong);
+        assert_eq!(error.field(), "machines[1].usd_per_hour");
+        assert!(error.hint().is_some_and(|hint| hint.contains("usd_per_hour = 24.0")), "{error}");
+    }
+    for (prices, lacking, has) in [(["16.0", ""], 1, 0), (["", "2.5"], 0, 1)] {
+        let error = priced(prices).expect_err("one has none");
+        assert_eq!(error.field(), format!("machines[{lacking}].usd_per_hour"));
+        assert!(error.to_string().contains(&format!("`machines[{has}]` has it")), "{error}");
+        assert!(error.hint().is_some());
+    }
+}
+
+#[test]
+fn the_price_of_a_type_of_the_catalog_is_not_that_of_machines_like_it() {
+    let text = "[[machines]]\nlike = \"p5.48xlarge\"\ncount = 2\n";
+    assert_eq!(price_of_one(&read(text).expect("valid").pools), None);
+    let stated = read(&format!("{text}usd_per_hour = \"24\"\n")).expect("valid");
+    assert_eq!(price_of_one(&stated.pools), Some(UsdPerHour(24.0)));
 }
 
 #[test]
@@ -330,7 +375,8 @@ prop_compose! {
         // Connections are counted where each has a limit.
         let connections = flow_limit.and(connections);
         let network = Some(NetworkSpec { transport: Some(Transport::Tcp), connections, ..network });
-        MachineSpec { name: None, like: None, count, gpus: Some(gpus), gpu: Some(gpu), link, network, host: Some(host) }
+        let own = MachineSpec { count, gpus: Some(gpus), gpu: Some(gpu), link, network, ..MachineSpec::default() };
+        MachineSpec { host: Some(host), ..own }
     }
 }
 
@@ -338,9 +384,11 @@ prop_compose! {
     fn files()(
         mut machines in proptest::collection::vec(machines(), 1..4), encrypted: bool,
         oversubscription in proptest::option::of(1.0f64..8.0), read in proptest::option::of(bandwidths()),
+        usd_per_hour in proptest::option::of(0.01f64..100.0),
     ) -> ClusterFile {
         for (index, machine) in machines.iter_mut().enumerate() {
             machine.name = Some(format!("kind \"{index}\""));
+            machine.usd_per_hour = usd_per_hour.map(|usd| usd + index as f64);
         }
         let switches = oversubscription.map(|oversubscription| SwitchSpec { ports: 150, oversubscription });
         let shared_storage =

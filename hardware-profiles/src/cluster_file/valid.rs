@@ -1,7 +1,7 @@
 //! From what is written to a cluster.
 
 use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, SharedStorageSpec, wiring};
-use crate::catalog::{Catalog, catalog};
+use crate::catalog::{Catalog, USD_PER_HOUR_MAX, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel, room};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::Instance;
@@ -10,7 +10,7 @@ use crate::network::{MeasuredFabric, Messaging, Network, Transport};
 use crate::sourced::Sourced;
 use crate::storage::SharedStorage;
 use std::fmt::Display;
-use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid, Seconds, UsdPerHour};
 
 /// The largest number of devices in a cluster.
 const DEVICES_MAX: u64 = 1 << 20;
@@ -72,6 +72,7 @@ impl Cluster {
             }
             pools.push(pool);
         }
+        all_priced(&pools)?;
         let devices = |pool: &Pool| u64::from(pool.instances) * u64::from(pool.devices_per_instance);
         let devices: u64 = pools.iter().map(devices).sum();
         if devices > DEVICES_MAX {
@@ -113,6 +114,26 @@ fn named(field: &str, name: &str) -> Result<(), Invalid> {
         return Err(Invalid::value(field, format!("`{name}`"), "a name").with_hint(example(field, "\"node\"")));
     }
     Ok(())
+}
+
+/// Checks what an hour of a machine costs.
+fn price(field: String, usd_per_hour: f64) -> Result<UsdPerHour, Invalid> {
+    if usd_per_hour > 0.0 && usd_per_hour <= USD_PER_HOUR_MAX {
+        return Ok(UsdPerHour(usd_per_hour));
+    }
+    let hint =
+        "it is what an hour of one machine costs, as in usd_per_hour = 24.0; leave it out where they cost nothing";
+    Err(Invalid::value(field, usd_per_hour, format!("above 0 and at most {USD_PER_HOUR_MAX} USD")).with_hint(hint))
+}
+
+/// Checks that all kinds of machines have a price or none: what a plan on some of them costs could not be compared with
+/// one on others.
+fn all_priced(pools: &[Pool]) -> Result<(), Invalid> {
+    let index = |priced: bool| pools.iter().position(|pool| pool.usd_per_hour.is_some() == priced);
+    let (Some(priced), Some(unpriced)) = (index(true), index(false)) else { return Ok(()) };
+    let why = format!("`machines[{priced}]` has it, and all kinds of machines have a price or none");
+    Err(Invalid::missing(format!("machines[{unpriced}].usd_per_hour"), why)
+        .with_hint("write what an hour of one such machine costs, or leave `usd_per_hour` out everywhere"))
 }
 
 fn counted(field: String, count: u32, most: u32) -> Result<u32, Invalid> {
@@ -170,6 +191,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
     let name = either(|| below("name"), machine.name.as_ref(), machine.like.as_ref())?;
     named(&below("name"), name)?;
     counted(below("count"), machine.count, DEVICES_MAX as u32)?;
+    let usd_per_hour = machine.usd_per_hour.map(|usd| price(below("usd_per_hour"), usd)).transpose()?;
     let gpus = either(|| below("gpus"), machine.gpus, like.map(|like| like.instance.gpus))?;
     counted(below("gpus"), gpus, GPUS_MAX)?;
     let gpu = gpu(&below("gpu"), machine.gpu.as_ref(), like.map(|like| like.gpu), catalog)?;
@@ -198,6 +220,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
         device: Device::Gpu(gpu),
         fabric: Fabric::Wired { interconnect, network },
         host,
+        usd_per_hour,
     })
 }
 

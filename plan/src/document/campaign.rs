@@ -26,7 +26,7 @@ pub struct CampaignDocument {
     pub step_time_s: f64,
     /// Seconds from the start to the last checkpoint.
     pub time_s: Quantiles,
-    /// Price of instances and of what is stored; absent for machines that are not rented.
+    /// Price of instances and of what is stored; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Quantiles>,
     /// How many courses take how many seconds.

@@ -114,8 +114,14 @@ pub struct Remedy {
 pub struct PrecisionChoice {
     /// The number format.
     pub precision: Precision,
+    /// The software; absent where plans do not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
     /// Degrees of parallelism.
     pub parallel: ParallelSpec,
+    /// What replicas share out.
+    #[serde(default)]
+    pub state_sharding: StateSharding,
     /// Batch sizes in samples.
     pub batch: BatchSpec,
     /// What is computed again in backward.

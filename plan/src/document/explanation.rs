@@ -47,7 +47,7 @@ pub struct ExplainedPlan {
     pub critical_path: Vec<PathPart>,
     /// The stage whose ranks need most memory, counted from 0.
     pub fullest_stage: u32,
-    /// What the price of the training consists of; empty for machines that are not rented.
+    /// What the price of the training consists of; empty for machines without a price.
     #[serde(default)]
     pub cost_parts: Vec<CostPart>,
     /// Why it was chosen, as its document says.

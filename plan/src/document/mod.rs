@@ -138,7 +138,7 @@ pub struct Prediction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruptions: Option<ExpectedInterruptions>,
     /// Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and
-    /// storage. Absent for machines that are not rented.
+    /// storage. Absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// What the price is made of.
@@ -244,33 +244,77 @@ pub struct InputPrediction {
     pub download_s: f64,
 }
 
-/// A price and where it comes from.
+/// A price and where it comes from: of machines that AWS rents out, or of those that a cluster file describes, which are in
+/// no Region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceUsed {
-    /// USD per hour of one instance.
+    /// USD per hour of one instance; the mean where `kinds` differ.
     pub usd_per_hour: f64,
     /// The lowest price seen; differs for spot only.
     pub low_usd_per_hour: f64,
     /// The highest price seen.
     pub high_usd_per_hour: f64,
-    /// Region.
-    pub region: String,
-    /// ec2 or sagemaker.
-    pub service: String,
-    /// The terms.
+    /// Region; absent for machines of a cluster file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// ec2 or sagemaker; absent for machines of a cluster file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The terms; absent for machines of a cluster file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pricing: Option<Pricing>,
-    /// When it was seen.
-    pub date: String,
-    /// Where it was read.
+    /// When it was seen; absent for machines of a cluster file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Where it was read; for machines of a cluster file its path.
     pub source: String,
+    /// The prices of kinds of machines that are used together; empty where all machines are alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<PriceOfKind>,
     /// Availability Zones in which the instance is offered, if the table of prices says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<String>,
     /// The share of spot capacity that is reclaimed in a month (`5-10%`), if the table of prices says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruptions: Option<String>,
+}
+
+/// What machines of one kind cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceOfKind {
+    /// The kind.
+    pub name: String,
+    /// How many.
+    pub instances: u32,
+    /// USD per hour of one of them.
+    pub usd_per_hour: f64,
+}
+
+/// Where and when the price of rented machines was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered<'a> {
+    /// The Region.
+    pub region: &'a str,
+    /// The service, ec2 or sagemaker.
+    pub service: &'a str,
+    /// When it was seen.
+    pub date: &'a str,
+}
+
+impl PriceUsed {
+    /// Returns where and when the price was seen; `None` for machines that are not rented at AWS, but described by a
+    /// cluster file.
+    pub fn offered(&self) -> Option<Offered<'_>> {
+        let (region, service, date) = (self.region.as_deref()?, self.service.as_deref()?, self.date.as_deref()?);
+        Some(Offered { region, service, date })
+    }
+
+    /// Returns what an hour of so many machines costs, in USD.
+    pub fn of_all(&self, instances: u32) -> f64 {
+        self.usd_per_hour * f64::from(instances)
+    }
 }
 
 /// Where a step goes, in seconds of one rank.
@@ -456,7 +500,8 @@ pub struct MethodChoice {
     pub trained_parameters: u64,
     /// Values of the model, adapters among them.
     pub parameters: u64,
-    /// Its best plan; that of a method which is not the job's comes from a short search, without deadline and budget.
+    /// Its best plan; that of a method which is not the job's is sought without deadline and budget, by a short search where
+    /// the whole one would be long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Alternative>,
     /// The machines with the lowest price an hour on which it fits; absent for machines that are not rented.
@@ -522,7 +567,8 @@ pub struct Search {
 pub struct LeftOut {
     /// Their families, `g6`.
     pub families: Vec<String>,
-    /// The best plan on them that a short search found; absent where the search would have been long, or found none.
+    /// The plan that is recommended on one type of them, the best that a short search found; absent where the search would
+    /// have been long, or found none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<LeftOutPlan>,
 }

@@ -71,6 +71,9 @@ pub struct WhatIfCase {
     /// Why the plan is not within deadline or budget, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed_goal: Option<String>,
+    /// Why `plan` refuses the plan, although it fits, if it does: the memory that it leaves free is less than the margin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_margin: Option<String>,
     /// Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it does:
     /// of plans that predictions cannot tell apart the simplest is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +119,7 @@ pub struct WhatIfFigures {
     pub steps: u64,
     /// Seconds of the whole training.
     pub time_s: f64,
-    /// Price of the whole training; absent for machines that are not rented.
+    /// Price of the whole training; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented.
@@ -138,7 +141,7 @@ pub struct Sensitivity {
     pub basis: String,
     /// Seconds of the whole training at each factor.
     pub time_s: [f64; 2],
-    /// Price of the whole training at each factor; absent for machines that are not rented.
+    /// Price of the whole training at each factor; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<[f64; 2]>,
     /// Times over that of the plan, minus one.

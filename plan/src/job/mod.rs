@@ -238,13 +238,13 @@ named! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GoalSpec {
-    /// What is sought; cost if left out.
+    /// What is sought; cost if left out. Time in any case where machines have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
     /// The longest training accepted, `3 d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// The most money accepted, in USD.
+    /// The most money accepted, in USD, for machines that have a price.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
 }

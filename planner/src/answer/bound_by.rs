@@ -39,7 +39,7 @@ pub(crate) fn bound_by(
         return format!("bound by input, {what}: {share} of each step waits for samples");
     }
     let first_pass = data.and_then(|data| FirstPass::of(data, prediction, plan.batch().global));
-    let own = sentence(limits, step, idle);
+    let own = sentence(limits, (step, idle), between(plan, machine));
     match first_pass.filter(FirstPass::limits) {
         Some(first) => {
             format!("bound by input, reading samples: the first pass takes {}; after it, {own}", first.share())
@@ -48,7 +48,16 @@ pub(crate) fn bound_by(
     }
 }
 
-fn sentence(limits: [(Bottleneck, Seconds); 4], step: Seconds, idle: f64) -> String {
+/// Names what ranks exchange data over: within one machine that is no network.
+fn between(plan: &Plan, machine: &Machine) -> &'static str {
+    match (plan.cluster().instances, machine.cluster.first().device.gpu()) {
+        (1, Some(_)) => "communication between GPUs",
+        (1, None) => "communication between ranks",
+        _ => "the network",
+    }
+}
+
+fn sentence(limits: [(Bottleneck, Seconds); 4], (step, idle): (Seconds, f64), between: &'static str) -> String {
     let [(first, most), rest @ ..] = limits;
     let others: Vec<String> = rest
         .into_iter()
@@ -59,18 +68,18 @@ fn sentence(limits: [(Bottleneck, Seconds); 4], step: Seconds, idle: f64) -> Str
     let others = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
     format!(
         "bound by {}: a step would be {} shorter without {}{others}",
-        name(first),
+        name(first, between),
         percent(most.0 / step.0),
         free(first)
     )
 }
 
-fn name(what: Bottleneck) -> &'static str {
+fn name(what: Bottleneck, between: &'static str) -> &'static str {
     match what {
         Bottleneck::Compute => "compute",
         Bottleneck::Memory => "memory traffic",
         Bottleneck::Launch => "kernel launches",
-        Bottleneck::Network => "the network",
+        Bottleneck::Network => between,
         Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
     }
 }
@@ -102,7 +111,7 @@ mod tests {
             (Bottleneck::Launch, Seconds(0.0)),
         ];
         assert_eq!(
-            sentence(limits, Seconds(1.0), 0.1),
+            sentence(limits, (Seconds(1.0), 0.1), "the network"),
             "bound by the network: a step would be 50 % shorter without communication, 25 % without arithmetic, 10 % without idle pipeline stages"
         );
     }

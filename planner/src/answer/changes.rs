@@ -127,13 +127,13 @@ impl<'a> Changes<'a> {
 
     /// Returns the cost of a plan's storage, which does not depend on the price of its machines.
     fn storage(&self, plan: &Evaluated) -> Option<f64> {
-        let price = self.problem.place.price(plan.choice)?;
-        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), plan.choice)?;
+        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), plan.choice);
         let steps = self.problem.training.steps(plan.plan.batch().global);
-        Some(plan.cost(&overheads, steps, price.hourly()).storage_usd)
+        Some(plan.cost(self.problem, overheads.as_ref(), steps)?.storage_usd)
     }
 
-    /// Finds the price of another type of machine at which its plan costs as little as the recommended one.
+    /// Finds the price of another type of machine at which its plan costs as little as the recommended one. Kinds of
+    /// machines that are used together have no price of one.
     fn price(&self) -> Option<Change> {
         if self.ranking.objective != Objective::Cost {
             return None;
@@ -141,7 +141,7 @@ impl<'a> Changes<'a> {
         let own = self.chosen.cost_usd?;
         let instance = |plan: &Evaluated| plan.plan.cluster().instance.clone();
         let share = |other: &&&Evaluated| {
-            let cost = other.cost_usd?;
+            let cost = other.cost_usd.filter(|_| !other.machine(self.problem).cluster.is_mixed())?;
             // At that price it costs as much as the recommended plan, which is within the budget.
             let totals = Totals { cost_usd: Some(own), worth_usd: own, ..Totals::found(other) };
             let storage = self.storage(other)?;
@@ -151,7 +151,7 @@ impl<'a> Changes<'a> {
         };
         let others = self.others.iter().filter_map(|other| Some((share(&other)?, *other)));
         let (share, winner) = others.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let present = self.problem.place.price(winner.choice)?.hourly().0;
+        let present = self.problem.place.usd_per_hour(winner.choice)?.0;
         Some(Change {
             what: ChangedQuantity::Price,
             instance: Some(instance(winner)),

@@ -2,6 +2,7 @@
 
 use super::limits::Limits;
 use super::solve::ENOUGH;
+use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem};
 use crate::search::{Aim, Evaluated, Ranking, Totals, Within, search};
@@ -16,6 +17,12 @@ pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluate
     if Ranking::goal(problem).meets_goal(Totals::found(chosen)) {
         return None;
     }
+    let told = [on_these_terms(problem, limits, chosen), met_at_spot_prices(problem, limits)];
+    told.into_iter().flatten().reduce(|own, spot| format!("{own}; {spot}"))
+}
+
+/// Says what would meet the goal on the terms of the job.
+fn on_these_terms(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Option<String> {
     match problem.deadline {
         Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, chosen, deadline),
         _ => {
@@ -72,13 +79,10 @@ impl Cheapest {
 /// Says how many instances would meet a deadline, if more than there are would; where none of them keeps to the budget
 /// too, what each of the two alone would need.
 fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
-    if !problem.place.may_grow() {
-        return None;
-    }
+    let larger = Larger::new(problem, chosen, deadline)?;
     if limits.fixed.instances.is_some() {
         return Some("the number of instances is held; with more of them training takes less time".into());
     }
-    let larger = Larger::new(problem, chosen, deadline);
     if let Some(plan) = larger.first(problem, limits, Within::Goal) {
         return Some(larger.enough(problem, &plan));
     }
@@ -101,7 +105,8 @@ struct Larger {
 }
 
 impl Larger {
-    fn new(problem: &Problem, chosen: &Evaluated, deadline: Seconds) -> Self {
+    /// Lists them; `None` where there cannot be as many as would be needed.
+    fn new(problem: &Problem, chosen: &Evaluated, deadline: Seconds) -> Option<Self> {
         let cap = match &problem.place {
             Place::Rented(rental) => rental.max_instances,
             Place::Owned { machine, .. } => machine.cluster.machines(),
@@ -109,8 +114,12 @@ impl Larger {
         // Instances that scale without loss would need so many.
         let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
         let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
+        if !problem.place.may_have(least) {
+            return None;
+        }
         let caps = std::iter::successors(Some(least), |most| most.checked_mul(2));
-        Self { cap, caps: caps.take_while(|most| *most <= INSTANCES_MAX).collect() }
+        let caps = caps.take_while(|most| *most <= INSTANCES_MAX && problem.place.may_have(*most));
+        Some(Self { cap, caps: caps.collect() })
     }
 
     /// Finds the cheapest plan within these limits on the fewest machines that have one.

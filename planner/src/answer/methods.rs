@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::pareto::runner_up;
-use super::solve::{ENOUGH, best};
+use super::solve::{ENOUGH, best, worth_the_effort};
 use crate::problem::{Place, Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
@@ -17,7 +17,8 @@ use trainyard_units::Invalid;
 const COMPARED: [Method; 3] = [Method::Full, Method::Lora, Method::Qlora];
 
 /// Returns the methods of fine-tuning with the best plan of each and the smallest machines that it fits on, if the job
-/// names a method. Those that are not the job's are found by a short search, without deadline and budget.
+/// names a method. Those that are not the job's are found without deadline and budget, by a short search where it
+/// would be long.
 pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Vec<MethodChoice> {
     let prefers = problem.kind().dpo.then_some(Method::Full);
     let Some(own) = job.training.method.or(prefers) else { return Vec::new() };
@@ -51,10 +52,10 @@ fn of_method(
     software: &str,
     chosen: Option<&Evaluated>,
 ) -> MethodChoice {
-    let briefly = Problem { enough: Some(ENOUGH), deadline: None, budget: None, ..problem.clone() };
+    let free = Problem { deadline: None, budget: None, ..problem.clone() };
     let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
-    let found = || best(&briefly, &same).or_else(|_| best(&briefly, limits)).ok();
-    let best = chosen.cloned().or_else(found);
+    let sought = |limits: &Limits| best(&worth_the_effort(&free, &limits.fixed), limits);
+    let best = chosen.cloned().or_else(|| sought(&same).or_else(|_| sought(limits)).ok());
     let graph = problem.graph();
     let frozen: u64 = graph.own_layers().map(Layer::frozen_values).sum();
     let trained: u64 = graph.own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
@@ -62,7 +63,7 @@ fn of_method(
         method: problem.method(),
         trained_parameters: trained,
         parameters: trained + frozen,
-        smallest: smallest(&briefly, limits, best.as_ref()),
+        smallest: smallest(&free, limits, best.as_ref()),
         reason: best.is_none().then(|| why_none(problem).into()),
         best: best.as_ref().map(|best| runner_up(problem, job, best)),
         chosen: chosen.is_some(),
@@ -80,10 +81,11 @@ fn why_none(problem: &Problem) -> &'static str {
 }
 
 /// Returns the machines with the lowest price an hour on which a plan fits, among powers of two of each type and as many
-/// as the best plan has. What fits only with weights or states on local disks takes weeks, and is none that anybody would
-/// rent.
+/// as the best plan has. What fits only with weights or states on local disks takes weeks, and nobody would rent it, unless
+/// that is the best plan.
 fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Option<SmallestMachine> {
     let Place::Rented(rental) = &problem.place else { return None };
+    let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
     offers(rental, best.map(|best| best.plan.cluster().instances)).into_iter().find_map(
         |(hourly_usd, instance, instances)| {
             let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);
@@ -91,8 +93,9 @@ fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Opt
                 return None;
             }
             let fixed = Fixed { instance: Some(instance.clone()), instances: Some(instances), ..limits.fixed.clone() };
-            let found = search(problem, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
-            if found.plan.offload().uses(Store::Nvme) {
+            let found = search(&briefly, &fixed, Aim::best(problem.objective)).best.into_iter().next()?;
+            let is_of_best = best.is_some_and(|best| best.plan.cluster() == found.plan.cluster());
+            if found.plan.offload().uses(Store::Nvme) && !is_of_best {
                 return None;
             }
             Some(SmallestMachine { instance, instances, hourly_usd, memory_peak_bytes: found.memory_peak.0 })
@@ -119,6 +122,44 @@ mod tests {
     use crate::answer::recommend;
     use crate::problem::{Resources, problem};
     use trainyard_plan::GlobalBatch;
+    use trainyard_plan::document::PlanDocument;
+
+    /// Full fine-tuning of a model of 32 billion parameters on one machine.
+    fn large(machine: &str) -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some("qwen2.5-32b".into());
+        (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
+        job.training.global_batch = Some(GlobalBatch::Exactly(32));
+        job.training.method = Some(Method::Full);
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec![machine.into()]), Some(1));
+        job
+    }
+
+    fn planned(job: &JobSpec) -> PlanDocument {
+        let problem = problem(job, Resources::default()).expect("a solvable job");
+        recommend(&problem, &Limits::default(), job).expect("a plan")
+    }
+
+    #[test]
+    fn a_row_has_what_planning_that_method_gives() {
+        let full = planned(&large("g6e.48xlarge"));
+        let mut job = large("g6e.48xlarge");
+        job.training.method = Some(Method::Lora);
+        job.cluster.stack.clone_from(&full.plan.stack);
+        let lora = planned(&job).prediction;
+        let row = full.methods.iter().find(|own| own.method == Method::Lora).and_then(|own| own.best.as_ref());
+        let row = row.expect("it fits");
+        assert!((row.time_s / lora.time_s - 1.0).abs() < 1e-9, "{} {}", row.time_s, lora.time_s);
+        assert!(row.cost_usd < full.prediction.cost_usd, "{:?}", row.cost_usd);
+    }
+
+    #[test]
+    fn the_machines_of_the_best_plan_are_a_machine_that_it_fits_on() {
+        let methods = planned(&large("g6e.12xlarge")).methods;
+        let own = methods.iter().find(|own| own.chosen).expect("the job's own");
+        assert!(own.best.as_ref().is_some_and(|best| best.plan.offload.uses(Store::Nvme)), "{own:?}");
+        assert!(own.smallest.as_ref().is_some_and(|smallest| smallest.instance == "g6e.12xlarge"), "{own:?}");
+    }
 
     #[test]
     fn methods_that_the_named_software_does_not_train_are_told_from_those_that_do_not_fit() {

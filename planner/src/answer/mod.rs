@@ -23,6 +23,7 @@ mod rejected;
 mod remedies;
 mod samples;
 mod solve;
+mod spot;
 mod terms;
 mod tuning;
 mod warnings;

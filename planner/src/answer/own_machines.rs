@@ -7,6 +7,8 @@ use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
+use trainyard_plan::Objective;
+use trainyard_plan::document::Prediction;
 use trainyard_units::{BytesPerSecond, Seconds, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
@@ -35,6 +37,8 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
         || batch.is_multiple_of(cluster.devices().into())
         || problem.global_batches.len() > 1
         || limits.fixed.instances.is_some()
+        // Who seeks cost leaves machines idle on purpose.
+        || problem.objective == Objective::Cost
     {
         return None;
     }
@@ -91,6 +95,18 @@ pub(crate) fn doubled_links(place: &Place) -> Vec<String> {
         })
     };
     machine.cluster.pools.iter().enumerate().filter_map(doubled).collect()
+}
+
+/// Warns that what surrounds the steps is not in the cost of machines of a cluster file that says what they cost, but not how
+/// fast checkpoints are written.
+pub(crate) fn unpaid_overheads(place: &Place, prediction: &Prediction) -> Option<String> {
+    let Place::Owned { described_by: Description::ClusterFile(file), .. } = place else { return None };
+    (prediction.cost_usd.is_some() && prediction.start_up_s.is_none()).then(|| {
+        format!(
+            "start-up and checkpoints are not in time and cost, because nobody says how fast checkpoints are written: \
+             [shared_storage] in {file} or campaign.checkpoint_bandwidth in the job does"
+        )
+    })
 }
 
 /// Returns the rate of a link of NVLink or of a port of NVSwitch, in one direction.

@@ -5,12 +5,12 @@ use super::warnings::Warnings;
 use crate::amount::usd;
 use crate::cost::Rent;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, inside, price_of, price_used, purchase};
+use crate::problem::{Place, Problem, Rental, inside, price_of, price_used, purchase};
 use crate::search::Evaluated;
-use trainyard_hardware_profiles::{Price, PriceQuery};
+use trainyard_hardware_profiles::{Instance, Price, PriceQuery};
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
-use trainyard_units::{Invalid, Seconds, UsdPerHour, human_duration};
+use trainyard_units::{Invalid, Seconds, human_duration};
 
 /// Relative differences of time and cost below which two points of the front count as one.
 const HAIR: f64 = 1e-4;
@@ -24,13 +24,17 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
     let own = problem.place.pricing();
     let others = Pricing::ALL.iter().copied().filter(|other| *other != own);
     if !matches!(problem.place, Place::Rented(_)) {
-        return pareto(found).iter().map(alternative).collect();
+        let point = |evaluated: &Evaluated| Alternative {
+            price: problem.place.price_used(evaluated.choice),
+            ..alternative(evaluated)
+        };
+        return distinct(pareto(found)).iter().map(point).collect();
     }
     let mut points = Vec::new();
     for pricing in [own].into_iter().chain(others) {
         let priced = |evaluated: &Evaluated| {
             if pricing == own {
-                return Some((evaluated.clone(), problem.place.price(evaluated.choice)?.clone()));
+                return Some((evaluated.clone(), problem.place.offered(evaluated.choice)?.clone()));
             }
             let price = on_terms(problem, evaluated.choice, pricing)?;
             let cost_usd = Some(cost(problem, job, evaluated, &price)?);
@@ -68,8 +72,8 @@ fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
 /// Converts a plan on the job's own terms into its form in a document.
 pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
     let mut other = alternative(evaluated);
-    if let Some(price) = problem.place.price(evaluated.choice) {
-        other.time_s += interrupted_s(problem, job, evaluated, price_used(price));
+    if let Some(price) = problem.place.price_used(evaluated.choice) {
+        other.time_s += interrupted_s(problem, job, evaluated, price);
     }
     other
 }
@@ -83,14 +87,18 @@ fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price:
     let rent = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, Some(price));
     let Ok(Some(rent)) = rent else { return 0.0 };
     let steps = problem.training.steps(evaluated.plan.batch().global);
-    let spent = rent.overheads.training_cost(steps, evaluated.work());
+    let spent = rent.training_cost(steps, evaluated.work());
     spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
 }
 
 /// Returns the price of a type of machine on other terms than the job's, if there is one.
 fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price> {
     let Place::Rented(rental) = &problem.place else { return None };
-    let (instance, own) = problem.place.offer(choice)?;
+    price_on_terms(rental, rental.offer(choice), pricing)
+}
+
+/// Returns the price of an instance on other terms than those on which it is offered, if there is one.
+pub(super) fn price_on_terms(rental: &Rental, (instance, own): &(Instance, Price), pricing: Pricing) -> Option<Price> {
     let query = PriceQuery { region: &own.region, service: own.service, purchase: purchase(pricing) };
     let price = price_of(instance, query)?.clone();
     Some(match &rental.repriced {
@@ -108,10 +116,10 @@ fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
 fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
     let machine = evaluated.machine(problem);
     let used = price_used(price);
-    let (plan, hourly) = (on(&evaluated.plan, used.pricing?), UsdPerHour(used.usd_per_hour));
+    let plan = on(&evaluated.plan, used.pricing?);
     let rent = Rent::new(job, &plan, &machine, Some(used)).ok()??;
-    let steps = problem.training.steps(plan.batch().global);
-    Some(evaluated.cost(&rent.overheads, steps, hourly).total())
+    let spent = rent.training_cost(problem.training.steps(plan.batch().global), evaluated.work());
+    Some(rent.cost(&spent, plan.input().map(|input| input.storage))?.total())
 }
 
 /// The plan on other terms.
@@ -136,7 +144,8 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let plan = Plan::try_from(chosen.plan.clone()).map_err(|error| inside("plan", &error, error.hint()))?;
     let choice = problem.place.choice_of(&plan).unwrap_or(0);
     let machine = problem.place.machine_of(choice, &plan);
-    let job = match &chosen.price {
+    let offered = chosen.price.as_ref().and_then(PriceUsed::offered);
+    let job = match offered {
         Some(_) => job_on(&document.job, plan.pricing()),
         None => document.job.clone(),
     };
@@ -146,7 +155,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let (prediction, _) = predict(&plan, &machine, steps, &job, rent, data)?;
     let reason = format!(
         "point {number} of {points} on the front of time against cost, {}: {}",
-        match &chosen.price {
+        match offered {
             Some(_) => format!("at {} prices", plan.pricing()),
             None => "on these machines".into(),
         },

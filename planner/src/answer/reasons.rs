@@ -86,7 +86,7 @@ impl Reasons<'_> {
     /// Lists what was sought and all reasons that apply, the most important first, each with the search that it rests
     /// on.
     pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
-        let reasons: [fn(&Self) -> Option<String>; 14] = [
+        let reasons: [fn(&Self) -> Option<String>; 15] = [
             |own| Some(own.objective()),
             |own| own.preferred.clone(),
             Self::cluster,
@@ -96,6 +96,7 @@ impl Reasons<'_> {
             Self::sharding,
             Self::micro_batch,
             Self::precision,
+            Self::eight_bits,
             Self::bigger_instance,
             Self::recompute,
             Self::schedule,
@@ -212,7 +213,12 @@ impl Reasons<'_> {
 
     /// One machine fewer or more.
     fn instances(&self) -> Option<String> {
-        let Place::Rented(rental) = &self.problem.place else { return None };
+        let (most, machine) = match &self.problem.place {
+            Place::Rented(rental) => (rental.max_instances, "instance"),
+            // Where machines cost nothing, those that are not used are no gain.
+            place if place.is_priced() => (place.choices()[self.chosen.choice].1, "machine"),
+            Place::Owned { .. } => return None,
+        };
         if self.fixed.instances.is_some() {
             return None;
         }
@@ -223,27 +229,28 @@ impl Reasons<'_> {
             let tried = [own - 1, own / 2].into_iter().map(|fewer| (fewer, other(fewer)));
             let (number, found) = tried.into_iter().find(|(_, (best, large))| best.is_some() || large.is_some())?;
             return Some(match found {
-                (Some(fewer), _) => self.against_fewer(own, (number, &fewer)),
-                (None, large) => format!("{own} instances: plans on {number} {}", does_not_fit(large?)),
+                (Some(fewer), _) => {
+                    format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))
+                }
+                (None, large) => format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?)),
             });
         }
-        let (more, _) = if rental.max_instances > 1 { other(2) } else { (None, None) };
+        let (more, _) = if most > 1 { other(2) } else { (None, None) };
         let more = more?;
-        Some(format!("one instance rather than 2: {}", self.against(&more)))
+        Some(format!("one {machine} rather than 2: {}", self.against(&more)))
     }
 
     /// Compares with a plan on fewer machines, which may miss the deadline.
-    fn against_fewer(&self, own: u32, (number, fewer): (u32, &Evaluated)) -> String {
+    fn against_fewer(&self, number: u32, fewer: &Evaluated) -> String {
         let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
         let late = met.filter(|deadline| fewer.elapsed_s > deadline.0);
-        let why = late.map_or_else(
+        late.map_or_else(
             || self.against(fewer),
             |deadline| {
                 let time = human_duration(Seconds(fewer.elapsed_s));
                 format!("{number} would take {time}, more than {}", human_duration(deadline))
             },
-        );
-        format!("{own} instances rather than {number}: {why}")
+        )
     }
 
     /// Compares with the same number of the same GPUs in smaller machines.
@@ -331,7 +338,8 @@ impl Reasons<'_> {
 
     fn precision(&self) -> Option<String> {
         let own = self.chosen.plan.precision();
-        let other = self.tried.iter().find(|tried| tried.precision != own)?;
+        let sought = |tried: &&Tried| self.problem.names_precisions || tried.precision != Precision::Fp8Mixed;
+        let other = self.tried.iter().filter(sought).find(|tried| tried.precision != own)?;
         let why = self.in_format(other)?;
         let other = other.precision;
         let units = match own {
@@ -340,6 +348,23 @@ impl Reasons<'_> {
             _ => "",
         };
         Some(format!("{own}{units}: {other} {why}"))
+    }
+
+    /// Says that eight bits, which nobody named, would be better.
+    fn eight_bits(&self) -> Option<String> {
+        let unnamed = |tried: &&Tried| !self.problem.names_precisions && tried.precision == Precision::Fp8Mixed;
+        let tried = self.tried.iter().find(unnamed)?;
+        let best = tried.best.as_ref()?;
+        let ranking = Ranking::of(self.problem, self.chosen);
+        if !ranking.prefers(Totals::found(best), Totals::found(self.chosen)) {
+            return None;
+        }
+        self.note(evidence(&tried.fixed, Some(best), None));
+        let costs = best.cost_usd.zip(self.chosen.cost_usd);
+        let traded = traded((best.time_s, self.chosen.time_s), costs);
+        Some(format!(
+            "fp8-mixed is {traded}, but taken only if `training.precision` names it: it may change what is learnt"
+        ))
     }
 
     /// Compares with plans in another number format: with one that is laid out as the chosen one or, where that does not

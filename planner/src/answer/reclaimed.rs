@@ -6,7 +6,7 @@ use crate::problem::{Rental, SCENARIOS};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
-use trainyard_units::{Seconds, UsdPerHour, human_duration};
+use trainyard_units::{Seconds, human_duration};
 
 /// Warns of reclaims of spot instances; `None` on other terms.
 pub(crate) fn spot(
@@ -55,11 +55,10 @@ fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Mac
     let campaign = Some(CampaignSpec { spot_scenario: Some(scenario), ..campaign });
     let job = JobSpec { campaign, ..job.clone() };
     let price = prediction.price.clone()?;
-    let hourly = UsdPerHour(price.usd_per_hour);
     let rent = Rent::new(&job, plan, machine, Some(price)).ok()??;
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
     let work = Work { steps: Seconds(prediction.time_s), forward: forward_of(prediction), download };
-    let spent = rent.overheads.training_cost(prediction.steps, work);
-    let cost = rent.overheads.cost(&spent, hourly, plan.input().map(|input| input.storage)).total();
+    let spent = rent.training_cost(prediction.steps, work);
+    let cost = rent.cost(&spent, plan.input().map(|input| input.storage))?.total();
     Some(format!("{scenario} times as often make it {} and {}", human_duration(spent.elapsed()), usd(cost)))
 }

@@ -1,7 +1,7 @@
 //! What to be careful about with the terms on which machines are rented.
 
 use super::reclaimed::spot;
-use crate::cost::RunConditions;
+use crate::cost::{Rented, RunConditions};
 use crate::problem::{Place, Rental, class, purchase, settings};
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::Prediction;
@@ -39,7 +39,7 @@ fn reserved(prediction: &Prediction, plan: &Plan) -> Option<String> {
     let (price, instances) = (prediction.price.as_ref()?, plan.cluster().instances);
     let years = if plan.pricing() == Pricing::ReservedThreeYears { "3 years" } else { "a year" };
     let share = prediction.elapsed_s() / term.0;
-    let whole = price.usd_per_hour * f64::from(instances) * term.0 / 3600.0;
+    let whole = price.of_all(instances) * term.0 / 3600.0;
     let used = match share {
         share if share > 1.0 => {
             format!("the training takes {}, longer than that", human_duration(Seconds(prediction.elapsed_s())))
@@ -87,7 +87,8 @@ pub(crate) fn unpriced_copies(
     choice: usize,
 ) -> Option<String> {
     let price = prediction.price.as_ref()?;
-    let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service)).ok()?;
+    let service = Service::named(price.offered()?.service);
+    let settings = settings(job, plan.model(), plan.pricing(), service).ok()?;
     let machine = place.machine_of(choice, plan);
-    RunConditions::of(plan, &machine, &settings, Some(price)).unpriced_copies()
+    RunConditions::of(plan, &machine, &settings, Rented::at(price)).unpriced_copies()
 }

@@ -1,11 +1,11 @@
 //! How number formats and batches compare on the recommended machines.
 
 use super::solve::recommended;
-use crate::problem::{Problem, Training};
+use crate::problem::{Problem, Training, executable_on};
 use crate::search::{Evaluated, Totals, is_quick};
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
-use trainyard_plan::{BatchSpec, Fixed, Plan, PlanSpec, Precision};
-use trainyard_sim::footprint;
+use trainyard_plan::{BatchSpec, Fixed, GradientReduction, Plan, PlanSpec, Precision};
+use trainyard_sim::{Machine, footprint};
 use trainyard_units::{Bytes, human_count};
 
 /// The most global batches that are compared with the recommended one, on either side.
@@ -62,7 +62,9 @@ impl Tuning<'_> {
             let Evaluated { plan, step_time_s, time_s, cost_usd, memory_peak, .. } = tried.best.as_ref()?;
             Some(PrecisionChoice {
                 precision: tried.precision,
+                stack: plan.stack().map(Into::into),
                 parallel: plan.mesh().parallel(),
+                state_sharding: plan.state_sharding(),
                 batch: plan.batch(),
                 recompute: plan.recompute(),
                 step_time_s: *step_time_s,
@@ -132,15 +134,31 @@ impl Tuning<'_> {
                 if micro == own {
                     return Some(self.choice(batch, Some(Totals::found(self.chosen)), self.chosen.memory_peak));
                 }
-                let plan =
-                    Plan::try_from(PlanSpec { batch, ..self.chosen.plan.spec().clone() }).ok().filter(is_quick)?;
-                let needed = footprint(&plan, &machine);
-                let fits = needed.fits().is_ok();
-                let totals = || Totals::simulated(self.problem, &plan, self.chosen.choice, &machine);
-                let totals = if fits { Some(totals()?) } else { None };
-                Some(self.choice(batch, totals, needed.peak()))
+                let (totals, memory_peak) = self.in_micro_batches(batch, &machine)?;
+                Some(self.choice(batch, totals, memory_peak))
             })
             .collect()
+    }
+
+    /// Predicts the recommended plan with other micro-batches: what it takes, unless it does not fit, and the memory that
+    /// it needs. Gradients are reduced as suits the micro-batches, for more of them may have to be kept between these.
+    fn in_micro_batches(&self, batch: BatchSpec, machine: &Machine) -> Option<(Option<Totals>, Bytes)> {
+        let spec = self.chosen.plan.spec();
+        let software = executable_on(machine).ok()?;
+        let allowed = |reduction: &GradientReduction| {
+            software.reduces(*reduction, spec.state_sharding, batch.accumulation)
+                && self.fixed.gradient_reduction.is_none_or(|held| held == *reduction)
+        };
+        let with = |gradient_reduction: GradientReduction| {
+            let plan = Plan::try_from(PlanSpec { batch, gradient_reduction, ..spec.clone() }).ok()?;
+            let needed = footprint(&plan, machine);
+            let simulated = || Totals::simulated(self.problem, &plan, self.chosen.choice, machine);
+            let totals = if needed.fits().is_ok() && is_quick(&plan) { Some(simulated()?) } else { None };
+            (totals.is_some() || needed.fits().is_err()).then_some((totals, needed.peak()))
+        };
+        let time = |totals: &Option<Totals>| totals.map_or(f64::INFINITY, |totals| totals.step_time_s);
+        let all = GradientReduction::ALL.iter().copied().filter(allowed).filter_map(with);
+        all.min_by(|(a, held), (b, other)| time(a).total_cmp(&time(b)).then(held.cmp(other)))
     }
 
     fn choice(&self, batch: BatchSpec, totals: Option<Totals>, memory_peak: Bytes) -> BatchChoice {
@@ -204,4 +222,33 @@ pub(crate) fn batch_reason(batches: &[BatchChoice], training: Training) -> Optio
 
 fn times(ratio: f64) -> String {
     format!("{ratio:.2} times")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec, Method, StateSharding};
+
+    #[test]
+    fn smaller_micro_batches_of_sharded_gradients_need_no_more_memory_and_one_machine_has_no_network() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("qwen2.5-32b".into());
+        (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
+        job.training.global_batch = Some(GlobalBatch::Exactly(32));
+        job.training.method = Some(Method::Full);
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.48xlarge".into()]), Some(1));
+        job.cluster.stack = Some("deepspeed".into());
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
+        let own = document.batches.iter().position(|choice| choice.recommended).expect("the recommended one");
+        let smaller = &document.batches[..own];
+        assert!(!smaller.is_empty() && document.plan.batch.accumulation == 1, "{:?}", document.batches);
+        for choice in smaller {
+            assert!(choice.memory_peak_bytes <= document.batches[own].memory_peak_bytes, "{choice:?}");
+            assert!(choice.step_time_s.is_some_and(|step| step > document.prediction.step_time_s), "{choice:?}");
+        }
+        assert!(document.reasons.iter().any(|reason| reason.starts_with("bound by communication between GPUs")));
+    }
 }

@@ -1,7 +1,7 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use super::own_machines::doubled_links;
+use super::own_machines::{doubled_links, unpaid_overheads};
 use super::samples::unsure_of_samples;
 use super::terms::terms;
 use crate::campaign::extrapolated;
@@ -70,6 +70,7 @@ impl Warnings<'_> {
         if let Place::Rented(rental) = &self.problem.place {
             all.extend(terms(self.job, rental, self.prediction, self.plan, self.choice));
         }
+        all.extend(unpaid_overheads(&self.problem.place, self.prediction));
         let memory = &self.prediction.memory_bytes;
         let margin = self.problem.place.software(self.choice).usual_memory_margin();
         let (peak, limit) = memory.fullest();
@@ -311,7 +312,7 @@ impl Warnings<'_> {
     }
 
     fn region(&self) -> Option<String> {
-        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.choice)?);
+        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.offered(self.choice)?);
         (*data != machines.region).then(|| {
             format!(
                 "the data is in {data} and the instances are in {}: training data belongs into the Region of the instances (Amazon SageMaker Developer Guide); what crosses Regions is slower than predicted and charged by the byte, which is not in the cost",

@@ -2,7 +2,7 @@
 //! tried by the search of a draft before it is told.
 
 use super::goal::with_at_most;
-use super::left_out::priced;
+use super::left_out::{cheapest_sizes, priced};
 use super::solve::ENOUGH;
 use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
 use crate::search::{Aim, search};
@@ -12,7 +12,7 @@ use trainyard_plan::Fixed;
 use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
-/// Types with larger GPUs that are tried: with each of them a plan may need more than on smaller ones.
+/// Types with larger GPUs that are tried, the cheapest first: with each of them a plan may need more than on smaller ones.
 const TYPES_TRIED: usize = 6;
 
 /// Fractions of the tokens of a sample that are tried.
@@ -28,7 +28,7 @@ pub struct WaysOut {
     pub stack: Option<String>,
     /// Machines of a type.
     pub instances: Option<u32>,
-    /// A type of machine whose GPUs have more memory.
+    /// The cheapest type of machine whose GPUs have enough more memory.
     pub instance: Option<String>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
@@ -89,7 +89,7 @@ fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
     })
 }
 
-/// Finds a type that was not searched, has no fewer GPUs and on each more memory than the smallest plan needs.
+/// Finds the cheapest type that was not searched, has no fewer GPUs and on each more memory than the smallest plan needs.
 fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) -> Option<String> {
     let price = &rental.instances.first().filter(|_| fixed.instance.is_none())?.1;
     let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
@@ -99,10 +99,33 @@ fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) ->
     let has_room = |memory: Bytes| rental.stacks.iter().any(|stack| usable(memory, stack) >= needed);
     let mut others = priced(rental, &types, price);
     others.retain(|(own, _)| memory(own).is_some_and(has_room));
-    others.sort_by_key(|(own, _)| memory(own));
+    cheapest_sizes(&mut others);
+    others.sort_by(|(_, own), (_, other)| own.hourly().0.total_cmp(&other.hourly().0));
     others.into_iter().take(TYPES_TRIED).find_map(|(own, price)| {
         let (name, cap) = (own.name.clone(), rental.quotas.cap(&own, rental.max_instances));
         let there = Rental { instances: vec![(own, price)], most: vec![cap], ..rental.clone() };
         fits(&on(problem, there), fixed).then_some(name)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, NoPlan, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec, Method};
+
+    #[test]
+    fn of_types_with_enough_memory_the_cheapest_is_named() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("qwen2.5-32b".into());
+        (job.model.seq_len, job.data.samples) = (Some(1024), Some(10_000));
+        job.training.global_batch = Some(GlobalBatch::Exactly(16));
+        job.training.method = Some(Method::Qlora);
+        job.cluster.instances = Some(vec!["g5.xlarge".into()]);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let refused = recommend(&problem, &Limits::default(), &job);
+        let Err(NoPlan::OutOfMemory { ways_out, .. }) = refused else { panic!("{refused:?}") };
+        // 1.86 USD an hour; the p3dn.24xlarge, whose GPUs have less memory, costs 31.
+        assert_eq!(ways_out.instance.as_deref(), Some("g6e.xlarge"));
+    }
 }

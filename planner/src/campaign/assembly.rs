@@ -1,6 +1,6 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
-use crate::cost::{RunConditions, operations};
+use crate::cost::{Rented, RunConditions, operations};
 use crate::problem::{ForwardPasses, Settings, inside, target};
 use trainyard_calibration::NORMAL_95;
 use trainyard_models::{ConvergenceCurve, Model};
@@ -63,8 +63,8 @@ impl Assembly<'_> {
 
     /// Collects what the campaign depends on besides the steps.
     fn conditions(&self) -> RunConditions<'_> {
-        let price = self.document.prediction.price.as_ref();
-        RunConditions::of(self.plan, self.machine, &self.settings, price)
+        let rented = self.document.prediction.price.as_ref().and_then(Rented::at);
+        RunConditions::of(self.plan, self.machine, &self.settings, rented)
     }
 
     /// Returns the bytes of weights, moments and master weights of the whole model, each once.
@@ -95,7 +95,7 @@ impl Assembly<'_> {
         let conditions = self.conditions();
         let start = conditions.start();
         let mut assumptions = vec![
-            match self.document.prediction.price {
+            match conditions.rented {
                 Some(_) => format!(
                     "machines are there after {} and ready {} later (medians): {}",
                     human_duration(start.machines),
@@ -131,7 +131,7 @@ impl Assembly<'_> {
     /// Tells how long a failure stops the training.
     fn restarted(&self, conditions: &RunConditions<'_>) -> String {
         let restart = conditions.restart();
-        let why = match (self.settings.restart, &self.document.prediction.price) {
+        let why = match (self.settings.restart, conditions.rented) {
             (Some(_), _) => "the job",
             (None, Some(_)) => "a cold start of a new machine; campaign.restart tells another time",
             (None, None) => {

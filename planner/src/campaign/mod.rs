@@ -9,7 +9,7 @@ use crate::predict::{MachineFiles, machine, plan_of, resimulate};
 use crate::problem::{SCENARIOS, Settings, in_job, settings};
 use assembly::Assembly;
 use trainyard_hardware_profiles::Service;
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
 use trainyard_sim::campaign::{Campaign, Hazards, SimulatedRun, best_interval, expected_time, simulate_campaign};
 use trainyard_sim::{Machine, Options};
@@ -103,7 +103,8 @@ pub(crate) fn slowdown(
 
 /// Reads what the job of a plan document says of its campaign.
 fn settings_of(document: &PlanDocument, plan: &Plan) -> Result<Settings, Invalid> {
-    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
+    let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
+    let service = offered.and_then(|offered| Service::named(offered.service));
     settings(&document.job, plan.model(), plan.pricing(), service).map_err(in_job)
 }
 

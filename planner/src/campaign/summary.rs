@@ -8,7 +8,7 @@ pub(super) fn time(runs: &[SimulatedRun]) -> Quantiles {
     quantiles(runs.iter().map(|run| run.time().0))
 }
 
-/// Computes the cost; `None` on owned machines.
+/// Computes the cost; `None` on machines without a price.
 pub(super) fn cost(campaign: &Campaign, runs: &[SimulatedRun]) -> Option<Quantiles> {
     campaign.price.map(|_| quantiles(runs.iter().map(|run| run.cost.0)))
 }

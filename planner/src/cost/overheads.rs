@@ -1,17 +1,17 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
 
+use super::hourly::Hourly;
 use super::run_conditions::RunConditions;
 use crate::problem::{ForwardTimes, Problem};
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, longest_interval, open_interval};
-use trainyard_units::{Seconds, Usd, UsdPerHour};
+use trainyard_units::{Seconds, Usd};
 
 /// The overheads of a training that do not depend on how long a step takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overheads {
-    instances: f64,
     /// Time until the machines are there; it is not paid for.
     waiting: Seconds,
     /// Time from there until training can begin.
@@ -57,6 +57,37 @@ pub(crate) struct TrainingCost {
 }
 
 impl TrainingCost {
+    /// Computes the times of a training of so many steps: without overheads, where nothing is known of them, it takes its
+    /// steps and its other forward passes.
+    pub(crate) fn of(overheads: Option<&Overheads>, steps: u64, work: Work) -> Self {
+        overheads.map_or_else(
+            || {
+                let nothing = Seconds(0.0);
+                let (start_up, paid_start_up, checkpoints) = (nothing, nothing, nothing);
+                Self { steps: work.steps, start_up, paid_start_up, checkpoints, forward: work.forward, reclaims: None }
+            },
+            |overheads| overheads.training_cost(steps, work),
+        )
+    }
+
+    /// Computes what it costs on machines at so much by the hour, with what is stored besides, as the overheads say.
+    pub(crate) fn cost(&self, hourly: Hourly, overheads: Option<&Overheads>, input: Option<StorageMode>) -> CostParts {
+        let storage_hour = overheads.map_or(0.0, |overheads| overheads.storage_hour(input));
+        CostParts {
+            instances_usd: hourly.of_all(self.steps),
+            start_up_usd: hourly.of_all(self.paid_start_up),
+            storage_usd: storage_hour * self.elapsed().0 / 3600.0,
+            checkpoints_usd: hourly.of_all(self.checkpoints),
+            evaluations_usd: hourly.of_all(self.forward.evaluations),
+            reference_usd: hourly.of_all(self.forward.reference),
+            interruptions_usd: self.reclaims.map_or(0.0, |reclaims| {
+                // While one is replaced, the others are paid for.
+                let idle = hourly.of_others(reclaims.waiting);
+                idle + hourly.of_all(reclaims.restarts + reclaims.lost + reclaims.saving)
+            }),
+        }
+    }
+
     /// Returns the time from the request for machines to the last checkpoint.
     pub(crate) fn elapsed(&self) -> Seconds {
         self.steps + self.start_up + self.checkpoints + self.interrupted() + self.forward.total()
@@ -98,7 +129,6 @@ impl Overheads {
         };
         let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
         Self {
-            instances: f64::from(conditions.instances()),
             waiting: start.machines,
             software: start.software,
             write,
@@ -111,14 +141,15 @@ impl Overheads {
 
     /// Computes the overheads of a plan on the machines of a choice; `None` where nothing is known of them.
     pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, choice: usize) -> Option<Self> {
-        let conditions = RunConditions::of(plan, machine, &problem.settings, problem.place.price(choice));
+        let rented = problem.place.offered(choice).map(Into::into);
+        let conditions = RunConditions::of(plan, machine, &problem.settings, rented);
         conditions.are_known().then(|| Self::new(&conditions))
     }
 
     /// Computes the times of a training of `steps` steps that take `time` together, with forward passes besides them,
     /// after a download. No part gets shorter as one of these gets longer, so that lower bounds of them give one of the
     /// whole.
-    pub(crate) fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
+    fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
         let Work { steps: time, forward, download } = work;
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
@@ -137,23 +168,9 @@ impl Overheads {
         }
     }
 
-    /// Computes the cost at a price of one machine.
-    pub(crate) fn cost(&self, spent: &TrainingCost, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
-        let machines = |time: Seconds| self.instances * (hourly * time).0;
+    /// Returns the price of what is stored for an hour, in USD, if samples are read from there.
+    fn storage_hour(&self, input: Option<StorageMode>) -> f64 {
         let copies = self.copies_hour.iter().find(|(storage, _)| Some(*storage) == input);
-        let storage_hour = self.checkpoints_hour.0 + copies.map_or(0.0, |(_, price)| price.0);
-        CostParts {
-            instances_usd: machines(spent.steps),
-            start_up_usd: machines(spent.paid_start_up),
-            storage_usd: storage_hour * spent.elapsed().0 / 3600.0,
-            checkpoints_usd: machines(spent.checkpoints),
-            evaluations_usd: machines(spent.forward.evaluations),
-            reference_usd: machines(spent.forward.reference),
-            interruptions_usd: spent.reclaims.map_or(0.0, |reclaims| {
-                // While one is replaced, the others are paid for.
-                let idle = (hourly * reclaims.waiting).0 * (self.instances - 1.0);
-                idle + machines(reclaims.restarts + reclaims.lost + reclaims.saving)
-            }),
-        }
+        self.checkpoints_hour.0 + copies.map_or(0.0, |(_, price)| price.0)
     }
 }

@@ -1,10 +1,11 @@
 //! What surrounds the steps of a plan and what all of it costs, as a prediction states it.
 
-use super::overheads::{Overheads, Work};
-use super::run_conditions::RunConditions;
+use super::hourly::Hourly;
+use super::overheads::{Overheads, TrainingCost, Work};
+use super::run_conditions::{Rented, RunConditions};
 use crate::problem::{ForwardTimes, settings};
 use trainyard_hardware_profiles::Service;
-use trainyard_plan::document::{ExpectedInterruptions, Prediction, PriceUsed};
+use trainyard_plan::document::{CostParts, ExpectedInterruptions, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, Seconds, UsdPerHour};
@@ -12,9 +13,11 @@ use trainyard_units::{Invalid, Seconds, UsdPerHour};
 /// The price of an hour of a plan's machines, and the overheads that it applies to besides the steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Rent {
-    /// `None` for machines of one's own.
-    pub(crate) price: Option<PriceUsed>,
-    pub(crate) overheads: Overheads,
+    instances: u32,
+    /// `None` for machines without a price.
+    price: Option<PriceUsed>,
+    /// `None` where nothing is known of them.
+    overheads: Option<Overheads>,
 }
 
 /// Returns the time of the forward passes of a prediction besides its steps.
@@ -24,7 +27,7 @@ pub(crate) fn forward_of(prediction: &Prediction) -> ForwardTimes {
 }
 
 impl Rent {
-    /// Computes the rent of a plan's machines, with the job's campaign; `None` for machines of one's own of which nothing
+    /// Computes the rent of a plan's machines, with the job's campaign; `None` for machines without a price of which nothing
     /// is known that surrounds the steps.
     ///
     /// # Errors
@@ -39,11 +42,29 @@ impl Rent {
         if price.is_none() && machine.cluster.first().device.gpu().is_none() {
             return Ok(None);
         }
-        let service = price.as_ref().and_then(|price| Service::named(&price.service));
+        let service = price.as_ref().and_then(PriceUsed::offered).and_then(|offered| Service::named(offered.service));
         let settings = settings(job, plan.model(), plan.pricing(), service)?;
-        let conditions = RunConditions::of(plan, machine, &settings, price.as_ref());
+        let rented = price.as_ref().and_then(Rented::at);
+        let conditions = RunConditions::of(plan, machine, &settings, rented);
         let overheads = conditions.are_known().then(|| Overheads::new(&conditions));
-        Ok(overheads.map(|overheads| Self { price, overheads }))
+        let instances = conditions.instances();
+        let nothing = price.is_none() && overheads.is_none();
+        Ok((!nothing).then_some(Self { instances, price, overheads }))
+    }
+
+    /// Computes the times of a training of so many steps.
+    pub(crate) fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
+        TrainingCost::of(self.overheads.as_ref(), steps, work)
+    }
+
+    /// Computes the cost of a training that takes these times, at the expected price; `None` for machines without one.
+    pub(crate) fn cost(&self, spent: &TrainingCost, input: Option<StorageMode>) -> Option<CostParts> {
+        Some(self.cost_at(self.price.as_ref()?.usd_per_hour, spent, input))
+    }
+
+    fn cost_at(&self, usd_per_hour: f64, spent: &TrainingCost, input: Option<StorageMode>) -> CostParts {
+        let hourly = Hourly::new(self.instances, UsdPerHour(usd_per_hour));
+        spent.cost(hourly, self.overheads.as_ref(), input)
     }
 
     /// Adds the overheads and the cost of the whole training to a prediction; `time_of` gives the time of all steps for
@@ -51,25 +72,161 @@ impl Rent {
     pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
         let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
         let forward = forward_of(prediction);
-        let spent = |time: f64| {
-            self.overheads.training_cost(prediction.steps, Work { steps: Seconds(time), forward, download })
-        };
+        let spent = |time: f64| self.training_cost(prediction.steps, Work { steps: Seconds(time), forward, download });
         let own = spent(prediction.time_s);
-        (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+        let [low, high] = prediction.interval_s.map(|step| spent(time_of(step)));
+        if let Some(overheads) = &self.overheads {
+            (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+            prediction.checkpoint_interval_s = overheads.interval.map(|interval| interval.0);
+        }
         prediction.interruptions = own.reclaims.map(|reclaims| ExpectedInterruptions {
             expected: reclaims.expected,
             waiting_s: reclaims.waiting.0,
             restarts_s: reclaims.restarts.0,
             lost_s: (reclaims.lost + reclaims.saving).0,
         });
-        prediction.checkpoint_interval_s = self.overheads.interval.map(|interval| interval.0);
-        let Some(price) = self.price else { return };
-        let cost = |time: f64, usd: f64| self.overheads.cost(&spent(time), UsdPerHour(usd), input);
-        let parts = cost(prediction.time_s, price.usd_per_hour);
-        let [low, high] = prediction.interval_s.map(time_of);
-        let ends = [cost(low, price.low_usd_per_hour), cost(high, price.high_usd_per_hour)];
-        (prediction.cost_usd, prediction.cost_parts) = (Some(parts.total()), Some(parts));
-        prediction.cost_interval_usd = Some(ends.map(|parts| parts.total()));
-        prediction.price = Some(price);
+        let parts = self.cost(&own, input);
+        (prediction.cost_usd, prediction.cost_parts) = (parts.map(|parts| parts.total()), parts);
+        prediction.cost_interval_usd = self.price.as_ref().map(|price| {
+            let ends = [(price.low_usd_per_hour, low), (price.high_usd_per_hour, high)];
+            ends.map(|(usd, spent)| self.cost_at(usd, &spent, input).total())
+        });
+        prediction.price = self.price;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::campaign::campaign;
+    use crate::missed_goal;
+    use crate::predict::resimulate;
+    use crate::problem::{Resources, problem};
+    use trainyard_hardware_profiles::ClusterFile;
+    use trainyard_plan::document::PlanDocument;
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective};
+    use trainyard_sim::Options;
+
+    /// A cluster file with two kinds of machines at these prices, or without a price, and more text.
+    fn file(prices: Option<[f64; 2]>, more: &str) -> ClusterFile {
+        let kind = |name: &str, like: &str, count: u32, index: usize| {
+            let price = prices.map_or_else(String::new, |prices| format!("usd_per_hour = {}\n", prices[index]));
+            format!("[[machines]]\nname = \"{name}\"\nlike = \"{like}\"\ncount = {count}\n{price}")
+        };
+        let kinds = [kind("large", "p3.16xlarge", 2, 0), kind("small", "p3.8xlarge", 2, 1)].concat();
+        toml::from_str(&format!("name = \"own\"\n{kinds}{more}")).expect("the form of a cluster file")
+    }
+
+    const SHARED: &str = "[shared_storage]\nread = \"5 GB/s\"\n";
+
+    fn job() -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.samples = Some(1_000_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(96));
+        job.cluster.file = Some("own.toml".into());
+        job
+    }
+
+    fn resources(file: &ClusterFile) -> Resources {
+        let (cluster_file, cluster_path) = (Some(file.clone()), Some("own.toml".into()));
+        Resources { cluster_file, cluster_path, ..Resources::default() }
+    }
+
+    /// The plan that is recommended on a type of these machines.
+    fn planned(file: &ClusterFile, job: &JobSpec, instance: Option<&str>) -> PlanDocument {
+        let problem = problem(job, resources(file)).expect("a solvable job");
+        let mut limits = Limits { top: 1, ..Limits::default() };
+        limits.fixed.instance = instance.map(Into::into);
+        recommend(&problem, &limits, job).expect("a plan")
+    }
+
+    fn assert_same(one: f64, other: f64) {
+        assert!((one / other - 1.0).abs() < 1e-9, "{one} and {other}");
+    }
+
+    /// All the hours of the machines that a plan uses at `usd` an hour for all of them.
+    fn paid(document: &PlanDocument, usd: f64) -> f64 {
+        document.prediction.elapsed_s() / 3600.0 * usd
+    }
+
+    #[test]
+    fn a_plan_on_stated_machines_costs_their_hours_with_overheads_and_without() {
+        for (more, are_known) in [("", false), (SHARED, true)] {
+            let file = file(Some([12.0, 5.0]), more);
+            for (instance, all) in [("large", None), ("small", None), ("own", Some(34.0))] {
+                let document = planned(&file, &job(), Some(instance));
+                let (prediction, instances) = (&document.prediction, f64::from(document.plan.cluster.instances));
+                assert_eq!(prediction.start_up_s.is_some(), are_known);
+                let each = if instance == "large" { 12.0 } else { 5.0 };
+                let cost = prediction.cost_usd.expect("a price was stated");
+                assert_same(cost, paid(&document, all.unwrap_or(each * instances)));
+                assert_same(cost, prediction.cost_parts.expect("of a cost").total());
+                let [low, high] = prediction.cost_interval_usd.expect("of a cost");
+                assert!(low < cost && cost < high, "{low} {cost} {high}");
+                assert_eq!(document.warnings.iter().any(|told| told.starts_with("start-up and check")), !are_known);
+                // The document says no more than the path, and the file is asked again.
+                let again = resimulate(&document, resources(&file).machine_files(), Options::default());
+                assert_eq!(again.expect("the same machines").0.prediction, document.prediction);
+            }
+        }
+    }
+
+    #[test]
+    fn prices_of_kinds_that_are_used_together_are_told_one_by_one() {
+        let document = planned(&file(Some([12.0, 5.0]), ""), &job(), Some("own"));
+        let price = document.prediction.price.expect("stated");
+        let kinds: Vec<_> =
+            price.kinds.iter().map(|kind| (kind.name.as_str(), kind.instances, kind.usd_per_hour)).collect();
+        assert_eq!(kinds, [("large", 2, 12.0), ("small", 2, 5.0)]);
+        assert_same(price.of_all(4), 34.0);
+        assert_eq!((price.offered(), price.source.as_str()), (None, "own.toml"));
+    }
+
+    #[test]
+    fn cost_is_sought_where_there_is_one_and_time_where_not() {
+        let objective = |prices, wanted| {
+            let mut job = job();
+            job.goal.objective = wanted;
+            problem(&job, resources(&file(prices, ""))).expect("a solvable job").objective
+        };
+        let priced = Some([12.0, 5.0]);
+        assert_eq!(objective(priced, None), Objective::Cost);
+        assert_eq!(objective(priced, Some(Objective::Time)), Objective::Time);
+        assert_eq!(objective(None, None), Objective::Time);
+        assert_eq!(objective(None, Some(Objective::Cost)), Objective::Time);
+        // Small machines that cost next to nothing are the cheapest, and large ones the fastest.
+        let file = file(Some([12.0, 0.1]), "");
+        assert_eq!(planned(&file, &job(), None).plan.cluster.instance, "small");
+        let mut fast = job();
+        fast.goal.objective = Some(Objective::Time);
+        let fast = planned(&file, &fast, None);
+        assert_eq!(fast.plan.cluster.instance, "large");
+        assert!(fast.pareto.iter().any(|point| point.cost_usd < fast.prediction.cost_usd));
+    }
+
+    #[test]
+    fn a_budget_is_kept_to_or_missed_and_needs_a_price() {
+        let file_with = file(Some([12.0, 5.0]), "");
+        let mut job = job();
+        let cheapest = planned(&file_with, &job, None).prediction.cost_usd.expect("stated");
+        job.goal.budget = Some(1.1 * cheapest);
+        assert_eq!(missed_goal(&planned(&file_with, &job, None)), None);
+        job.goal.budget = Some(0.5 * cheapest);
+        let told = missed_goal(&planned(&file_with, &job, None)).expect("half of it is too little");
+        assert!(told.starts_with("no plan costs at most "), "{told}");
+        let error = problem(&job, resources(&file(None, ""))).expect_err("nothing costs anything");
+        assert_eq!(error.to_string().split(':').next(), Some("`goal.budget` and `cluster.file` exclude each other"));
+        assert!(error.hint().is_some_and(|hint| hint.starts_with("`usd_per_hour = 24.0` in [[machines]]")), "{error}");
+    }
+
+    #[test]
+    fn a_whole_training_on_stated_machines_costs_about_what_its_plan_says() {
+        let file = file(Some([12.0, 5.0]), SHARED);
+        let document = planned(&file, &job(), Some("small"));
+        let drawn = campaign(&document, resources(&file).machine_files(), 400, 1).expect("a campaign");
+        let (mean, cost) = (drawn.cost_usd.expect("stated").mean, document.prediction.cost_usd.expect("stated"));
+        assert!((0.8..1.5).contains(&(mean / cost)), "{mean} and {cost}");
+        assert!(drawn.assumptions.iter().any(|told| told.starts_with("machines are there, and ready after")));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct RunConditions<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) saved: Saved,
     pub(crate) pricing: Pricing,
-    /// Where the machines are rented; `None` for owned ones.
+    /// Where the machines are rented; `None` for owned ones, which may have a price all the same.
     pub(crate) rented: Option<Rented<'a>>,
     /// The storage from which samples are read; `None` if they are assumed to be at hand.
     pub(crate) input: Option<StorageMode>,
@@ -51,13 +51,13 @@ impl<'a> From<&'a Price> for Rented<'a> {
     }
 }
 
-impl<'a> From<&'a PriceUsed> for Rented<'a> {
-    fn from(price: &'a PriceUsed) -> Self {
-        Self { region: &price.region, interruptions: price.interruptions.as_deref().and_then(SpotBand::named) }
+impl<'a> Rented<'a> {
+    /// Returns where the machines of a price are rented; `None` for those of a cluster file.
+    pub(crate) fn at(price: &'a PriceUsed) -> Option<Self> {
+        let interruptions = price.interruptions.as_deref().and_then(SpotBand::named);
+        Some(Self { region: price.offered()?.region, interruptions })
     }
-}
 
-impl Rented<'_> {
     /// Returns the share of an instance type's capacity that is reclaimed in a month, and who says so and when: the
     /// table of prices, else what is published.
     pub(crate) fn band(&self, instance: &str) -> Option<(SpotBand, String)> {
@@ -84,14 +84,8 @@ pub(crate) fn ranks_of_state(parallel: ParallelSpec) -> u32 {
 
 impl<'a> RunConditions<'a> {
     /// Collects the conditions of a plan on machines that are rented, if they are.
-    pub(crate) fn of(
-        plan: &Plan,
-        machine: &'a Machine,
-        settings: &'a Settings,
-        rented: Option<impl Into<Rented<'a>>>,
-    ) -> Self {
+    pub(crate) fn of(plan: &Plan, machine: &'a Machine, settings: &'a Settings, rented: Option<Rented<'a>>) -> Self {
         let input = plan.input().map(|input| input.storage);
-        let rented = rented.map(Into::into);
         Self { machine, settings, saved: Saved::of(plan), pricing: plan.pricing(), rented, input }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::setting::Setting;
 use std::sync::Arc;
-use trainyard_hardware_profiles::{Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
@@ -46,6 +46,13 @@ impl PriceChange {
     /// Returns the new price, given the present one in USD an hour.
     pub(crate) fn of(&self, usd_per_hour: f64) -> f64 {
         self.0.of(usd_per_hour)
+    }
+
+    /// Changes the prices of machines of a cluster, where its file says what they cost.
+    pub(crate) fn apply(&self, cluster: &mut Cluster) {
+        for price in cluster.pools.iter_mut().filter_map(|pool| pool.usd_per_hour.as_mut()) {
+            price.0 = self.of(price.0);
+        }
     }
 }
 

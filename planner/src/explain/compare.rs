@@ -6,6 +6,7 @@ use crate::predict::stack_of;
 use crate::relative::{pace, price, same};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use trainyard_plan::document::PriceUsed;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
 use trainyard_units::{Invalid, Seconds, counted, human_count, human_duration};
 
@@ -129,7 +130,8 @@ pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
             human_count(theirs.prediction.steps)
         ));
     }
-    if let (Some(our), Some(their)) = (&ours.prediction.price, &theirs.prediction.price)
+    let offered = [ours, theirs].map(|document| document.prediction.price.as_ref().and_then(PriceUsed::offered));
+    if let [Some(our), Some(their)] = offered
         && our.date != their.date
     {
         notes.push(format!("the price of A was seen on {}, that of B on {}", our.date, their.date));
@@ -229,7 +231,7 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
     let plans = [own, other];
     let hourly = |side: usize| -> Option<f64> {
         let price = plans[side].prediction.price.as_ref()?;
-        Some(price.usd_per_hour * f64::from(plans[side].plan.cluster.instances))
+        Some(price.of_all(plans[side].plan.cluster.instances))
     };
     let (cheap, dear) = (hourly(less)?, hourly(more)?);
     let because = match times {

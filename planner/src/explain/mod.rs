@@ -123,12 +123,16 @@ fn changed(file: &str, written: &Prediction, found: &Prediction) -> Option<Strin
 fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     let (Some(usd), Some(price)) = (prediction.cost_usd, &prediction.price) else { return Vec::new() };
     let cluster = plan.cluster();
+    let rate = if price.kinds.is_empty() {
+        format!("{:.2} USD/h each", price.usd_per_hour)
+    } else {
+        format!("{:.2} USD/h together", price.of_all(cluster.instances))
+    };
     let what = format!(
-        "{} × {} for {} at {:.2} USD/h each",
+        "{} × {} for {} at {rate}",
         cluster.instances,
         cluster.instance,
         human_duration(Seconds(prediction.time_s)),
-        price.usd_per_hour
     );
     let Some(parts) = prediction.cost_parts else { return vec![CostPart { what, usd }] };
     let rest = [

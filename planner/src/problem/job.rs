@@ -194,7 +194,7 @@ pub(crate) fn problem_on(
     let training = training(&job.training, optimizer, &job.data, &model)?;
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;
-    let settings = settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
+    let settings = settings(job, &model, place.pricing(), place.offered(0).map(|price| price.service))?;
     Ok(Problem {
         settings,
         cancellation: Cancellation::default(),
@@ -207,11 +207,8 @@ pub(crate) fn problem_on(
         names_precisions: job.training.precision.is_some(),
         unusable_precisions,
         optimizer,
-        objective: match &place {
-            Place::Rented(_) => job.goal.objective.unwrap_or_default(),
-            // Machines of one's own have no price.
-            Place::Owned { .. } => Objective::Time,
-        },
+        // Without a price there is no cost to seek.
+        objective: if place.is_priced() { job.goal.objective.unwrap_or_default() } else { Objective::Time },
         model,
         loads_weights: job.training.method.is_some() || kind.dpo,
         fine_tuning,
@@ -285,7 +282,7 @@ pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
     if parts.len() < 3 || !number || !words {
         return Err(Invalid::value("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
     }
-    let Some(price) = place.price(0) else {
+    let Some(price) = place.offered(0) else {
         let rule = "machines that are not rented are in no Region";
         return Err(Invalid::conflict("data.region", "cluster", rule));
     };
@@ -359,13 +356,14 @@ pub fn deadline_and_budget(goal: &GoalSpec) -> Result<(Option<Seconds>, Option<f
 
 fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
     let limits = deadline_and_budget(goal)?;
-    if let (Place::Owned { described_by, .. }, Some(_)) = (place, goal.budget) {
-        let second = match described_by {
-            Description::Profile(_) => "cluster.profile",
-            Description::ClusterFile(_) => "cluster.file",
-        };
+    if let (Place::Owned { described_by, .. }, Some(_), false) = (place, goal.budget, place.is_priced()) {
         let rule = "a machine that is not rented costs nothing";
-        return Err(Invalid::conflict("goal.budget", second, rule));
+        let with = |second| Invalid::conflict("goal.budget", second, rule);
+        return Err(match described_by {
+            Description::Profile(_) => with("cluster.profile"),
+            Description::ClusterFile(_) => with("cluster.file")
+                .with_hint("`usd_per_hour = 24.0` in [[machines]] of the file says what an hour of one machine costs"),
+        });
     }
     Ok(limits)
 }

@@ -43,6 +43,7 @@ pub(crate) use software::{
     executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, with_chosen_attention,
 };
 pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
+pub(crate) use terms::stated_price;
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
 pub use training::Training;
 pub(crate) use training::{target, training};

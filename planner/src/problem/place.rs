@@ -1,15 +1,20 @@
 //! The machines on which a job may run, with their software and prices.
 
 use super::quota::Quotas;
+use super::terms::{price_used, stated_price};
 use super::transport::send_over;
+use crate::cost::Hourly;
 use crate::edits::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, Service, Stack, Transport, catalog,
+    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Pool, Price, Service, Stack, Transport, catalog,
+    price_of_one,
 };
+use trainyard_plan::document::PriceUsed;
 use trainyard_plan::{ClusterSpec, Plan, Pricing};
 use trainyard_sim::Machine;
+use trainyard_units::UsdPerHour;
 
 /// The machines on which a job may run.
 #[derive(Clone, Debug)]
@@ -114,20 +119,21 @@ impl Place {
         self
     }
 
-    /// Returns `true` if there may be more of the machines: they are rented, or all alike behind one switch.
-    pub(crate) fn may_grow(&self) -> bool {
+    /// Returns `true` if there may be `machines` of a type instead of those that there are: they are rented, or
+    /// [`never_as_many`] has nothing against it.
+    pub(crate) fn may_have(&self, machines: u32) -> bool {
         match self {
-            Self::Owned { described_by: Description::Profile(_), .. } => false,
-            Self::Owned { machine, .. } => !machine.cluster.is_mixed() && machine.cluster.switches.is_empty(),
+            Self::Owned { machine, .. } => never_as_many(&machine.cluster, machines).is_none(),
             Self::Rented(_) => true,
         }
     }
 
     /// Returns the same place with at least so many machines, where they are owned and there may be so many.
     pub(crate) fn with_machines(mut self, instances: u32) -> Self {
+        let there_may_be = self.may_have(instances);
         if let Self::Owned { machine, .. } = &mut self
             && instances > machine.cluster.machines()
-            && never_as_many(&machine.cluster, instances).is_none()
+            && there_may_be
         {
             machine.cluster.pools[0].instances = instances;
         }
@@ -136,11 +142,15 @@ impl Place {
 
     /// Returns the same place at a changed price, if it has prices.
     pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
-        if let (Self::Rented(rental), Some(change)) = (&mut self, price) {
-            for (_, price) in &mut rental.instances {
-                *price = price.clone().map(|usd| change.of(usd));
+        let Some(change) = price else { return self };
+        match &mut self {
+            Self::Owned { machine, .. } => change.apply(&mut machine.cluster),
+            Self::Rented(rental) => {
+                for (_, price) in &mut rental.instances {
+                    *price = price.clone().map(|usd| change.of(usd));
+                }
+                rental.repriced = Some(change);
             }
-            rental.repriced = Some(change);
         }
         self
     }
@@ -209,9 +219,8 @@ impl Place {
         match self {
             Self::Owned { machine, .. } => {
                 let whole = (machine.cluster.instance.clone(), machine.cluster.machines());
-                let kinds = machine.cluster.pools.iter().map(|pool| (pool.name.clone(), pool.instances));
-                let kinds = kinds.filter(|(name, _)| machine.cluster.is_mixed() && *name != whole.0);
-                std::iter::once(whole.clone()).chain(kinds).collect()
+                let kinds = alone(&machine.cluster).map(|pool| (pool.name.clone(), pool.instances));
+                std::iter::once(whole).chain(kinds).collect()
             }
             Self::Rented(rental) => {
                 let names = rental.instances.iter().map(|(instance, _)| instance.name.clone());
@@ -267,9 +276,40 @@ impl Place {
         }
     }
 
-    /// Returns the price of a choice's machines by the hour; `None` for owned machines.
-    pub(crate) fn price(&self, choice: usize) -> Option<&Price> {
+    /// Returns the terms on which a choice's machines are rented, with Region, service and date; `None` for owned machines,
+    /// also where their cluster file says what they cost.
+    pub(crate) fn offered(&self, choice: usize) -> Option<&Price> {
         self.offer(choice).map(|(_, price)| price)
+    }
+
+    /// Returns what an hour of one of a choice's machines costs, and on average where they differ; `None` where they have
+    /// no price.
+    pub(crate) fn usd_per_hour(&self, choice: usize) -> Option<UsdPerHour> {
+        match self {
+            Self::Owned { machine, .. } => price_of_one(pools_of(&machine.cluster, self.kind(choice))),
+            Self::Rented(rental) => Some(rental.offer(choice).1.hourly()),
+        }
+    }
+
+    /// Returns what an hour of so many machines of a choice costs; `None` where they have no price.
+    pub(crate) fn hourly(&self, choice: usize, instances: u32) -> Option<Hourly> {
+        self.usd_per_hour(choice).map(|each| Hourly::new(instances, each))
+    }
+
+    /// Returns `true` if plans have a cost: all machines have a price, or none.
+    pub(crate) fn is_priced(&self) -> bool {
+        self.usd_per_hour(0).is_some()
+    }
+
+    /// Returns the price of a choice's machines in its form in a document; `None` where they have none.
+    pub(crate) fn price_used(&self, choice: usize) -> Option<PriceUsed> {
+        match self {
+            Self::Owned { machine, described_by: Description::ClusterFile(path), .. } => {
+                stated_price(pools_of(&machine.cluster, self.kind(choice)), path)
+            }
+            Self::Owned { described_by: Description::Profile(_), .. } => None,
+            Self::Rented(rental) => Some(price_used(&rental.offer(choice).1)),
+        }
     }
 
     /// Returns the pricing of the machines; on-demand for owned ones.
@@ -287,6 +327,18 @@ impl Place {
             Self::Rented(rental) => rental.service,
         }
     }
+}
+
+/// Lists the kinds of machines of a cluster that may be used without the others: of a mixed one those that are not called as
+/// all of it is.
+fn alone(cluster: &Cluster) -> impl Iterator<Item = &Pool> {
+    cluster.pools.iter().filter(|pool| cluster.is_mixed() && pool.name != cluster.instance)
+}
+
+/// Returns the machines of a type of [`Place::types`]: all of them first, then one kind after another.
+fn pools_of(cluster: &Cluster, kind: usize) -> &[Pool] {
+    let without_others = kind.checked_sub(1).and_then(|index| alone(cluster).nth(index));
+    without_others.map_or(&cluster.pools, std::slice::from_ref)
 }
 
 /// Explains why a cluster of one's own cannot be supposed to have so many machines instead of its own; `None` if it can:
@@ -324,5 +376,46 @@ pub(crate) fn catalog_with(constants: Option<&Constants>) -> Cow<'static, Catalo
     match constants {
         Some(constants) => Cow::Owned(catalog().with(constants)),
         None => Cow::Borrowed(catalog()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    const SMALL: &str = "[[machines]]\nlike = \"p3.8xlarge\"\ncount = 2\nusd_per_hour = 5.0\n";
+    const LARGE: &str = "[[machines]]\nlike = \"p3.16xlarge\"\ncount = 1\nusd_per_hour = 20.0\n";
+
+    fn place(machines: &str) -> Place {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.samples = Some(1000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(8));
+        job.cluster.file = Some("own.toml".into());
+        let file = toml::from_str(&format!("name = \"own\"\n{machines}")).expect("the form of a cluster file");
+        let resources = Resources { cluster_file: Some(file), ..Resources::default() };
+        problem(&job, resources).expect("a solvable job").place
+    }
+
+    #[test]
+    fn machines_that_are_alike_may_become_as_many_as_there_are_ports() {
+        assert!(place(SMALL).may_have(1000));
+        let switched = place(&format!("{SMALL}[[switches]]\nports = 4\n"));
+        assert!(switched.may_have(4) && !switched.may_have(5));
+        let [four, five] = [4, 5].map(|machines| switched.clone().with_machines(machines).types()[0].1);
+        assert_eq!((four, five), (4, 2));
+        assert!(!place(&format!("{SMALL}{LARGE}")).may_have(4));
+    }
+
+    #[test]
+    fn each_type_has_the_price_of_its_machines() {
+        let place = place(&format!("{SMALL}{LARGE}"));
+        let stacks = place.stacks().len();
+        let prices = [0, stacks, 3 * stacks - 1].map(|choice| place.usd_per_hour(choice));
+        assert_eq!(prices, [10.0, 5.0, 20.0].map(|usd| Some(UsdPerHour(usd))));
+        let names: Vec<String> = place.types().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["own", "p3.8xlarge", "p3.16xlarge"]);
     }
 }

@@ -1,8 +1,9 @@
 //! The terms on which machines are rented, and the price of an instance on them.
 
-use trainyard_hardware_profiles::{Instance, Price, PriceQuery, Purchase, Service};
+use trainyard_hardware_profiles::{Instance, Pool, Price, PriceQuery, Purchase, Service, price_of_one};
 use trainyard_plan::Pricing;
-use trainyard_plan::document::PriceUsed;
+use trainyard_plan::document::{PriceOfKind, PriceUsed};
+use trainyard_units::UsdPerHour;
 
 /// Converts a pricing into a purchase.
 pub fn purchase(pricing: Pricing) -> Purchase {
@@ -54,12 +55,37 @@ pub fn price_used(price: &Price) -> PriceUsed {
         usd_per_hour: price.hourly().0,
         low_usd_per_hour: price.low.0,
         high_usd_per_hour: price.high.0,
-        region: price.region.clone(),
-        service: price.service.name().into(),
+        region: Some(price.region.clone()),
+        service: Some(price.service.name().into()),
         pricing: Some(pricing(price.purchase)),
-        date: price.date.clone(),
+        date: Some(price.date.clone()),
         source: price.source.clone(),
+        kinds: Vec::new(),
         zones: price.zones.clone(),
         interruptions: price.interruptions.map(|band| band.written().into()),
     }
+}
+
+/// Returns what a cluster file says of the price of some of its machines, in its form in a document; `None` if it says
+/// nothing.
+pub(crate) fn stated_price(pools: &[Pool], file: &str) -> Option<PriceUsed> {
+    let UsdPerHour(usd_per_hour) = price_of_one(pools)?;
+    let of_kind = |pool: &Pool| {
+        let (name, instances) = (pool.name.clone(), pool.instances);
+        Some(PriceOfKind { name, instances, usd_per_hour: pool.usd_per_hour?.0 })
+    };
+    let kinds = if pools.len() > 1 { pools.iter().filter_map(of_kind).collect() } else { Vec::new() };
+    Some(PriceUsed {
+        usd_per_hour,
+        low_usd_per_hour: usd_per_hour,
+        high_usd_per_hour: usd_per_hour,
+        region: None,
+        service: None,
+        pricing: None,
+        date: None,
+        source: file.into(),
+        kinds,
+        zones: Vec::new(),
+        interruptions: None,
+    })
 }

@@ -56,6 +56,8 @@ pub(crate) struct Aim {
     pub(crate) stack: Option<usize>,
     /// Upper limits of plans, besides the deadline and the budget.
     pub(crate) ceilings: Ceilings,
+    /// The share of the deadline and of the budget that plans leave over.
+    pub(crate) left_over: f64,
     /// The complexity that plans must have; `None` admits any.
     pub(crate) complexity: Option<Complexity>,
 }
@@ -71,6 +73,7 @@ impl Aim {
             without_gpu: None,
             stack: None,
             ceilings: Ceilings::NONE,
+            left_over: 0.0,
             complexity: None,
         }
     }

@@ -35,7 +35,7 @@ impl SearchOverheads {
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },
                     pricing: problem.place.pricing(),
-                    rented: problem.place.price(choice).map(Into::into),
+                    rented: problem.place.offered(choice).map(Into::into),
                     input: None,
                 };
                 conditions.are_known().then(|| Overheads::new(&conditions))

@@ -17,7 +17,6 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
-use trainyard_hardware_profiles::Price;
 use trainyard_plan::{Fixed, Method, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
@@ -221,7 +220,7 @@ impl<'a> Prepared<'a> {
         let step_time_s = feed.map_or(times.step, |feed| feed.step_time.0);
         let forward = times.forward;
         let overheads = self.overheads.of(candidate, shared_out);
-        let hourly = self.problem.place.price(candidate.choice).map(Price::hourly);
+        let hourly = self.problem.place.hourly(candidate.choice, candidate.instances);
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
         let input = self.input_stalls.input(candidate).map(|input| input.storage);
         let work = Work { steps: Seconds(time_s), forward, download };

@@ -28,6 +28,10 @@ const GIVEN_UP_MAX: f64 = 0.1;
 /// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.
 const SIMPLER_FOR_USD: f64 = 1000.0;
 
+/// The share of a deadline and of a budget that a plan leaves over that is preferred for being simpler: what ends just in
+/// time by a prediction, or costs just the budget, is not given up for it.
+const LEFT_OVER: f64 = INDISTINCT;
+
 /// The ratio of a quantity's median error to half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
 /// distribution.
 const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
@@ -63,7 +67,7 @@ fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluat
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
 /// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
-/// these the simplest.
+/// these the simplest that stays clear of the deadline and the budget.
 ///
 /// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
 /// [`Found::optimum`].
@@ -84,7 +88,10 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     }
     let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
     let own = prepared.complexity(&chosen);
-    if let Some((_, plan)) = simplest(prepared, within(own_stack), |class| class <= own) {
+    let clear = |stack| Aim { left_over: LEFT_OVER, ..within(stack) };
+    let simpler = simplest(prepared, clear(own_stack), |class| class < own);
+    let as_simple = || simplest(prepared, within(own_stack), |class| class == own);
+    if let Some((_, plan)) = simpler.or_else(as_simple) {
         chosen = plan;
     }
     if aim.stack.is_none() {
@@ -92,7 +99,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
         let affordable = Ceilings::affordable(Totals::found(&chosen), SIMPLER_FOR_USD);
         let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
         let simpler = others.filter_map(|(number, stack)| {
-            let aim = Aim { stack: Some(number), ..within(stack) };
+            let aim = Aim { stack: Some(number), ..clear(stack) };
             let aim = Aim { ceilings: aim.ceilings.and(affordable), ..aim };
             let (class, plan) = simplest(prepared, aim, |class| class < own)?;
             Some((class, or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan)))
@@ -242,6 +249,9 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec, Method};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -252,5 +262,25 @@ mod tests {
         for other in [fsdp, megatron] {
             assert!(indistinct(ddp, other) > INDISTINCT && indistinct(ddp, other) <= GIVEN_UP_MAX);
         }
+    }
+
+    #[test]
+    fn a_plan_that_just_meets_the_deadline_is_not_preferred_for_being_simpler() {
+        let cost = |deadline: &str| {
+            let mut job = JobSpec::default();
+            job.model.name = Some("llama-3.1-8b".into());
+            (job.model.seq_len, job.data.samples) = (Some(1024), Some(156_000));
+            job.training.global_batch = Some(GlobalBatch::Exactly(16));
+            job.training.method = Some(Method::Lora);
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.12xlarge".into()]), Some(2));
+            job.goal.deadline = Some(deadline.into());
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+            (document.prediction.cost_usd.expect("rented"), document.plan.stack)
+        };
+        // Without a library the same machines take 90 minutes.
+        let [tight, looser, loose] = ["90 min", "91 min", "100 min"].map(cost);
+        assert_eq!(tight, looser);
+        assert!(loose.1.as_deref() == Some("pytorch-ddp") && looser.1 != loose.1, "{looser:?} {loose:?}");
     }
 }

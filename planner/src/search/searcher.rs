@@ -192,9 +192,10 @@ impl<'a> Sought<'a> {
 
     fn within_goal(&self, totals: Totals) -> bool {
         let (deadline, budget) = self.aim.within.of(self.problem().deadline, self.problem().budget);
+        let used = 1.0 - self.aim.left_over;
         self.aim.ceilings.admit(totals)
-            && deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
-            && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
+            && deadline.is_none_or(|deadline| totals.elapsed_s <= used * deadline.0)
+            && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= used * budget))
     }
 }
 

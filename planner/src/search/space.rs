@@ -634,19 +634,16 @@ impl<'a> Space<'a> {
 
     fn reductions(&self, software: &Executable, sharding: StateSharding, accumulation: u64) -> Vec<GradientReduction> {
         use GradientReduction::{MicroBatch, Step};
-        let forced = software.reduces_micro_batches_from.is_some_and(|least| sharding >= least);
+        let runs = |reduction: &GradientReduction| software.reduces(*reduction, sharding, accumulation);
         if let Some(held) = self.fixed.gradient_reduction {
-            let runs = software.gradient_reduction.contains(&held) && !(forced && held == Step && accumulation > 1);
-            return if runs { vec![held] } else { Vec::new() };
+            return if runs(&held) { vec![held] } else { Vec::new() };
         }
         if accumulation == 1 {
             return vec![Step];
         }
-        let runs = |reduction: &GradientReduction| software.gradient_reduction.contains(reduction);
-        let of_each = if forced { &[MicroBatch][..] } else { &[Step, MicroBatch] };
         // Whole gradients are summed after each micro-batch for nothing.
         let sharded = |reduction: &GradientReduction| sharding >= StateSharding::Gradients || *reduction == Step;
-        of_each.iter().copied().filter(runs).filter(sharded).collect()
+        [Step, MicroBatch].into_iter().filter(runs).filter(sharded).collect()
     }
 }
 

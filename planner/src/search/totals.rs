@@ -1,13 +1,12 @@
 //! The time and cost of a plan that is laid out, on some machines.
 
-use crate::cost::{Overheads, Work};
+use crate::cost::{Hourly, Overheads, TrainingCost, Work};
 use crate::problem::{ForwardTimes, Problem};
 use std::sync::Arc;
-use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, StepSize, StorageMode};
 use trainyard_sim::{Intake, LoaderRates, Machine, Outcome, step_time};
-use trainyard_units::{Bytes, Seconds, UsdPerHour, human_count};
+use trainyard_units::{Bytes, Seconds, human_count};
 
 /// Plans with longer simulations than this are not simulated again: together they would take as long as a search.
 const TASKS_MAX: u64 = 8192;
@@ -70,7 +69,7 @@ impl Totals {
         };
         let forward = problem.forward_passes(plan.batch().global).times_of(plan, machine).ok()?;
         let overheads = Overheads::of_plan(problem, plan, machine, choice);
-        let hourly = problem.place.price(choice).map(Price::hourly);
+        let hourly = problem.place.hourly(choice, plan.cluster().instances);
         let storage = plan.input().map(|input| input.storage);
         let work = Work { steps: Seconds(time_s), forward, download };
         let surrounded = Surrounded::of(overheads.as_ref(), hourly, steps, work, storage);
@@ -91,29 +90,26 @@ impl Totals {
 }
 
 impl Surrounded {
-    /// Computes both for a training of so many steps: without overheads, where nothing is known of them, it takes its steps
-    /// and its other forward passes.
+    /// Computes both for a training of so many steps, with overheads where they are known.
     pub(crate) fn of(
         overheads: Option<&Overheads>,
-        hourly: Option<UsdPerHour>,
+        hourly: Option<Hourly>,
         steps: u64,
         work: Work,
         storage: Option<StorageMode>,
     ) -> Self {
-        let Some(overheads) = overheads else {
-            return Self { elapsed_s: (work.steps + work.forward.total()).0, cost_usd: None };
-        };
-        let spent = overheads.training_cost(steps, work);
-        let cost = hourly.map(|hourly| overheads.cost(&spent, hourly, storage).total());
+        let spent = TrainingCost::of(overheads, steps, work);
+        let cost = hourly.map(|hourly| spent.cost(hourly, overheads, storage).total());
         Self { elapsed_s: spent.elapsed().0, cost_usd: cost }
     }
 }
 
 impl Evaluated {
-    /// Computes the cost over `steps` steps, with overheads at a price of one machine.
-    pub(crate) fn cost(&self, overheads: &Overheads, steps: u64, hourly: UsdPerHour) -> CostParts {
-        let spent = overheads.training_cost(steps, self.work());
-        overheads.cost(&spent, hourly, self.plan.input().map(|input| input.storage))
+    /// Computes the cost over `steps` steps; `None` where machines have no price.
+    pub(crate) fn cost(&self, problem: &Problem, overheads: Option<&Overheads>, steps: u64) -> Option<CostParts> {
+        let hourly = problem.place.hourly(self.choice, self.plan.cluster().instances)?;
+        let spent = TrainingCost::of(overheads, steps, self.work());
+        Some(spent.cost(hourly, overheads, self.plan.input().map(|input| input.storage)))
     }
 
     /// Returns the work of the training.

@@ -7,6 +7,7 @@
 //!   far as its switches have ports.
 //! - Batch: the global batch stays. The micro-batch stays if it divides what a replica gets of it, else it is the
 //!   largest smaller one that does; accumulation is the rest.
+//! - Gradients are reduced as the software does it with that accumulation.
 //! - A pipeline of one stage has no schedule, one of several runs 1F1B unless it had another; schedules have the runs
 //!   of layers that they need.
 //! - Attention is computed with the kernel that the software chooses for the GPUs, if it was before.
@@ -14,7 +15,7 @@
 
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::{own_transport, told, unpaid, with_hint};
+use super::{own_transport, told, unpaid, unpriced, with_hint};
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
@@ -25,10 +26,10 @@ use crate::problem::{
 use crate::search::repeated;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
-use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
+use trainyard_plan::document::{Offered, PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{
-    Architecture, ClusterSpec, Fixed, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages,
-    StateSharding,
+    Architecture, ClusterSpec, Fixed, GradientReduction, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec,
+    ScheduleName, Stages, StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
 use trainyard_units::{Invalid, UnknownName};
@@ -155,7 +156,7 @@ impl Changed {
         if let (Some(path), "cluster.transport") = (&plan.cluster.file, name) {
             return Err(own_transport(path));
         }
-        if price.is_none() {
+        if price.as_ref().and_then(PriceUsed::offered).is_none() {
             return Err(format!("`{name}` is for machines that are rented, and the plan's are not"));
         }
         match name {
@@ -165,7 +166,7 @@ impl Changed {
             "cluster.transport" => plan.cluster.transport = Some(word.clone()),
             _ => {
                 if let Some(price) = price {
-                    price.region.clone_from(word);
+                    price.region = Some(word.clone());
                 }
             }
         }
@@ -186,7 +187,7 @@ impl Changed {
             let amount = training(&job.training, plan.optimizer(), &job.data, plan.model());
             amount.map_err(|error| told(&error))?.steps(plan.batch().global)
         };
-        let price = self.price(old, before.files.prices.as_ref())?;
+        let price = self.price(old, &machine, before.files.prices.as_ref())?;
         let rent = Rent::new(job, &plan, &machine, price).map_err(|error| told(&error))?;
         let (prediction, outcome) =
             predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
@@ -207,6 +208,7 @@ impl Changed {
             attention(spec, &before.document, (&old_machine, &machine))?;
         }
         set_batch(spec, old, &fixed)?;
+        reduce_gradients(spec, &fixed, &machine)?;
         schedule(spec, &fixed);
         cut(spec, old, &machine)?;
         Ok(machine)
@@ -264,11 +266,18 @@ impl Changed {
             cluster.pools[0].instances = named.instances;
         }
         self.machine.iter().for_each(|change| change.apply(&mut machine));
+        self.price.iter().for_each(|change| change.apply(&mut machine.cluster));
         Ok(machine)
     }
 
-    /// Returns the price of the machines: the one used to simulate the plan or, on other terms, the catalog's.
-    fn price(&self, old: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, String> {
+    /// Returns the price of the machines: the one used to simulate the plan or, on other terms, the catalog's. Where a
+    /// cluster file states it, it was changed with the machines.
+    fn price(
+        &self,
+        old: &PlanDocument,
+        machine: &Machine,
+        prices: Option<&PriceTable>,
+    ) -> Result<Option<PriceUsed>, String> {
         let document = &self.document;
         let region = |document: &PlanDocument| document.prediction.price.as_ref().map(|price| price.region.clone());
         let (new, plan) = (&document.plan, &old.plan);
@@ -276,13 +285,14 @@ impl Changed {
             && (new.pricing, &new.service) == (plan.pricing, &plan.service)
             && region(document) == region(old);
         let found = if same {
-            price(document, prices).map_err(|error| told(&error))?
+            price(document, machine, prices).map_err(|error| told(&error))?
         } else {
             Some(on_terms(document, prices)?)
         };
         match (&self.price, found) {
             (None, found) => Ok(found),
-            (Some(_), None) => Err("machines that are not rented have no price".into()),
+            (Some(_), None) => Err(unpriced(new.cluster.file.as_deref())),
+            (Some(_), Some(found)) if new.cluster.file.is_some() => Ok(Some(found)),
             (Some(change), Some(found)) => Ok(Some(PriceUsed {
                 usd_per_hour: change.of(found.usd_per_hour),
                 low_usd_per_hour: change.of(found.low_usd_per_hour),
@@ -311,6 +321,17 @@ fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
 fn leave_usual_out(cluster: &mut ClusterSpec) {
     let usual = catalog().instance(&cluster.instance).map(|instance| instance.network.transport.name());
     cluster.transport.take_if(|named| Ok(named.as_str()) == usual);
+}
+
+/// Reduces gradients as the software does with the batch of a plan, if it cannot reduce them as before.
+fn reduce_gradients(spec: &mut PlanSpec, fixed: &Fixed, machine: &Machine) -> Result<(), String> {
+    let software = executable_on(machine).map_err(|error| told(&error))?;
+    let reduces = |own: &GradientReduction| software.reduces(*own, spec.state_sharding, spec.batch.accumulation);
+    if fixed.gradient_reduction.is_none() && !reduces(&spec.gradient_reduction) {
+        let other = GradientReduction::ALL.iter().copied().find(reduces);
+        spec.gradient_reduction = other.unwrap_or(spec.gradient_reduction);
+    }
+    Ok(())
 }
 
 /// Sets the schedule with the runs of layers that it needs.
@@ -380,15 +401,16 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
 
 /// Returns the catalog's price on the document's terms.
 fn on_terms(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<PriceUsed, String> {
-    let used = document.prediction.price.as_ref().ok_or("machines that are not rented have no price")?;
+    let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
+    let Offered { region, service, .. } = offered.ok_or("machines that are not rented have no price")?;
     let (plan, name) = (&document.plan, &document.plan.cluster.instance);
-    let service = plan.service.as_ref().unwrap_or(&used.service);
+    let service = plan.service.as_deref().unwrap_or(service);
     let service = Service::named(service).ok_or_else(|| format!("no service is called `{service}`"))?;
-    let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
+    let query = PriceQuery { region, service, purchase: purchase(plan.pricing) };
     let instance = catalog().instance(name).map_err(|error| with_hint(&error, error.hint()))?;
     let given = prices.and_then(|prices| prices.price(name, query));
     given
         .or_else(|| price_of(instance, query))
         .map(price_used)
-        .ok_or_else(|| told(&price_not_found(catalog(), &[instance], (service, plan.pricing), &used.region)))
+        .ok_or_else(|| told(&price_not_found(catalog(), &[instance], (service, plan.pricing), region)))
 }

@@ -24,12 +24,14 @@ use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{JobError, Resources, model, problem_on};
+use crate::relative::apart;
 use crate::search::preferred;
 use choice::compares_otherwise;
 use held::{Expected, PassedOver};
 use key::{Key, Level};
 use rayon::prelude::*;
 use std::fmt::Display;
+use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
@@ -101,6 +103,12 @@ fn own_transport(path: &str) -> String {
     with_hint(&sentence, "change `network.transport` of its machines, and ask again".to_owned())
 }
 
+/// Returns the reason why the price of machines of one's own is not varied that have none.
+fn unpriced(cluster_file: Option<&str>) -> String {
+    let hint = cluster_file.map(|path| format!("`usd_per_hour` in [[machines]] of `{path}` says what they cost"));
+    with_hint(&"machines that are not rented have no price", hint)
+}
+
 /// Refuses to vary a field of the campaign where machines have no price: it changes the cost, and the time of the steps
 /// is the same.
 fn unpaid(key: Key) -> Result<(), String> {
@@ -116,6 +124,7 @@ fn unpaid(key: Key) -> Result<(), String> {
 struct Answer {
     figures: WhatIfFigures,
     missed_goal: Option<String>,
+    within_margin: Option<String>,
     passed_over: Option<PassedOver>,
 }
 
@@ -123,6 +132,7 @@ impl Answer {
     fn new(job: &JobSpec, expected: Expected) -> Self {
         Self {
             missed_goal: missed(&job.goal, &expected.prediction),
+            within_margin: within_margin(&expected),
             figures: figures(&expected),
             passed_over: expected.passed_over,
         }
@@ -309,7 +319,7 @@ impl ChangedJob {
                 self.set_terms(key.name, setting);
             }
             Level::Job | Level::Search => {
-                if self.is_owned() {
+                if !self.is_priced() {
                     unpaid(key)?;
                 }
                 self.spec = job::set_job(&self.spec, key, setting)?;
@@ -334,8 +344,8 @@ impl ChangedJob {
                 self.machine.push(MachineChange { part, setting: setting.clone() });
             }
             Level::Price => {
-                if self.is_owned() {
-                    return Err("machines that are not rented have no price".to_owned().into());
+                if !self.is_priced() {
+                    return Err(unpriced(self.spec.cluster.file.as_deref()).into());
                 }
                 self.price = Some(PriceChange(setting.clone()));
             }
@@ -343,9 +353,11 @@ impl ChangedJob {
         Ok(())
     }
 
-    /// Returns `true` if the machines are not rented.
-    fn is_owned(&self) -> bool {
-        self.spec.cluster.profile.is_some() || self.spec.cluster.file.is_some()
+    /// Returns `true` if the machines have a price: they are rented, or their cluster file states it.
+    fn is_priced(&self) -> bool {
+        let cluster = &self.spec.cluster;
+        let stated = || self.resources.cluster_file.as_ref().is_some_and(ClusterFile::is_priced);
+        cluster.profile.is_none() && (cluster.file.is_none() || stated())
     }
 
     /// Holds a field of all plans, or sets it in the job if it belongs there.
@@ -426,8 +438,15 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         steps: prediction.steps,
         time_s: prediction.time_s,
         cost_usd: prediction.cost_usd,
-        price_date: prediction.price.as_ref().map(|price| price.date.clone()),
+        price_date: prediction.price.as_ref().and_then(|price| price.date.clone()),
     }
+}
+
+/// Explains why `plan` refuses a plan that fits; `None` if it leaves the margin free.
+fn within_margin(expected: &Expected) -> Option<String> {
+    let (needed, usable) = expected.outcome.footprint.fits().err()?.amounts();
+    let (needed, usable) = apart(needed, usable);
+    Some(format!("it fits, but needs {needed}, and `plan` takes plans of at most {usable} there, with a margin"))
 }
 
 /// Explains why a plan misses the deadline or the budget; `None` if it meets them.
@@ -455,6 +474,7 @@ fn case(
         values,
         reason: result.as_ref().err().map(Refusal::told),
         missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
+        within_margin: answer.and_then(|answer| answer.within_margin.clone()),
         choice: answer.zip(base).and_then(|(answer, base)| compares_otherwise(objective, base, answer)),
         time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),

@@ -47,7 +47,7 @@ fn every_field_of_a_campaign_changes_it() {
     let plain = with(&document, |_| ()).expect("a campaign");
     let changed = |change: fn(&mut CampaignSpec)| with(&document, change).expect("a campaign");
     let mut kept = document.clone();
-    kept.prediction.price.as_mut().expect("rented").service = "sagemaker".into();
+    kept.prediction.price.as_mut().expect("rented").service = Some("sagemaker".into());
     let warm = with(&kept, |c| c.start = Some(StartKind::WarmPool)).expect("a campaign");
     assert!(warm.phases.waiting_s < plain.phases.waiting_s);
     assert!((changed(|c| c.checkpoint_interval = Some("5 min".into())).checkpoint.interval_s - 300.0).abs() < 1e-9);
@@ -263,7 +263,7 @@ fn what_cannot_be_is_refused() {
     let hopeless = refused(&document, |c| c.node_mtbf = Some("10 s".into()));
     assert!(hopeless.contains("hardly gets on"), "{hopeless}");
     let mut elsewhere = spot(&document);
-    elsewhere.prediction.price.as_mut().expect("rented").region = "us-gov-west-1".into();
+    elsewhere.prediction.price.as_mut().expect("rented").region = Some("us-gov-west-1".into());
     let error = with(&elsewhere, |_| ()).expect_err("no band");
     assert_eq!(error.field(), "job.campaign.monthly_reclaims");
     assert!(error.to_string().ends_with("are reclaimed in us-gov-west-1 is not known"), "{error}");

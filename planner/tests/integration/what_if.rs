@@ -2,7 +2,9 @@
 
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{ClusterChoice, GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{
+    ClusterChoice, GlobalBatch, GradientReduction, JobSpec, Method, ScheduleName, WhatIfDocument, WhatIfFigures,
+};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
 use trainyard_planner::{
     Cancellation, Fixed, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate,
@@ -468,4 +470,95 @@ fn nothing_is_assumed_of_a_measured_machine() {
     document.plan.cluster.profile = Some("profile.toml".into());
     let told = tornado(&HeldPlan { document, files: MachineFiles::default() }).expect_err("nothing is assumed");
     assert!(told.to_string().contains("known only as it was measured") && told.hint().is_some(), "{told}");
+}
+
+/// A job on two machines of a cluster file, with this line about their price.
+fn described(price: &str) -> SoughtJob {
+    let text = format!("name = \"own\"\n[[machines]]\nlike = \"p3.16xlarge\"\ncount = 2\n{price}\n");
+    let cluster_file = Some(toml::from_str(&text).expect("the form of a cluster file"));
+    let mut spec = JobSpec { cluster: ClusterChoice::default(), ..job() };
+    spec.cluster.file = Some("own.toml".into());
+    SoughtJob {
+        spec,
+        resources: Resources { cluster_file, cluster_path: Some("own.toml".into()), ..Resources::default() },
+        limits: limits(&[]),
+        cancellation: Cancellation::default(),
+        cache: SearchCache::default(),
+    }
+}
+
+/// The job, and its recommended plan.
+fn both(own: SoughtJob) -> [Subject; 2] {
+    let problem = problem(&own.spec, own.resources.clone()).expect("a solvable job");
+    let document = recommend(&problem, &own.limits, &own.spec).expect("a plan");
+    let files = own.resources.machine_files();
+    [Subject::Job(Box::new(own)), Subject::Plan(Box::new(HeldPlan { document, files }))]
+}
+
+#[test]
+fn a_stated_price_is_varied_and_terms_are_not() {
+    for subject in both(described("usd_per_hour = 20.0")) {
+        let found = ask(&subject, &["price.instance=20USD/h,x0.5,40USD/h"]);
+        let costs: Vec<f64> = figures(&found).iter().filter_map(|own| own.cost_usd).collect();
+        let base = found.base.as_ref().and_then(|base| base.cost_usd).expect("a stated price");
+        let ratios: Vec<f64> = costs.iter().map(|cost| cost / base).collect();
+        assert!(ratios.iter().zip([1.0, 0.5, 2.0]).all(|(one, other)| (one - other).abs() < 1e-9), "{ratios:?}");
+        assert_eq!(found.base.and_then(|base| base.price_date), None);
+    }
+    let [_, plan] = both(described("usd_per_hour = 20.0"));
+    // More machines than there are cost as much each.
+    let more = ask(&plan, &["instances=2,4"]);
+    let hourly = |own: &&WhatIfFigures| own.cost_usd.expect("a price") / own.time_s * 3600.0;
+    let each: Vec<f64> = figures(&more).iter().map(hourly).collect();
+    assert!((each[0] - 40.0).abs() < 1e-6 && (each[1] - 80.0).abs() < 1e-6, "{each:?}");
+    for terms in ["pricing=spot", "region=us-west-2", "service=sagemaker"] {
+        let told = ask(&plan, &[terms]);
+        assert!(reason(&told, 0).contains("is for machines that are rented"), "{}", reason(&told, 0));
+    }
+}
+
+#[test]
+fn a_price_that_nobody_stated_is_not_varied() {
+    for subject in both(described("")) {
+        let found = ask(&subject, &["price.instance=20USD/h"]);
+        let told = reason(&found, 0);
+        assert!(
+            told.starts_with("machines that are not rented have no price (`usd_per_hour` in [[machines]]"),
+            "{told}"
+        );
+        let found = ask(&subject, &["campaign.node_mtbf=1000h"]);
+        assert!(reason(&found, 0).contains("these are not rented"), "{}", reason(&found, 0));
+    }
+}
+
+#[test]
+fn a_held_plan_that_plan_would_refuse_for_its_memory_is_told() {
+    let mut job = JobSpec::default();
+    job.model.name = Some("mistral-7b".into());
+    (job.model.seq_len, job.data.samples) = (Some(2048), Some(15_000));
+    job.training.global_batch = Some(GlobalBatch::Exactly(16));
+    job.training.method = Some(Method::Lora);
+    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g5.xlarge".into()]), Some(1));
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let document = recommend(&problem, &limits(&[]), &job).expect("a plan");
+    let answer = ask(&held(&document), &["batch.micro=1..4"]);
+    let told: Vec<bool> = answer.cases.iter().map(|case| case.within_margin.is_some()).collect();
+    assert_eq!(told, [false, false, true]);
+    assert!(recommend(&problem, &limits(&["batch.micro=4"]), &job).is_err());
+}
+
+#[test]
+fn gradients_of_a_held_plan_are_reduced_as_its_software_does() {
+    let mut job = JobSpec::default();
+    job.model.name = Some("qwen2.5-32b".into());
+    (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
+    job.training.global_batch = Some(GlobalBatch::Exactly(32));
+    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.48xlarge".into()]), Some(1));
+    job.cluster.stack = Some("deepspeed".into());
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let document = recommend(&problem, &limits(&["batch.micro=4", "state_sharding=parameters"]), &job).expect("a plan");
+    assert_eq!(document.plan.gradient_reduction, GradientReduction::Step);
+    let answer = ask(&held(&document), &["batch.micro=1"]);
+    let one = &figures(&answer)[0].plan;
+    assert_eq!((one.batch.accumulation, one.gradient_reduction), (4, GradientReduction::MicroBatch));
 }

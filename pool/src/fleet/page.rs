@@ -3,6 +3,7 @@
 use super::{FleetDocument, FleetPlan};
 use crate::queue::{of_it_warm, runs, time, use_of_pool};
 use trainyard_plan::Objective;
+use trainyard_plan::document::PriceUsed;
 use trainyard_planner::usd;
 use trainyard_reports::format::{bullets, facts, percent, table};
 use trainyard_reports::{Width, cluster, strategy};
@@ -97,7 +98,9 @@ fn pools(document: &FleetDocument, width: Width) -> String {
             percent(prediction.instance_seconds.busy / quota),
             prediction.cost.map_or_else(|| "–".into(), |cost| usd(cost.total_usd)),
             price.map_or_else(|| "–".into(), |price| format!("{:.2} USD/h", price.usd_per_hour)),
-            price.map_or_else(String::new, |price| format!("{} in {}, {}", price.service, price.region, price.date)),
+            price
+                .and_then(PriceUsed::offered)
+                .map_or_else(String::new, |own| format!("{} in {}, {}", own.service, own.region, own.date)),
         ]
     });
     table(width, ["pool", ">jobs", ">quota", ">training", ">cost", ">price each", "terms"], rows)

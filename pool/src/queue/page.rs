@@ -51,14 +51,16 @@ fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
     let starts = (prediction.cold_starts, prediction.warm_starts);
     rows.extend(use_of_pool(prediction.waiting_s, starts, prediction.instance_seconds));
     rows.push(("quota in use", percent(prediction.utilisation_of_quota)));
-    if let (Some(cost), Some(price)) = (prediction.cost, &prediction.price) {
+    if let (Some(cost), Some(price)) = (prediction.cost, &prediction.price)
+        && let Some(offered) = price.offered()
+    {
         rows.push(("cost", format!("{}{}", usd(cost.total_usd), of_it_warm(cost))));
         let pricing = document.queue.pool.pricing.unwrap_or(Pricing::OnDemand);
         rows.push((
             "price",
             format!(
                 "{:.2} USD/h each, {} {pricing} in {}, as of {}",
-                price.usd_per_hour, price.service, price.region, price.date
+                price.usd_per_hour, offered.service, offered.region, offered.date
             ),
         ));
     }

@@ -52,7 +52,9 @@ pub fn front_plot(document: &PlanDocument, breadth: Breadth) -> Result<Picture, 
         let mut points: Vec<(f64, f64)> = plans.iter().filter_map(|other| point(other)).map(scaled).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         panel.lines.push(Line::new(Stroke::Series(series), points));
-        legend.push((Sample::Series(series), format!("front, {pricing}")));
+        let is_rented = plans.iter().any(|other| other.price.as_ref().is_none_or(|price| price.offered().is_some()));
+        let name = if is_rented { format!("front, {pricing}") } else { "front".into() };
+        legend.push((Sample::Series(series), name));
     }
     if !runners.is_empty() {
         panel.lines.push(Line::new(Stroke::Marks(OTHERS), runners.into_iter().map(scaled).collect()));

@@ -11,6 +11,7 @@ use crate::plan::{alternative, methods_table};
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
 };
+use crate::what_if::limit;
 use maud::{Markup, html};
 use trainyard_plan::WhatIfCase;
 use trainyard_plan::document::StageMemory;
@@ -105,7 +106,7 @@ pub(super) fn scaling(content: &ReportContent) -> Option<Markup> {
             seconds(own.step_time_s),
             rate(own.samples_per_s),
             known(case.scaling_efficiency, percent),
-            own.bottleneck.to_string(),
+            limit(own),
         ])
     };
     let rows: Vec<[String; 7]> = found.cases.iter().filter_map(row).collect();

@@ -77,6 +77,7 @@ pub fn what_if_fragment(document: &WhatIfDocument) -> String {
 fn case(case: &WhatIfCase) -> Vec<String> {
     let own = case.figures.as_ref();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    let told = case.reason.as_ref().or(case.missed_goal.as_ref()).or(case.within_margin.as_ref());
     let cells = [
         or_dash(own.map(|own| cluster(&own.plan))),
         or_dash(own.map(|own| strategy(&own.plan))),
@@ -84,7 +85,7 @@ fn case(case: &WhatIfCase) -> Vec<String> {
         or_dash(own.map(|own| seconds(own.time_s))),
         or_dash(own.and_then(|own| own.cost_usd).map(usd)),
         or_dash(own.and_then(|own| own.mfu).map(percent)),
-        case.reason.clone().or_else(|| case.missed_goal.clone()).unwrap_or_default(),
+        told.cloned().unwrap_or_default(),
     ];
     case.values.iter().cloned().chain(cells).collect()
 }

@@ -8,7 +8,7 @@ use crate::plan::headline;
 use crate::shell::quoted;
 use maud::{Markup, html};
 use trainyard_plan::PlanSpec;
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
 use trainyard_units::{counted, human_count};
 
@@ -52,9 +52,9 @@ pub(super) fn recommendation(content: &ReportContent) -> Markup {
 /// Summarizes the plan in a sentence or two.
 pub(super) fn sentence(document: &PlanDocument) -> String {
     let (plan, prediction) = (&document.plan, &document.prediction);
-    let place = match &prediction.price {
-        Some(price) => {
-            format!("Rent {} in {} ({}, {})", cluster(plan), price.region, price.service, plan.pricing)
+    let place = match prediction.price.as_ref().and_then(PriceUsed::offered) {
+        Some(offered) => {
+            format!("Rent {} in {} ({}, {})", cluster(plan), offered.region, offered.service, plan.pricing)
         }
         None => format!("Use {}", cluster(plan)),
     };
@@ -95,7 +95,10 @@ pub(super) fn assumptions(content: &ReportContent) -> Markup {
     let mut constants = content.constants.clone();
     constants.extend(content.document.prediction.price.as_ref().map(|price| SourcedConstant {
         what: "price of a machine".into(),
-        value: format!("{:.2} USD/h, seen {}", price.usd_per_hour, price.date),
+        value: {
+            let seen = price.offered().map_or_else(String::new, |offered| format!(", seen {}", offered.date));
+            format!("{:.2} USD/h{seen}", price.usd_per_hour)
+        },
         source: price.source.clone(),
     }));
     let campaign = content.campaign.as_ref().map_or_else(|_| Vec::new(), |found| found.assumptions.clone());
@@ -110,7 +113,7 @@ pub(super) fn assumptions(content: &ReportContent) -> Markup {
         .collect();
     html! {
         p { "Constants of the machines and of their software, with where each comes from:" }
-        div.scroll { table {
+        div.scroll tabindex="0" role="group" aria-label="Constants" { table {
             thead { tr { th scope="col" { "constant" } th.number scope="col" { "value" } th scope="col" { "source" } } }
             tbody { @for constant in &constants { tr {
                 td { (constant.what) } td.number { (constant.value) } td.source { (constant.source) }

@@ -5,11 +5,9 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, sharing, strategy};
 use std::collections::BTreeMap;
-use trainyard_plan::{
-    Objective, Plan, Recompute, Sensitivity, StateSharding, WhatIfCase, WhatIfDocument, WhatIfFigures,
-};
+use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
@@ -31,6 +29,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Choice", &told(document, |case| case.choice.as_ref()));
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
+    text += &bullets(width, "Little memory left", &told(document, |case| case.within_margin.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text
 }
@@ -58,10 +57,18 @@ fn base(document: &WhatIfDocument) -> String {
     let mut rows = vec![
         (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
         ("takes", format!("{}{cost}, {} a step", seconds(base.time_s), seconds(base.step_time_s))),
-        ("limited by", base.bottleneck.to_string()),
+        ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
     facts(&rows)
+}
+
+/// Names what limits a training: within one machine no network does.
+pub(crate) fn limit(figures: &WhatIfFigures) -> String {
+    match (figures.bottleneck, figures.plan.cluster.instances) {
+        (Bottleneck::Network, 1) => "communication".into(),
+        (what, _) => what.to_string(),
+    }
 }
 
 /// Returns the tokens of a plan's samples; `None` if they are something else.
@@ -110,12 +117,7 @@ fn software_differs(document: &WhatIfDocument) -> Option<String> {
 /// Formats a plan's layout: machines, degrees and sharding, micro-batch and number formats, and software where it is named.
 fn layout(figures: &WhatIfFigures) -> Vec<String> {
     let (plan, batch) = (&figures.plan, figures.plan.batch);
-    let sharding = match plan.state_sharding {
-        StateSharding::None => "",
-        StateSharding::Optimizer => ", ZeRO-1",
-        StateSharding::Gradients => ", ZeRO-2",
-        StateSharding::Parameters => ", ZeRO-3",
-    };
+    let sharding = sharing(plan.state_sharding);
     let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
     let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
     let shown = [cluster(plan), format!("{}{sharding}", strategy(plan)), formats];
@@ -171,7 +173,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
             show(&|own| throughput(own.samples_per_s_per_device, tokens)),
         ]);
         row.extend(scales.then(|| case.scaling_efficiency.map_or_else(String::new, percent)));
-        row.push(show(&|own| own.bottleneck.to_string()));
+        row.push(show(&limit));
         row
     });
     columns(width, &header, rows)
@@ -246,7 +248,7 @@ fn sensitivities(all: &[Sensitivity], width: Width) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use trainyard_plan::{Bottleneck, ClusterSpec, JobSpec, PlanSpec, VariedKey, WHAT_IF_SCHEMA};
+    use trainyard_plan::{ClusterSpec, JobSpec, PlanSpec, VariedKey, WHAT_IF_SCHEMA};
 
     fn figures(instances: u32, time_s: f64) -> WhatIfFigures {
         let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
@@ -273,6 +275,7 @@ pub(crate) mod tests {
             values: values.iter().map(ToString::to_string).collect(),
             reason: figures.is_none().then(|| "does not fit".into()),
             missed_goal: None,
+            within_margin: None,
             choice: None,
             time_change: figures.as_ref().map(|own| own.time_s / 1000.0 - 1.0),
             cost_change: None,
@@ -348,6 +351,19 @@ pub(crate) mod tests {
         let page = what_if(&document, Width(120));
         assert!(page.contains("  at present  instances 2 × 50 Gbit/s = 100 Gbit/s a machine"), "{page}");
         assert!(page.contains("Choice\n  · instances 2: the fastest plans of both differ by 0 %"), "{page}");
+    }
+
+    #[test]
+    fn cases_that_plan_refuses_are_told_and_one_machine_has_no_network() {
+        let mut document = document();
+        document.cases[0].within_margin = Some("it fits, but needs 21.6 GiB".into());
+        for figures in document.cases.iter_mut().filter_map(|case| case.figures.as_mut()) {
+            figures.bottleneck = Bottleneck::Network;
+        }
+        let page = what_if(&document, Width(120));
+        assert!(page.contains("Little memory left\n  · instances 1: it fits, but needs 21.6 GiB"), "{page}");
+        let limits: Vec<&str> = page.lines().filter_map(|line| line.split_whitespace().last()).collect();
+        assert!(limits.contains(&"communication") && limits.contains(&"network"), "{page}");
     }
 
     #[test]

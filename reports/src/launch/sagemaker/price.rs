@@ -10,7 +10,8 @@ use trainyard_planner::{purchase, usd};
 pub(super) fn tells(draft: &mut Draft<'_>) {
     let job = draft.job;
     let named = job.plan().spec().service.as_deref();
-    let Some(price) = job.document().prediction.price.as_ref() else {
+    let price = job.document().prediction.price.as_ref();
+    let Some((price, offered)) = price.and_then(|price| Some((price, price.offered()?))) else {
         if named == Some("ec2") {
             draft.note(Field::Service, "SageMaker has prices of its own for its ml. instances");
         }
@@ -18,10 +19,10 @@ pub(super) fn tells(draft: &mut Draft<'_>) {
         return;
     };
     draft.tells(&[Field::Service]);
-    if price.service == Service::Sagemaker.name() {
+    if offered.service == Service::Sagemaker.name() {
         return;
     }
-    let (instance, region, terms) = (&job.plan().cluster().instance, &price.region, job.plan().pricing());
+    let (instance, region, terms) = (&job.plan().cluster().instance, offered.region, job.plan().pricing());
     let counted = format!(
         "the plan counts with EC2's {terms} price, {} an hour for {instance} in {region}",
         usd(price.usd_per_hour)
