@@ -1,11 +1,9 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims, storage, and the rent of machines.
 
-mod hourly;
 mod overheads;
 mod rent;
 mod run_conditions;
 
-pub(crate) use hourly::Hourly;
 pub(crate) use overheads::{Overheads, TrainingCost, Work};
 pub(crate) use rent::{Rent, forward_of};
 pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

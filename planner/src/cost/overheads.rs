@@ -1,8 +1,7 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
 
-use super::hourly::Hourly;
 use super::run_conditions::RunConditions;
-use crate::problem::{ForwardTimes, Problem};
+use crate::problem::{ForwardTimes, Hourly, Problem};
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;

@@ -1,9 +1,8 @@
 //! What surrounds the steps of a plan and what all of it costs, as a prediction states it.
 
-use super::hourly::Hourly;
 use super::overheads::{Overheads, TrainingCost, Work};
 use super::run_conditions::{Rented, RunConditions};
-use crate::problem::{ForwardTimes, settings};
+use crate::problem::{ForwardTimes, Hourly, settings};
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::{CostParts, ExpectedInterruptions, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, StorageMode};

@@ -3,6 +3,7 @@
 mod campaign_settings;
 mod error;
 mod evaluations;
+mod hourly;
 mod hyper_parameters;
 mod input;
 mod job;
@@ -24,6 +25,7 @@ pub use error::JobError;
 pub(crate) use error::{in_job, inside};
 pub(crate) use evaluations::forward_plan;
 pub use evaluations::{Evaluations, ForwardPasses, ForwardTimes, forward_passes};
+pub(crate) use hourly::Hourly;
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice, stored_bytes};
 pub(crate) use input::{chosen, data_set};

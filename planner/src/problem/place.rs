@@ -1,9 +1,9 @@
 //! The machines on which a job may run, with their software and prices.
 
+use super::hourly::Hourly;
 use super::quota::Quotas;
 use super::terms::{price_used, stated_price};
 use super::transport::send_over;
-use crate::cost::Hourly;
 use crate::edits::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The time and cost of a plan that is laid out, on some machines.
 
-use crate::cost::{Hourly, Overheads, TrainingCost, Work};
-use crate::problem::{ForwardTimes, Problem};
+use crate::cost::{Overheads, TrainingCost, Work};
+use crate::problem::{ForwardTimes, Hourly, Problem};
 use std::sync::Arc;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, StepSize, StorageMode};

@@ -164,7 +164,7 @@ mod tests {
         assert!(!report(&own).contains("Methods of fine-tuning"));
         own.document.methods = methods();
         let page = report(&own);
-        let table = page.split("Methods of fine-tuning on the same data").nth(1).expect("a table");
+        let table = page.split("<caption>Methods of fine-tuning on the same data").nth(1).expect("a table");
         let table = table.split("</table>").next().expect("it ends");
         assert!(
             table.contains("LoRA (this plan)") && table.contains("QLoRA") && table.contains("does not fit"),
