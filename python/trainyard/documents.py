@@ -302,6 +302,10 @@ class DataSpec(TypedDict, total=False):
     """
     tokenizer: str | None
     """The `tokenizer.json` that makes tokens of text, relative to the job file; text is read as bytes if left out."""
+    held_out: str | None
+    """What a run evaluates the model on, relative to the job file: of the same kind as `path`, and not a part of it; a
+    part of `path` if left out.
+    """
     region: str | None
     """The AWS Region that keeps it; that of the machines if left out."""
     dataset: str | None
@@ -458,11 +462,11 @@ class GoalSpec(TypedDict, total=False):
     """To what end."""
 
     objective: Objective | None
-    """What is sought; cost if left out."""
+    """What is sought; cost if left out. Time in any case where machines have no price."""
     deadline: str | None
     """The longest training accepted, `3 d`."""
     budget: float | None
-    """The most money accepted, in USD."""
+    """The most money accepted, in USD, for machines that have a price."""
 
 
 class EvaluationSpec(TypedDict, total=False):
@@ -1725,25 +1729,41 @@ class CostParts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PriceOfKind:
+    """What machines of one kind cost."""
+
+    name: str
+    """The kind."""
+    instances: int
+    """How many."""
+    usd_per_hour: float
+    """USD per hour of one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PriceUsed:
-    """A price and where it comes from."""
+    """A price and where it comes from: of machines that AWS rents out, or of those that a cluster file describes,
+    which are in no Region.
+    """
 
     usd_per_hour: float
-    """USD per hour of one instance."""
+    """USD per hour of one instance; the mean where `kinds` differ."""
     low_usd_per_hour: float
     """The lowest price seen; differs for spot only."""
     high_usd_per_hour: float
     """The highest price seen."""
-    region: str
-    """Region."""
-    service: str
-    """ec2 or sagemaker."""
+    region: str | None = None
+    """Region; absent for machines of a cluster file."""
+    service: str | None = None
+    """ec2 or sagemaker; absent for machines of a cluster file."""
     pricing: Pricing | None = None
-    """The terms."""
-    date: str
-    """When it was seen."""
+    """The terms; absent for machines of a cluster file."""
+    date: str | None = None
+    """When it was seen; absent for machines of a cluster file."""
     source: str
-    """Where it was read."""
+    """Where it was read; for machines of a cluster file its path."""
+    kinds: Sequence[PriceOfKind] = ()
+    """The prices of kinds of machines that are used together; empty where all machines are alike."""
     zones: Sequence[str] = ()
     """Availability Zones in which the instance is offered, if the table of prices says it."""
     interruptions: str | None = None
@@ -1802,7 +1822,7 @@ class Prediction:
     """
     cost_usd: float | None = None
     """Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and storage. Absent
-    for machines that are not rented.
+    for machines without a price.
     """
     cost_parts: CostParts | None = None
     """What the price is made of."""
@@ -2170,7 +2190,7 @@ class WhatIfFigures:
     time_s: float
     """Seconds of the whole training."""
     cost_usd: float | None = None
-    """Price of the whole training; absent for machines that are not rented."""
+    """Price of the whole training; absent for machines without a price."""
     price_date: str | None = None
     """The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented."""
 
@@ -2220,7 +2240,7 @@ class Sensitivity:
     time_s: list[float]
     """Seconds of the whole training at each factor."""
     cost_usd: Sequence[float] | None = ()
-    """Price of the whole training at each factor; absent for machines that are not rented."""
+    """Price of the whole training at each factor; absent for machines without a price."""
     time_change: list[float]
     """Times over that of the plan, minus one."""
     cost_change: Sequence[float] | None = ()
@@ -2291,7 +2311,7 @@ class ExplainedPlan:
     fullest_stage: int
     """The stage whose ranks need most memory, counted from 0."""
     cost_parts: Sequence[CostPart] = ()
-    """What the price of the training consists of; empty for machines that are not rented."""
+    """What the price of the training consists of; empty for machines without a price."""
     reasons: Sequence[str] = ()
     """Why it was chosen, as its document says."""
     warnings: Sequence[str] = ()
@@ -2439,7 +2459,7 @@ class Campaign(Document):
     time_s: Quantiles
     """Seconds from the start to the last checkpoint."""
     cost_usd: Quantiles | None
-    """Price of instances and of what is stored; absent for machines that are not rented."""
+    """Price of instances and of what is stored; absent for machines without a price."""
     time_histogram_s: Histogram | None
     """How many courses take how many seconds."""
     cost_histogram_usd: Histogram | None

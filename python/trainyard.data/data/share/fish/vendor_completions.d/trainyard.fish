@@ -86,6 +86,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l threads -d
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l on -d 'Where: `local`, or the profile of this machine' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l data -d 'What to train on: a file, a folder, or `synthetic`' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l tokenizer -d 'Makes tokens of text, which is read as bytes otherwise' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l held-out -d 'What the model is evaluated on, instead of a part of the data' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l device -d 'What computes [default: what the profile was measured on; cpu where there is none yet]' -r -f -a "cpu\t'Processor threads of this machine'
 cuda\t'NVIDIA\'s GPUs of this machine, where the program was built with the feature cuda'
 wgpu\t'GPUs of this machine through Vulkan, Metal or DirectX 12, where it was built with the feature wgpu'"
@@ -335,6 +336,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s h -l help
 complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s V -l version -d 'Print version'
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l data -d 'What to train on: a file, a folder, or `synthetic`' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l tokenizer -d 'Makes tokens of text, which is read as bytes otherwise' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l held-out -d 'What the model is evaluated on, instead of a part of the data' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l steps -d 'Stop after so many optimizer steps, resumed ones included; the learning rate decays over those of the plan [default: those of the plan]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l checkpoint -d 'Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run\'s folder]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l launcher -d 'Who starts the ranks' -r -f -a "threads\t'This process: they are its threads'
