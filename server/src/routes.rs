@@ -108,7 +108,8 @@ async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
 }
 
 async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: PlanQuestion = parse(&read_question(&server, request).await?)?;
+    // Questions hold whole jobs, and what an answer waits with is copied.
+    let question: Box<PlanQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
     let lane = match question.effort {
         Effort::Draft => Lane::Quick,
         Effort::Proof => Lane::Thorough,

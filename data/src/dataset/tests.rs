@@ -73,8 +73,9 @@ fn held_out_images_are_of_the_same_classes() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("room");
         image::RgbImage::from_pixel(4, 4, image::Rgb([9, 9, 9])).save(path).expect("an image");
     };
-    ["data/cat/1.png", "data/dog/1.png", "same/cat/1.png", "same/dog/1.png", "other/cat/1.png", "other/eel/1.png"]
-        .map(put);
+    for data in ["data/cat", "data/dog", "same/cat", "same/dog", "other/cat", "other/eel"] {
+        put(&format!("{data}/1.png"));
+    }
     let wanted = SampleKind::Image { channels: 3, height: 4, width: 4, classes: 2 };
     let open = |held_out: &str| {
         let held_out = Some(folder.path().join(held_out));
