@@ -150,11 +150,19 @@ impl Dataset {
         if source.path.as_os_str().is_empty() {
             return Err(DataError::EmptyPath);
         }
-        let (content, about) = open(source, wanted)?;
+        let (content, mut about) = open(source, wanted)?;
         if let (Some(path), false) = (&source.tokenizer, matches!(content, Content::Text { .. })) {
             return Err(DataError::TokenizerUnused { path: path.clone(), kind: about.kind });
         }
-        let apart = open_apart(source, wanted, &content)?;
+        let apart = match &source.held_out {
+            Some(path) => {
+                let (apart, its) = open_apart(source, path, wanted, &content)?;
+                // With other held-out samples others are trained on, or in another order.
+                about.checksum = format!("{:016x}", xxh3_64(format!("{} {}", about.checksum, its.checksum).as_bytes()));
+                Some(apart)
+            }
+            None => None,
+        };
         let (count, test) = content.samples();
         let (training, held_out) = match &apart {
             Some(apart) => ((0..count - test).collect(), (0..apart.samples().0).collect()),
@@ -188,7 +196,7 @@ impl Dataset {
     }
 
     /// Returns XXH3 of the data and of the tokenizer behind it, 64 bits, hexadecimal; of a folder of images, of their
-    /// paths and sizes.
+    /// paths and sizes. Held-out data of its own goes into it.
     pub fn checksum(&self) -> &str {
         &self.about.checksum
     }
@@ -423,29 +431,34 @@ fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), Da
     Err(DataError::UnknownKind { path: path.clone(), wanted: wanted.words(), allowed: wanted.allowed() })
 }
 
-/// Opens the held-out samples that a source names, if it does. They are read as `content` is.
-fn open_apart(source: &DataSource, wanted: &SampleKind, content: &Content) -> Result<Option<Content>, DataError> {
-    let Some(path) = &source.held_out else { return Ok(None) };
-    if is_within(path, &source.path) {
-        return Err(DataError::HeldOutWithin { path: path.clone(), data: source.path.clone() });
+/// Opens the held-out samples of a source, which are read as `content` is.
+fn open_apart(
+    source: &DataSource,
+    path: &Path,
+    wanted: &SampleKind,
+    content: &Content,
+) -> Result<(Content, About), DataError> {
+    let path = path.to_owned();
+    if overlap(&path, &source.path) {
+        return Err(DataError::Overlap { path, data: source.path.clone() });
     }
     let own = DataSource { path: path.clone(), held_out: None, tokenizer: source.tokenizer.clone() };
-    let (apart, _) = open(&own, wanted)?;
+    let (apart, about) = open(&own, wanted)?;
     if let (Content::Text { stream, layout }, (0, _)) = (&apart, apart.samples()) {
-        return Err(too_short(path, stream, *layout, wanted));
+        return Err(too_short(&path, stream, *layout, wanted));
     }
     let (ours, theirs) = (content.classes(), apart.classes());
     if ours != theirs && !ours.is_empty() && !theirs.is_empty() {
         let (found, allowed) = (theirs.join(", "), ours.join(", "));
-        return Err(DataError::OtherClasses { path: path.clone(), found, allowed });
+        return Err(DataError::OtherClasses { path, found, allowed });
     }
-    Ok(Some(apart))
+    Ok((apart, about))
 }
 
-/// Returns `true` if `path` is `other` or lies in it, so that its samples would be trained on.
-fn is_within(path: &Path, other: &Path) -> bool {
-    match (path.canonicalize(), other.canonicalize()) {
-        (Ok(path), Ok(other)) => path.starts_with(other),
+/// Returns `true` if one of two paths is the other or lies in it, so that samples of one are read with the other.
+fn overlap(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one.starts_with(&other) || other.starts_with(&one),
         _ => false,
     }
 }

@@ -75,8 +75,8 @@ pub enum DataError {
         sample: usize,
     },
     /// Held-out samples that are trained on.
-    #[error("the held-out data `{}` is a part of `{}`, which is trained on", path.display(), data.display())]
-    HeldOutWithin {
+    #[error("the held-out data `{}` and `{}`, which is trained on, have samples in common", path.display(), data.display())]
+    Overlap {
         path: PathBuf,
         /// The path of the data that is trained on.
         data: PathBuf,
@@ -247,7 +247,7 @@ impl DataError {
             Self::TooShort { .. } => "a smaller model.seq_len needs less; more text, or a folder of files, gives more",
             Self::TooLittle { .. } => "a smaller training.global_batch or model.seq_len needs less",
             Self::TooFew { .. } => "a smaller training.global_batch needs less",
-            Self::HeldOutWithin { .. } => "keep it beside the data; without it a part of the data is held out",
+            Self::Overlap { .. } => "keep it beside the data; without it a part of the data is held out",
             Self::OtherClasses { .. } => "give both the same folders of classes",
             Self::UnknownKind { .. } => "packed files (.gz, .zip, .tar) must be unpacked first",
             Self::Foreign { .. } => "name other data, or choose a model that reads this",

@@ -44,29 +44,13 @@ fn file_of(price: &PriceUsed) -> &str {
 mod tests {
     use super::*;
 
-    fn stated(usd_per_hour: f64, kinds: Vec<PriceOfKind>) -> PriceUsed {
-        PriceUsed {
-            usd_per_hour,
-            low_usd_per_hour: usd_per_hour,
-            high_usd_per_hour: usd_per_hour,
-            region: None,
-            service: None,
-            pricing: None,
-            date: None,
-            source: "../lab.toml".into(),
-            kinds,
-            zones: Vec::new(),
-            interruptions: None,
-        }
-    }
-
     #[test]
     fn a_price_of_a_cluster_file_is_told_without_terms() {
-        let alike = stated(24.0, Vec::new());
+        let alike = PriceUsed::stated(24.0, "../lab.toml", Vec::new());
         assert_eq!(at_price(&alike, Pricing::OnDemand), "24.00 USD an hour for each machine, as lab.toml says");
         assert_eq!(each(&alike, Pricing::OnDemand, "node "), "24.00 USD/h each, as lab.toml says");
         let kind = |name: &str, instances, usd_per_hour| PriceOfKind { name: name.into(), instances, usd_per_hour };
-        let mixed = stated(28.0 / 3.0, vec![kind("a", 2, 12.0), kind("b", 4, 8.0)]);
+        let mixed = PriceUsed::stated(28.0 / 3.0, "../lab.toml", vec![kind("a", 2, 12.0), kind("b", 4, 8.0)]);
         assert_eq!(at_price(&mixed, Pricing::OnDemand), "56.00 USD an hour for all machines, as lab.toml says");
         let told = each(&mixed, Pricing::OnDemand, "");
         assert_eq!(told, "2 × a at 12.00 USD/h each, 4 × b at 8.00 USD/h each, as lab.toml says");
@@ -78,7 +62,7 @@ mod tests {
             region: Some("us-east-1".into()),
             service: Some("ec2".into()),
             date: Some("2026-11".into()),
-            ..stated(5.0, Vec::new())
+            ..PriceUsed::stated(5.0, "prices.csv", Vec::new())
         };
         assert_eq!(at_price(&offered, Pricing::Spot), "spot in us-east-1, prices of 2026-11");
         let told = each(&offered, Pricing::Spot, "p4d.24xlarge ");

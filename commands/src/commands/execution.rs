@@ -28,7 +28,7 @@ use trainyard_plan::document::{
 use trainyard_plan::{Activity, Decay, Interval, LearningRate, Method, Plan, StageId, StreamKind, Timeline};
 use trainyard_planner::forward_passes;
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
-use trainyard_units::{Instant, Seconds, counted, human_count, human_duration};
+use trainyard_units::{Instant, Invalid, Seconds, counted, human_count, human_duration};
 
 /// A run to execute, and the places of its results.
 pub(crate) struct Execution<'a> {
@@ -161,6 +161,8 @@ pub(crate) fn runnable(
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).maybe_hint(refusal.hint()));
     }
+    evaluation(document, &plan)
+        .map_err(|error| cannot().because(format!("in `job`: {error}")).maybe_hint(error.hint()))?;
     let here = super::device::find(device)?.count;
     let count = threads.filter(|_| device.is_cpu()).unwrap_or(here);
     if let Some(warning) = oversubscription(&plan, device, count) {
@@ -188,7 +190,7 @@ pub(crate) fn execute(
         checkpoint: Some(execution.checkpoint.clone()),
         checkpoint_every: execution.reliability.checkpoint_every.or_else(|| usual_interval(execution.document)),
         keep: usize::from(execution.reliability.keep),
-        evaluation: evaluation(execution.document, plan),
+        evaluation: evaluation(execution.document, plan).expect("what can be run was checked"),
         resume: execution.resume,
         device: execution.device,
         threads: execution.threads,
@@ -277,9 +279,9 @@ fn usual_interval(document: &PlanDocument) -> Option<u64> {
 }
 
 /// Returns when and on how much the model is evaluated, if the job says so.
-fn evaluation(document: &PlanDocument, plan: &Plan) -> Option<Evaluation> {
-    let asked = forward_passes(document, plan).ok()?.evaluations?;
-    Some(Evaluation { every: asked.interval, samples: asked.samples })
+fn evaluation(document: &PlanDocument, plan: &Plan) -> Result<Option<Evaluation>, Invalid> {
+    let asked = forward_passes(document, plan)?.evaluations;
+    Ok(asked.map(|asked| Evaluation { every: asked.interval, samples: asked.samples }))
 }
 
 /// Warns of what happened in a run that ended well.

@@ -50,6 +50,9 @@ fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
     assert_eq!((data.training_samples(), data.held_out_samples(), data.bytes()), (100, 10, 401));
     assert_eq!(ids_of(&data.held_out(&[0]).expect("text")), [101, 1, 2, 3]);
     assert_eq!(data.report().held_out.map(PathBuf::from), Some(path.clone()));
+    // What a run that goes on must find again.
+    let whole = Dataset::open(&DataSource { held_out: None, ..source.clone() }, &NEXT, 8, 3).expect("enough text");
+    assert_ne!(whole.checksum(), data.checksum());
     let few = data.evaluating(3);
     assert_eq!(few.held_out_samples(), 3);
     // Spread over all of it.
@@ -61,7 +64,10 @@ fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
     let short = folder.path().join("short.txt");
     fs::write(&short, "abcd").expect("a file");
     assert!(open(short).contains("has 4 bytes, but one sample of the model takes 5"));
-    assert!(open(source.path.clone()).contains("which is trained on"));
+    // The file itself, and the folder that it is in.
+    for overlapping in [source.path.clone(), folder.path().to_owned()] {
+        assert!(open(overlapping).contains("have samples in common"));
+    }
     assert!(open(folder.path().join("none")).contains("cannot read"));
 }
 

@@ -304,6 +304,24 @@ pub struct Offered<'a> {
 }
 
 impl PriceUsed {
+    /// Returns a price that somebody stated of machines of one's own: USD per hour of one, the mean where `kinds` differ.
+    /// `source` names the file that states it.
+    pub fn stated(usd_per_hour: f64, source: &str, kinds: Vec<PriceOfKind>) -> Self {
+        Self {
+            usd_per_hour,
+            low_usd_per_hour: usd_per_hour,
+            high_usd_per_hour: usd_per_hour,
+            region: None,
+            service: None,
+            pricing: None,
+            date: None,
+            source: source.into(),
+            kinds,
+            zones: Vec::new(),
+            interruptions: None,
+        }
+    }
+
     /// Returns where and when the price was seen; `None` for machines that are not rented at AWS, but described by a
     /// cluster file.
     pub fn offered(&self) -> Option<Offered<'_>> {

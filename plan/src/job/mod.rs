@@ -118,8 +118,8 @@ pub struct DataSpec {
     /// The `tokenizer.json` that makes tokens of text, relative to the job file; text is read as bytes if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// What a run evaluates the model on, relative to the job file: of the same kind as `path`, and not a part of it; a part
-    /// of `path` if left out.
+    /// What a run evaluates the model on, relative to the job file: of the same kind as `path`, without samples of it; a
+    /// part of `path` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<String>,
     /// The AWS Region that keeps it; that of the machines if left out.

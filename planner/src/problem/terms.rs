@@ -75,17 +75,5 @@ pub(crate) fn stated_price(pools: &[Pool], file: &str) -> Option<PriceUsed> {
         Some(PriceOfKind { name, instances, usd_per_hour: pool.usd_per_hour?.0 })
     };
     let kinds = if pools.len() > 1 { pools.iter().filter_map(of_kind).collect() } else { Vec::new() };
-    Some(PriceUsed {
-        usd_per_hour,
-        low_usd_per_hour: usd_per_hour,
-        high_usd_per_hour: usd_per_hour,
-        region: None,
-        service: None,
-        pricing: None,
-        date: None,
-        source: file.into(),
-        kinds,
-        zones: Vec::new(),
-        interruptions: None,
-    })
+    Some(PriceUsed::stated(usd_per_hour, file, kinds))
 }
