@@ -17,7 +17,7 @@ use std::ops::Range;
 use trainyard_data::MicroBatch;
 use trainyard_host::Clock;
 use trainyard_models::LayerRole;
-use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePass};
+use trainyard_plan::{Coordinates, GradientReduction, Plan, Rank, Recompute, Slot, StageId, StagePass};
 
 mod update;
 
@@ -572,6 +572,30 @@ impl Trainer {
             }
         }
         Ok(found)
+    }
+
+    /// Gives every replica the running means of the first one, which are those that a checkpoint keeps: each follows the
+    /// samples that it trained on. All ranks must call it.
+    ///
+    /// Source: PyTorch, `DistributedDataParallel`, `broadcast_buffers`.
+    pub(crate) fn share_statistics(&mut self, plan: &Plan) -> Result<(), GroupError> {
+        let mesh = plan.mesh();
+        if mesh.data() == 1 || !self.network.has_statistics() {
+            return Ok(());
+        }
+        let firsts = (0..mesh.ranks()).filter(|rank| mesh.coordinates(Rank(*rank)).data == 0);
+        for first in firsts {
+            let is_first = self.groups.world.rank() == first as usize;
+            let mut values: Vec<f32> =
+                if is_first { self.units.values().flat_map(Unit::statistics).collect() } else { Vec::new() };
+            self.groups.world.broadcast(&mut values, first as usize)?;
+            let replica_of = Coordinates { data: 0, ..self.groups.at };
+            if !is_first && replica_of == mesh.coordinates(Rank(first)) {
+                let mut values = values.into_iter();
+                self.units.values_mut().for_each(|unit| unit.set_statistics(&mut values));
+            }
+        }
+        Ok(())
     }
 
     /// Passes samples through a chunk of layers; returns what was found where it ends with the loss.

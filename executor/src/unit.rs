@@ -8,7 +8,7 @@
 //! Source: Rajbhandari et al., arXiv:1910.02054, section 5; one buffer for each layer: Zhao et al., arXiv:2304.11277,
 //! section 3.2.
 
-use crate::network::operators::{from_vec, single, to_vecs};
+use crate::network::operators::{from_vec, single, to_vec, to_vecs};
 use crate::network::{
     Elements, ExpertGroup, Network, ParameterKey, Postponed, Role, Shelf, TensorGroup, Weight, Weights,
 };
@@ -168,6 +168,20 @@ impl Unit {
         if !self.gathers(slot) {
             let working = from_vec(values, [slot.length], &self.device);
             slot.working.put(if slot.role == Role::Statistic { working } else { working.cast(slot.format) });
+        }
+    }
+
+    /// Returns the running means of the layer, one behind the other.
+    pub(crate) fn statistics(&self) -> Vec<f32> {
+        let slots = self.slots.iter().filter(|slot| slot.role == Role::Statistic);
+        slots.flat_map(|slot| to_vec(slot.working())).collect()
+    }
+
+    /// Sets the running means of the layer, in the same order.
+    pub(crate) fn set_statistics(&mut self, values: &mut impl Iterator<Item = f32>) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.role == Role::Statistic) {
+            let own: Vec<f32> = values.by_ref().take(slot.length).collect();
+            slot.working.put(from_vec(own, [slot.length], &self.device));
         }
     }
 

@@ -316,6 +316,11 @@ impl Network {
         &self.parameters[key.layer as usize][key.slot as usize]
     }
 
+    /// Returns `true` if forward passes change running means.
+    pub(crate) fn has_statistics(&self) -> bool {
+        self.keys().any(|key| self.parameter(key).role == Role::Statistic)
+    }
+
     /// Returns the keys of all parameters, without those that always equal another.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ParameterKey> {
         let slots = |(layer, parameters): (usize, &Vec<Parameter>)| {

@@ -40,6 +40,7 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<Evaluated>, W
     if count == 0 {
         return Ok(None);
     }
+    trainer.share_statistics(job.plan)?;
     let mesh = job.plan.mesh();
     let at = mesh.coordinates(Rank(trainer.world().rank() as u32));
     let own: Vec<usize> = (at.data as usize..count).step_by(mesh.data() as usize).collect();

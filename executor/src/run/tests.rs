@@ -69,6 +69,19 @@ fn plan(spec: PlanSpec) -> Plan {
     Plan::try_from(spec).expect("a valid plan")
 }
 
+/// A small network with batch normalisation.
+fn small_resnet(classes: u64) -> ModelSpec {
+    ModelSpec {
+        image_size: Some(32),
+        classes: Some(classes),
+        depths: Some(vec![1, 1]),
+        widths: Some(vec![8, 16]),
+        base_channels: Some(4),
+        block: Some(trainyard_models::BlockKind::Basic),
+        ..ModelSpec::new("small", Family::ResNet)
+    }
+}
+
 /// A folder with text, and a place for checkpoints beside it.
 fn text() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -75,3 +75,34 @@ fn accuracy_is_the_share_of_samples_whose_class_is_found() {
         assert!((found[0], found[1]) == (1.0, 0.0) && (found[2] - 1.0 / 3.0).abs() < 1e-6, "{found:?}");
     }
 }
+
+/// Writes images in the format of CIFAR-10: for each sample its class and 32 × 32 pixels of three colours.
+fn write_images(folder: &Path) {
+    fs::create_dir(folder).expect("a folder");
+    let pixel = |sample: usize, at: usize| (sample * 37 + at * at * 11 + sample * at * 5).to_le_bytes()[0];
+    for (name, samples) in [("data_batch_1.bin", 0..64), ("test_batch.bin", 64..80)] {
+        let record =
+            |sample: usize| std::iter::once((sample % 10) as u8).chain((0..3072).map(move |at| pixel(sample, at)));
+        fs::write(folder.join(name), samples.flat_map(record).collect::<Vec<u8>>()).expect("room");
+    }
+}
+
+/// Each replica has running means of its own samples, and a checkpoint keeps those of the first.
+#[test]
+fn replicas_are_evaluated_with_the_running_means_that_are_kept() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("images");
+    write_images(&data);
+    let model = small_resnet(10);
+    let layers = trainyard_models::Model::try_from(model.clone()).expect("a valid model").graph().len();
+    let held_out = |steps: u64, resume: bool, checkpoint: Option<PathBuf>| {
+        let parallel = ParallelSpec { data: 2, ..ParallelSpec::default() };
+        let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / 2, accumulation: 1 };
+        let plain = PlanSpec::plain(model.clone(), ClusterSpec::of("local", 1), layers);
+        let options = RunOptions { data: DataSource::new(data.clone()), resume, checkpoint, ..options(&folder, steps) };
+        go(PlanSpec { parallel, batch, ..plain }, &options).loss.held_out.expect("samples are held out")
+    };
+    let place = Some(folder.path().join("checkpoint"));
+    held_out(4, false, place.clone());
+    assert_eq!(held_out(8, true, place).to_bits(), held_out(8, false, None).to_bits());
+}

@@ -176,15 +176,7 @@ fn losses_that_are_no_numbers_are_skipped_and_too_many_end_the_run() {
 #[test]
 fn running_means_forget_a_step_that_is_left_out() {
     let folder = text();
-    let model = ModelSpec {
-        image_size: Some(32),
-        classes: Some(5),
-        depths: Some(vec![1, 1]),
-        widths: Some(vec![8, 16]),
-        base_channels: Some(4),
-        block: Some(trainyard_models::BlockKind::Basic),
-        ..ModelSpec::new("small", Family::ResNet)
-    };
+    let model = small_resnet(5);
     let layers = trainyard_models::Model::try_from(model.clone()).expect("a valid model").graph().len();
     let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / 2, accumulation: 2 };
     let cut = plan(PlanSpec { batch, ..PlanSpec::plain(model, ClusterSpec::of("local", 1), layers) });
