@@ -540,7 +540,7 @@ pub(crate) struct RunArguments {
     /// [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
-    /// Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run's folder]
+    /// Folder of checkpoints or of a run, or a checkpoint to resume from [default: `checkpoint` in the run's folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Go on from the newest checkpoint, or from the one that is named

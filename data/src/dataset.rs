@@ -29,9 +29,6 @@ const SYNTHETIC_SAMPLES: usize = 20_000;
 /// One sample in this many is kept from training and evaluated.
 const HELD_OUT_INTERVAL: usize = 20;
 
-/// The held-out samples that an evaluation reads, at most, if nobody says how many.
-const EVALUATED: usize = 64;
-
 /// The location of the data, and the tokenizer of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSource {
@@ -174,7 +171,7 @@ impl Dataset {
         if training.len() < batch || training.is_empty() {
             return Err(DataError::TooFew { path: source.path.clone(), found: training.len(), batch });
         }
-        let evaluated = held_out.len().min(EVALUATED);
+        let evaluated = held_out.len();
         Ok(Self { source: source.clone(), wanted: *wanted, seed, content, about, apart, training, held_out, evaluated })
     }
 
@@ -227,6 +224,7 @@ impl Dataset {
             bytes: self.about.bytes,
             training_samples: self.training_samples(),
             held_out_samples: self.held_out_samples(),
+            held_out_in_all: Some(self.held_out.len()),
         }
     }
 

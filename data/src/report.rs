@@ -36,4 +36,7 @@ pub struct DataReport {
     pub training_samples: usize,
     /// Held-out samples that an evaluation reads.
     pub held_out_samples: usize,
+    /// Held-out samples that there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out_in_all: Option<usize>,
 }

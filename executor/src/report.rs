@@ -1,6 +1,7 @@
 //! Measurements of a run.
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use trainyard_data::DataReport;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::number_or_null;
@@ -169,8 +170,10 @@ pub struct HeldOutReport {
 }
 
 /// What a run tells while it goes on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
+    /// The data is there, and the checkpoint to go on from, if there is one, with the steps before it.
+    Begun { data: DataReport, resumed: Option<(PathBuf, u64)> },
     /// A step ended.
     Step(StepReport),
     /// The model was evaluated.
@@ -279,6 +282,10 @@ pub struct RunReport {
     /// system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// The share of the time in which its ranks computed that the process had a processor, of threads that were to be used by
+    /// one process; below one if other programs took theirs. Absent where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_share: Option<f64>,
     /// Breakdown of the step's time, mean over ranks and over the steps after warm-up between the quartiles of their times.
     pub phases: StepPhases,
     /// The same by rank.

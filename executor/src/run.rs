@@ -1,7 +1,7 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::device::{
-    DeviceError, Devices, check_format, computes_in_place, device, framework, free_memory, main_memory, reserved_memory,
+    DeviceError, Devices, check_format, computes_in_place, device, free_memory, main_memory, reserved_memory,
 };
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
@@ -12,12 +12,7 @@ use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{network, wanted};
-use crate::report::{
-    CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunEvent,
-    RunReport, Span, StepPhases, StepReport,
-};
-use crate::slow_ranks::slow_ranks;
-use crate::statistics::{median, quantile};
+use crate::report::{CheckpointReport, HeldOutReport, Phase, RunEvent, RunReport, Span, StepPhases, StepReport};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
 use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
@@ -28,10 +23,9 @@ use std::sync::{Arc, Mutex};
 use trainyard_checkpoint::{
     self as checkpoint, Base, Checkpoint, CheckpointError, DataEntry, Hold, LossScalerState, Open, Progress, Writer,
 };
-use trainyard_data::{DataError, DataReport, DataSource, Dataset, Slice};
+use trainyard_data::{DataError, DataSource, Dataset, Slice};
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_host::Clock;
-use trainyard_host::{cores, processor_name, threads_per_rank};
+use trainyard_host::{Clock, processor_time, threads_per_rank};
 use trainyard_models::Model;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 use trainyard_units::Invalid;
@@ -40,10 +34,12 @@ mod adapter;
 mod companions;
 mod evaluating;
 mod gathering;
+mod reporting;
 mod saving;
 
 pub use evaluating::Evaluation;
 use evaluating::evaluate;
+use reporting::report;
 
 /// Steps left out of the statistics at the start of a run: memory is touched for the first time and caches fill.
 const WARM_UP_STEPS: usize = 3;
@@ -251,6 +247,8 @@ struct Job<'a> {
     /// The weights beside which adapters are trained, where they are none of random values.
     base: Option<&'a Base>,
     threads: usize,
+    /// `true` if all ranks are those of this process.
+    is_alone: bool,
     clock: Clock,
     memory: MemoryWatch,
     observer: &'a (dyn Fn(RunEvent) + Sync),
@@ -269,6 +267,8 @@ struct WorkerOutcome {
     /// Seconds that it waited for samples.
     waited_s: f64,
     memory: Option<u64>,
+    /// Seconds of processor time that its process had for the steps.
+    processor_s: Option<f64>,
     /// Samples that its process met and could not decode, by number.
     corrupt: BTreeSet<usize>,
     /// Steps of the whole training that were skipped.
@@ -329,10 +329,9 @@ fn run_on(
     check_room(world, plan, options.device)?;
     let wanted = wanted(plan)?;
     let data = Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?;
-    let data = Arc::new(match options.evaluation {
-        Some(evaluation) => data.evaluating(usize::try_from(evaluation.samples).unwrap_or(usize::MAX)),
-        None => data,
-    });
+    let usual = || evaluating::usual_samples(options.steps, plan.batch().global);
+    let evaluated = options.evaluation.map_or_else(usual, |evaluation| evaluation.samples);
+    let data = Arc::new(data.evaluating(usize::try_from(evaluated).unwrap_or(usize::MAX)));
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
     // Asked before anything is written: the one that is resumed from may be gone later.
     let checkpoints = options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned());
@@ -362,11 +361,16 @@ fn run_on(
         first_weights: first_weights.as_ref(),
         base: base.as_ref(),
         threads,
+        is_alone: world.processes() == 1,
         clock: Clock::start(),
         memory: MemoryWatch::start(options.allocations),
         observer,
         stop,
     };
+    if world.is_root() {
+        let resumed = resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step));
+        observer(RunEvent::Begun { data: data.report(), resumed });
+    }
     let outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)
         .map_err(|error| ended_early(error, &whole))?;
     if !world.is_root() {
@@ -581,6 +585,7 @@ fn train(
     let mut progress = job.start();
     let mut guard = Guard::new(job.options.skips_max, &progress);
     trainer.world().barrier()?;
+    let had = processor_time();
     while progress.step < job.options.steps && !outcome.interrupted {
         let start = trainer.now();
         let batch = match &mut loader {
@@ -618,6 +623,7 @@ fn train(
             evaluate(job, &mut outcome, &mut trainer, step)?;
         }
     }
+    outcome.processor_s = processor_time().zip(had).map(|(now, before)| now - before);
     outcome.memory = if computes_in_place(job.options.device) {
         job.memory.peak()
     } else {
@@ -688,102 +694,6 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
         outcome.spans.pop_front();
     }
     outcome.spans.push_back((step.step, trainer.now() - step.seconds, trainer.spans().to_vec()));
-}
-
-fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
-    let mesh = job.plan.mesh();
-    let steps = outcomes[0].steps.clone();
-    let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
-    let seconds: Vec<f64> = steps[warm_up..].iter().map(|step| step.seconds).collect();
-    let step_time_s = median(&seconds);
-    let usual = middle_half(&seconds);
-    let ranks: Vec<RankReport> = outcomes
-        .iter()
-        .enumerate()
-        .map(|(rank, outcome)| {
-            let at = mesh.coordinates(Rank(rank as u32));
-            let phases: Vec<StepPhases> = usual.iter().map(|step| outcome.phases[warm_up + step]).collect();
-            let phases = StepPhases::mean(&phases);
-            RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
-        })
-        .collect();
-    let waited_s = outcomes.iter().map(|outcome| outcome.waited_s).fold(0.0, f64::max);
-    let samples_per_s = job.plan.batch().global as f64 / step_time_s;
-    let loss = |step: Option<&StepReport>| step.map_or(f64::NAN, |step| step.loss);
-    let last = outcomes[0].evaluations.last();
-    RunReport {
-        schema: MEASUREMENT_SCHEMA.into(),
-        plan: job.options.plan_document.clone(),
-        device: device_report(job),
-        data: DataReport { waited_s, corrupt_samples: corrupt_samples(outcomes), ..job.data.report() },
-        seed: job.options.seed,
-        end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
-        resumed_from: job.start().step,
-        step_time_s,
-        interval_s: [quantile(&seconds, 0.05), quantile(&seconds, 0.95)],
-        samples_per_s,
-        tokens_per_s: samples_per_s * sequence(job.plan) as f64,
-        memory_bytes: outcomes[0].memory,
-        phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
-        slow_ranks: slow_ranks(&ranks),
-        other_heads: job.first_weights.map_or_else(Vec::new, |weights| weights.other_heads().to_vec()),
-        skipped_steps: outcomes[0].skipped,
-        checkpoints: outcomes[0].checkpoints.clone(),
-        ranks,
-        evaluations: outcomes[0].evaluations.clone(),
-        loss: LossReport {
-            first: loss(steps.first()),
-            last: loss(steps.last()),
-            held_out: last.map(|last| last.loss),
-            accuracy: last.and_then(|last| last.accuracy),
-        },
-        timeline: timeline(outcomes, step_time_s),
-        steps,
-    }
-}
-
-/// Returns the steps that take neither much less nor much more than the median: those between the quartiles. Their phases add
-/// up to about the median, whatever disturbed the others.
-fn middle_half(seconds: &[f64]) -> Vec<usize> {
-    let [low, high] = [0.25, 0.75].map(|share| quantile(seconds, share));
-    let is_usual = |(_, seconds): &(usize, &f64)| (low..=high).contains(*seconds);
-    let usual: Vec<usize> = seconds.iter().enumerate().filter(is_usual).map(|(step, _)| step).collect();
-    if usual.is_empty() { (0..seconds.len()).collect() } else { usual }
-}
-
-/// Counts the samples that could not be decoded, each once however many ranks met it.
-fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
-    outcomes.iter().flat_map(|outcome| &outcome.corrupt).collect::<BTreeSet<_>>().len()
-}
-
-fn device_report(job: &Job<'_>) -> DeviceReport {
-    let kind = job.options.device;
-    let (processor, cores) = match Devices::find(kind) {
-        Ok(devices) => (devices.name, devices.count),
-        Err(_) => (processor_name(), cores()),
-    };
-    DeviceReport {
-        processor,
-        kind,
-        cores: cores as u32,
-        ranks: job.plan.mesh().ranks(),
-        threads_per_rank: job.threads as u32,
-        framework: framework(kind).into(),
-    }
-}
-
-/// Returns the spans of all ranks in the step whose time is nearest to `typical`, from that step's start.
-fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
-    let seconds = |step: u64| outcomes[0].steps.iter().find(|report| report.step == step).map(|report| report.seconds);
-    let distance = |step: u64| seconds(step).map_or(f64::INFINITY, |seconds| (seconds - typical).abs());
-    let nearest = outcomes[0].spans.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
-    let Some((chosen, start, _)) = nearest else { return Vec::new() };
-    outcomes
-        .iter()
-        .flat_map(|outcome| outcome.spans.iter().filter(|(step, ..)| step == chosen))
-        .flat_map(|(_, _, spans)| spans)
-        .map(|span| Span { start_s: span.start_s - start, end_s: span.end_s - start, ..*span })
-        .collect()
 }
 
 #[cfg(test)]

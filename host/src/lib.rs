@@ -8,4 +8,4 @@ mod processor;
 
 pub use clock::Clock;
 pub use memory::{available_memory, peak_bytes, reset_peak, resident_bytes, total_memory};
-pub use processor::{cores, processor_name, threads_per_rank};
+pub use processor::{cores, processor_name, processor_time, threads_per_rank};

@@ -14,6 +14,15 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Returns the seconds of processor time that this process has had; `None` where the system does not tell.
+pub fn processor_time() -> Option<f64> {
+    // Linux counts them in hundredths of a second (`USER_HZ`), behind the program's name in parentheses.
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / 100.0)
+}
+
 /// Returns the number of processor threads of each of `ranks` ranks on `cores`.
 pub fn threads_per_rank(cores: usize, ranks: usize) -> usize {
     (cores / ranks).max(1)

@@ -246,7 +246,14 @@ mod tests {
                 predicted_step_time_s: None,
                 step_time_s: 1.0,
                 samples_per_s: 1.0,
-                loss: Loss { first: 5.0, last, held_out, accuracy: None },
+                loss: Loss {
+                    first: 5.0,
+                    last,
+                    held_out,
+                    accuracy: None,
+                    evaluated_samples: None,
+                    held_out_samples: None,
+                },
             }),
             folder: None,
         };

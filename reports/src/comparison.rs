@@ -3,8 +3,8 @@
 use crate::format::{Width, bytes, deviation, facts, rate, seconds, table};
 use crate::layout::strategy;
 use trainyard_models::{Model, ModelSpec};
-use trainyard_plan::document::{ComparisonDocument, Figures};
-use trainyard_units::counted;
+use trainyard_plan::document::{ComparisonDocument, Figures, Loss};
+use trainyard_units::{counted, human_count};
 
 /// Formats a comparison document for a reader.
 pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
@@ -77,7 +77,7 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
     let unit = loss_unit(&document.plan.model);
     let mut rows = vec![("loss", format!("{:.3} → {:.3} {unit}", loss.first, loss.last))];
     if let Some(held_out) = loss.held_out {
-        rows.push(("held-out loss", format!("{held_out:.3} {unit}, on data that was not trained on")));
+        rows.push(("held-out loss", format!("{held_out:.3} {unit}, {}", evaluated(&loss))));
     }
     if let Some(accuracy) = loss.accuracy {
         rows.push(("held-out accuracy", format!("{:.1} %", accuracy * 100.0)));
@@ -89,11 +89,7 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         rows.push(("90 % interval", format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high))));
     }
     if document.measured.is_disturbed() {
-        let [low, high] = document.measured.interval_s.map(seconds);
-        rows.push((
-            "disturbed",
-            format!("90 % of steps took {low} to {high}: something else was at work on this machine"),
-        ));
+        rows.push(("disturbed", disturbed(&document.measured)));
     }
     let files = &document.files;
     let named = [
@@ -103,9 +99,34 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         ("phases", &files.phases),
         ("checkpoint", &files.checkpoint),
     ];
-    rows.push(("measurements", files.measurement.clone()));
+    rows.extend((!files.measurement.is_empty()).then(|| ("measurements", files.measurement.clone())));
     rows.extend(named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?))));
     rows
+}
+
+/// Tells on which samples a model was evaluated.
+fn evaluated(loss: &Loss) -> String {
+    match (loss.evaluated_samples, loss.held_out_samples) {
+        (Some(evaluated), Some(all)) if evaluated < all => {
+            format!("on {} of {} held-out samples", human_count(evaluated), human_count(all))
+        }
+        (Some(evaluated), _) => format!("on {}", counted(evaluated, "held-out sample")),
+        (None, _) => "on data that was not trained on".into(),
+    }
+}
+
+/// Tells that something else was at work on the machine, and by what that is known.
+fn disturbed(measured: &Figures) -> String {
+    match measured.processor_share {
+        Some(share) => format!(
+            "ranks had {:.0} % of the processor time that they needed: something else was at work on this machine",
+            share * 100.0
+        ),
+        None => {
+            let [low, high] = measured.interval_s.map(seconds);
+            format!("90 % of steps took {low} to {high}: something else was at work on this machine")
+        }
+    }
 }
 
 #[cfg(test)]

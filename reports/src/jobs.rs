@@ -95,7 +95,14 @@ mod tests {
                 predicted_step_time_s: Some(0.25),
                 step_time_s: 0.2,
                 samples_per_s: 40.0,
-                loss: Loss { first: 5.0, last, held_out: None, accuracy: None },
+                loss: Loss {
+                    first: 5.0,
+                    last,
+                    held_out: None,
+                    accuracy: None,
+                    evaluated_samples: None,
+                    held_out_samples: None,
+                },
             }),
             folder: None,
         };

@@ -127,6 +127,7 @@ mod tests {
             bytes: 1,
             training_samples: 1,
             held_out_samples: 0,
+            held_out_in_all: None,
         }
     }
 

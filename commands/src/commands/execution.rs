@@ -1,5 +1,6 @@
 //! Running a plan: what `train` and `run` share. Everything that a run leaves behind goes into one folder.
 
+use super::train::described;
 use crate::allocator::ALLOCATOR;
 use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_data::DataSource;
+use trainyard_data::{DataReport, DataSource};
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
     AllocationMeter, Evaluation, HeldOutReport, HyperParameters, RunEnd, RunError, RunEvent, RunOptions, RunReport,
@@ -42,6 +43,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) predicted: Option<&'a Timeline>,
     /// The training data.
     pub(crate) data: DataSource,
+    /// `true` if nobody has told yet what it is.
+    pub(crate) tells_data: bool,
     /// Number of optimizer steps of the training in the end, resumed ones included.
     pub(crate) steps: u64,
     /// Seed of the initial parameters and of the order of data.
@@ -62,10 +65,24 @@ pub(crate) struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Returns the schedule of the learning rate. A run that stops before the planned end has the rates of the whole
-    /// training.
+    /// Returns the schedule of the learning rate: that of the planned steps, however many are run, so that a run that goes on
+    /// has the rates that it would have had.
     fn learning_rate(&self) -> LearningRate {
-        LearningRate::of(&self.document.job.training, self.steps.max(self.document.prediction.steps))
+        LearningRate::of(&self.document.job.training, self.document.prediction.steps)
+    }
+
+    /// Warns of steps after those over which the learning rate decays.
+    fn warn_of_low_rate(&self, output: &Output) {
+        let (rate, planned) = (self.learning_rate(), self.document.prediction.steps);
+        if self.steps > planned && rate.decay != Decay::Constant {
+            output.warn(format!(
+                "the learning rate has decayed to {} after the {} of the plan, and stays there for {} more; a plan for all of \
+                 them decays over all",
+                rate.last,
+                counted(planned, "step"),
+                human_count(self.steps - planned)
+            ));
+        }
     }
 
     /// Warns of a `config.json` beside the weights that drops out where the plan's model says nothing of that.
@@ -165,6 +182,12 @@ pub(crate) fn runnable(
         .map_err(|error| cannot().because(format!("in `job`: {error}")).maybe_hint(error.hint()))?;
     let here = super::device::find(device)?.count;
     let count = threads.filter(|_| device.is_cpu()).unwrap_or(here);
+    if count > here {
+        output.warn(format!(
+            "{} are more than this machine has ({here}): they wait for each other, and the prediction is not for them",
+            counted(count as u64, "thread")
+        ));
+    }
     if let Some(warning) = oversubscription(&plan, device, count) {
         output.warn(warning);
     }
@@ -207,6 +230,7 @@ pub(crate) fn execute(
     }
     execution.warn_of_dropout(plan, output);
     execution.warn_of_random_base(plan, output);
+    execution.warn_of_low_rate(output);
     if let Some(part) = reports::trained_part(plan) {
         output.note(format!("trains    {part}"));
     }
@@ -219,6 +243,7 @@ pub(crate) fn execute(
     let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     warn_of(&outcome.report, options.evaluation, output);
+    warn_of_learning(&outcome.report, plan.batch().global, output);
     let checkpoint = outcome.checkpoint.as_deref();
     let (document, written) = keep(execution, &outcome.report, checkpoint, output);
     let kept = history.keep(kept(execution, &document, &outcome.report), output);
@@ -320,6 +345,39 @@ fn warn_of(report: &RunReport, asked: Option<Evaluation>, output: &Output) {
     }
 }
 
+/// Warns of a training that diverged, and of one that learnt its samples by heart.
+fn warn_of_learning(report: &RunReport, batch: u64, output: &Output) {
+    let (loss, passes) = (report.loss, passes(report, batch));
+    if loss.last > DIVERGED * loss.first || loss.last.is_nan() {
+        output.warn(format!(
+            "the loss ended at {:.3}, far above the {:.3} that it began with: the training diverged; a lower `learning_rate`, \
+             `warm_up_steps` or `gradient_clip` may keep it from that",
+            loss.last, loss.first
+        ));
+    } else if let Some(held_out) =
+        loss.held_out.filter(|held_out| passes >= MANY_PASSES && *held_out > MEMORISED * loss.last)
+    {
+        output.warn(format!(
+            "the held-out loss is {held_out:.3}, that of the last step {:.3}: after {passes:.0} passes over the data the model knows \
+             its samples by heart; more data, fewer steps or `dropout` help",
+            loss.last
+        ));
+    }
+}
+
+/// A loss that ends at this many times its first value did not just vary from step to step.
+const DIVERGED: f64 = 2.0;
+
+/// Passes over the data from which a much lower loss of trained samples tells that they are known by heart.
+const MANY_PASSES: f64 = 5.0;
+const MEMORISED: f64 = 1.5;
+
+/// Returns how often a training has passed over its data.
+fn passes(report: &RunReport, batch: u64) -> f64 {
+    let steps = report.resumed_from + report.steps.len() as u64;
+    (steps * batch) as f64 / report.data.training_samples.max(1) as f64
+}
+
 /// Returns the command that resumes a stopped run, with this as its newest checkpoint.
 fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
     let mut words = vec!["trainyard".to_owned(), "run".into(), path(&execution.plan_file)];
@@ -376,6 +434,8 @@ struct Watch<'a> {
     bar: ProgressBar,
     metrics: Mutex<std::fs::File>,
     output: &'a Output,
+    /// `true` if nobody has told yet what the data is.
+    tells_data: bool,
     batch: f64,
     steps: u64,
     lines: Mutex<Lines>,
@@ -410,6 +470,7 @@ impl<'a> Watch<'a> {
             bar: output.bar(execution.steps, "training {bar:30} {pos}/{len}  {msg}  {eta} left"),
             metrics: Mutex::new(files::create(&execution.folder.join(METRICS))?),
             output,
+            tells_data: execution.tells_data,
             batch: execution.document.plan.batch.global as f64,
             steps: execution.steps,
             lines: Mutex::default(),
@@ -426,10 +487,29 @@ impl<'a> Watch<'a> {
 
     fn event(&self, event: RunEvent) {
         match event {
+            RunEvent::Begun { data, resumed } => self.begun(&data, resumed),
             RunEvent::Step(step) => self.step(step),
             // The result tells of the last one.
             RunEvent::HeldOut(found) if found.step < self.steps => self.held_out(found),
             RunEvent::HeldOut(_) => {}
+        }
+    }
+
+    /// Tells what the model is trained on, how often, and from where on.
+    fn begun(&self, data: &DataReport, resumed: Option<(PathBuf, u64)>) {
+        if self.tells_data {
+            self.output.note(format!("data      {}", described(data)));
+        }
+        let passes = (self.steps as f64 * self.batch) / data.training_samples.max(1) as f64;
+        self.output.note(format!(
+            "samples   {} to train on, {} held out; {} are {passes:.1} passes",
+            human_count(data.training_samples as u64),
+            human_count(data.held_out_in_all.unwrap_or(data.held_out_samples) as u64),
+            counted(self.steps, "step")
+        ));
+        if let Some((checkpoint, step)) = resumed {
+            let [step, steps] = [step, self.steps].map(human_count);
+            self.output.note(format!("resume    {}, written after step {step} of {steps}", checkpoint.display()));
         }
     }
 
@@ -447,10 +527,13 @@ impl<'a> Watch<'a> {
     fn step(&self, step: StepReport) {
         self.log(&serde_json::to_string(&step).expect("a step holds only what JSON can hold"));
         if step.skipped {
-            self.output.note(format!(
-                "  step {:>5} skipped: a gradient is NaN or infinite, the loss is {}",
-                step.step, step.loss
-            ));
+            let why = match step.loss_scale {
+                Some(scale) if step.loss.is_finite() => {
+                    format!("scaled by {scale}, a gradient overflows fp16; the scale is lowered")
+                }
+                _ => format!("a gradient is NaN or infinite, the loss is {}", step.loss),
+            };
+            self.output.note(format!("  step {:>5} skipped: {why}", step.step));
         }
         let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
         if let Some(left) = self.lines.lock().ok().and_then(|mut lines| lines.after(&step, self.steps)) {
@@ -473,8 +556,7 @@ fn keep(
 ) -> (ComparisonDocument, Result<(), Failure>) {
     let file = |name: &str| execution.folder.join(name);
     let (measurement, trace) = (file("measurement.json"), file("trace.json"));
-    let mut written =
-        vec![(measurement.clone(), json(report)), (trace.clone(), traces(execution.predicted, &report.timeline))];
+    let mut written = vec![(trace.clone(), traces(execution.predicted, &report.timeline))];
     let prediction = execution.predicted.map(|_| &execution.document.prediction);
     let mut document = comparison(execution.document, prediction, report);
     let plot = file("loss.svg");
@@ -497,9 +579,26 @@ fn keep(
         phases: phases_drawn.is_ok().then(|| path(&phases)),
         checkpoint: checkpoint.map(path),
     };
-    written.push((file("comparison.json"), json(&document)));
+    // What cannot be made again is written first: a disk may have no room for the rest.
+    let first = files::write_all(&[(&measurement, json(report)), (&file("comparison.json"), json(&document))]);
     let all: Vec<(&Path, &String)> = written.iter().map(|(path, text)| (path.as_path(), text)).collect();
-    (document, files::write_all(&all))
+    let result = first.and_then(|()| files::write_all(&all));
+    if result.is_err() {
+        let there = |path: &PathBuf| path.exists();
+        let named = |path: Option<String>| path.filter(|path| there(&path.into()));
+        let files = &mut document.files;
+        files.measurement = named(Some(std::mem::take(&mut files.measurement))).unwrap_or_default();
+        files.trace = named(files.trace.take());
+        files.plot = named(files.plot.take());
+        files.phases = named(files.phases.take());
+    }
+    (document, result.map_err(|failure| unwritten(failure, execution)))
+}
+
+/// Adds to a failure to write results that the training is done, and where its weights are.
+fn unwritten(failure: Failure, execution: &Execution<'_>) -> Failure {
+    let checkpoint = execution.checkpoint.display();
+    failure.maybe_hint(Some(format!("the training is complete, its checkpoint is `{checkpoint}`")))
 }
 
 fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<Picture, String> {
@@ -547,6 +646,8 @@ pub(crate) fn comparison(
             last: report.loss.last,
             held_out: report.loss.held_out,
             accuracy: report.loss.accuracy,
+            evaluated_samples: Some(report.data.held_out_samples as u64),
+            held_out_samples: report.data.held_out_in_all.map(|samples| samples as u64),
         },
         files: Files::default(),
     }
@@ -574,6 +675,7 @@ fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
         samples_per_s: prediction.samples_per_s,
         memory_bytes: Some(prediction.memory_bytes.of_one_pipeline().saturating_mul(ranks_of_a_stage)),
         phases: prediction.phases,
+        processor_share: None,
     }
 }
 
@@ -588,6 +690,7 @@ pub(super) fn measured(report: &RunReport) -> Figures {
         all_steps_s: Some(report.steps.iter().map(|step| step.seconds).sum()),
         samples_per_s: report.samples_per_s,
         memory_bytes: report.memory_bytes,
+        processor_share: report.processor_share,
         phases: Phases {
             forward_s: phases.forward_s,
             backward_s: phases.backward_s,

@@ -8,12 +8,16 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::History;
 use crate::output::Output;
+use std::path::{Path, PathBuf};
 use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Timeline};
 use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
+
+/// The folder of checkpoints within that of a run.
+const CHECKPOINT: &str = "checkpoint";
 
 /// The input of a process, prepared before it joins the others.
 struct Prepared {
@@ -47,9 +51,10 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
         plan_file: arguments.plan.clone(),
         predicted: simulated.as_ref(),
         data,
+        tells_data: true,
         steps: arguments.steps.unwrap_or(document.prediction.steps),
         seed: arguments.seed,
-        checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
+        checkpoint: arguments.checkpoint.as_deref().map_or_else(|| folder.join(CHECKPOINT), checkpoints),
         folder,
         resume: arguments.resume,
         device: kind,
@@ -58,6 +63,12 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
         weights: arguments.weights.clone(),
     };
     processes::ended(&world, execute(&execution, &plan, history, output), output)
+}
+
+/// Returns the folder of checkpoints that a path stands for: one that is a run's has them inside.
+fn checkpoints(path: &Path) -> PathBuf {
+    let inside = path.join(CHECKPOINT);
+    if inside.is_dir() { inside } else { path.into() }
 }
 
 fn source(arguments: &RunArguments) -> DataSource {

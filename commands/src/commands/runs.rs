@@ -13,7 +13,7 @@ use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_reports as reports;
-use trainyard_units::{Invalid, Seconds, human_duration};
+use trainyard_units::{Invalid, Seconds, counted, human_duration};
 
 /// The name of the measurement file in the folder of a run.
 pub(super) const MEASUREMENT: &str = "measurement.json";
@@ -105,6 +105,14 @@ fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
         .map_err(|error| cannot().because(format!("in `plan`: {error}")).hint(WRITTEN))?;
     let plan = Plan::try_from(document.plan)
         .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+    let device = &report.device;
+    let most = device.cores.max(1) as usize;
+    if device.kind.is_cpu() && device.threads_per_rank as usize > most {
+        let threads = counted(device.threads_per_rank.into(), "thread");
+        return Err(cannot()
+            .because(format!("each rank ran with {threads} on {most}, so its times are not those of the machine"))
+            .hint("calibrate from runs without --threads"));
+    }
     let measured = super::execution::measured(&report);
     if measured.is_disturbed() {
         let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));

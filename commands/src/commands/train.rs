@@ -86,6 +86,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         plan_file,
         predicted: Some(&timeline),
         data,
+        tells_data: false,
         steps: document.prediction.steps,
         seed: arguments.seed,
         checkpoint: folder.join("checkpoint"),
@@ -220,7 +221,8 @@ fn warn_of_passes(job: &Job, document: &PlanDocument, found: &DataReport, output
     ));
 }
 
-fn described(data: &DataReport) -> String {
+/// Tells what data is, and how much of it there is.
+pub(super) fn described(data: &DataReport) -> String {
     if data.files == 0 {
         return format!("{} of {}", counted(data.training_samples as u64, "sample"), data.kind);
     }

@@ -74,6 +74,9 @@ impl Trial<'_> {
         let steps: Vec<f64> = measured.iter().map(|(_, step)| *step).collect();
         let chosen = choice(&steps);
         output.note(told(&measured, chosen));
+        if let Some(warning) = all_slow(&measured) {
+            output.warn(warning);
+        }
         Ok(measured.swap_remove(chosen).0)
     }
 
@@ -154,6 +157,21 @@ impl Trial<'_> {
 fn choice(steps: &[f64]) -> usize {
     let fastest = (0..steps.len()).min_by(|a, b| steps[*a].total_cmp(&steps[*b])).unwrap_or(0);
     if steps[0] > CLEAR * steps[fastest] { fastest } else { 0 }
+}
+
+/// Warns where every try took longer than its prediction's interval: then the machine is not as it was measured.
+fn all_slow(measured: &[(PlanDocument, f64)]) -> Option<String> {
+    let ran = || measured.iter().filter(|(_, step)| step.is_finite());
+    let slow = |(document, step): &(PlanDocument, f64)| *step > document.prediction.interval_s[1];
+    if ran().count() == 0 || !ran().all(slow) {
+        return None;
+    }
+    let times = ran().map(|(document, step)| step / document.prediction.step_time_s);
+    let [least, most] = [times.clone().fold(f64::INFINITY, f64::min), times.fold(0.0, f64::max)];
+    Some(format!(
+        "these steps took {least:.1} to {most:.1} times as long as predicted: the machine does something else besides, or the \
+         profile is out of date, and the training will take as much longer; --recalibrate measures again"
+    ))
 }
 
 /// Formats what was tried, and what became of it.

@@ -53,6 +53,7 @@ pub(super) fn gathered(
             first.memory = first.memory.map(|sum| sum + memory);
         }
         let other = WorkerOutcome {
+            processor_s: None,
             steps: first.steps.clone(),
             phases: told.phases,
             spans: told.spans.into_iter().map(|spans| later(spans, met_s - told.met_s)).collect(),

@@ -649,15 +649,23 @@ pub struct Figures {
     pub memory_bytes: Option<u64>,
     /// Where the step goes.
     pub phases: Phases,
+    /// The share of the time in which ranks computed that they had a processor; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_share: Option<f64>,
 }
 
 impl Figures {
-    /// Returns `true` if many steps took much longer than the median: something else was at work on the machine.
+    /// Returns `true` if something else was at work on the machine: ranks had to wait for processors or, where that is not
+    /// known, many steps took much longer than the median.
     pub fn is_disturbed(&self) -> bool {
         let [_, high] = self.interval_s;
-        high > DISTURBED * self.step_time_s
+        self.processor_share.map_or(high > DISTURBED * self.step_time_s, |share| share < UNDISTURBED_SHARE)
     }
 }
+
+/// The share of its computing time for which a process has a processor at least on a machine that does nothing else. A stated
+/// default: on an idle one it is more than 0.95.
+const UNDISTURBED_SHARE: f64 = 0.85;
 
 /// How many times as long as the median a twentieth of the steps take at least on a machine that does something else besides.
 /// A stated default: on an idle one they take up to 1.3 times as long.
@@ -697,6 +705,12 @@ pub struct Loss {
     /// The share of that data whose class has the highest score; absent where samples have no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Samples that these are means of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluated_samples: Option<u64>,
+    /// Samples that were kept from training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out_samples: Option<u64>,
 }
 
 /// JSON has no word for what is not a number, so that it is written as `null`.
