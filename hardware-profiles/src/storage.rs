@@ -8,6 +8,8 @@ use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
+    /// Rate at which all machines of a training together write what they share, such as checkpoints.
+    pub checkpoints: Sourced<BytesPerSecond>,
     /// Amazon S3.
     pub s3: ObjectStorage,
     /// Amazon FSx for Lustre.

@@ -18,7 +18,8 @@ pub struct CampaignSpec {
     /// Where checkpoints go; s3 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_storage: Option<CheckpointStorage>,
-    /// What one machine writes there, `1 GB/s`; half of its network to s3 and a volume's throughput to ebs if left out.
+    /// What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all, and to ebs
+    /// the throughput of a volume at each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_bandwidth: Option<String>,
     /// When the model is tested; never if left out.

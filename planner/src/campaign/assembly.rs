@@ -109,6 +109,7 @@ impl Assembly<'_> {
                 ),
             },
             self.restarted(&conditions),
+            self.written(&conditions)?,
             format!(
                 "a machine fails every {}: {}",
                 human_duration(conditions.node_mtbf()),
@@ -128,12 +129,25 @@ impl Assembly<'_> {
         Ok(assumptions)
     }
 
+    /// Tells how fast checkpoints are written.
+    fn written(&self, conditions: &RunConditions<'_>) -> Result<String, Invalid> {
+        let (rate, who) = conditions.checkpoint_rate()?;
+        let other = match self.settings.bandwidth {
+            Some(_) => "",
+            None => "; campaign.checkpoint_bandwidth tells another rate",
+        };
+        Ok(format!("all machines together write a checkpoint at {:.3} GB/s: {who}{other}", rate.0 / 1e9))
+    }
+
     /// Tells how long a failure stops the training.
     fn restarted(&self, conditions: &RunConditions<'_>) -> String {
         let restart = conditions.restart();
         let why = match (self.settings.restart, conditions.rented) {
             (Some(_), _) => "the job",
-            (None, Some(_)) => "a cold start of a new machine; campaign.restart tells another time",
+            (None, Some(_)) => {
+                "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and a new machine starts cold; \
+                 campaign.restart tells another time"
+            }
             (None, None) => {
                 "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and a spare machine stands by; \
                  campaign.restart tells another time"

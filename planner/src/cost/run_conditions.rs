@@ -9,7 +9,7 @@ use trainyard_plan::{
 };
 use trainyard_sim::campaign::{Hazards, MONTH_HOURS, StartUp, reclaims_per_hour};
 use trainyard_sim::{Copies, Machine, copies};
-use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd, human_bytes};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd, counted, human_bytes};
 
 /// Number of checkpoints stored: the last one, and the one that is being written.
 const KEPT: f64 = 2.0;
@@ -108,18 +108,16 @@ impl RunConditions<'_> {
         start_up(self.settings.start.unwrap_or(usual))
     }
 
-    /// Returns the start-up after a failure, before training resumes: what the job says; a cold start of rented machines,
-    /// because one is new; on machines of one's own the time until the failure is noticed, as if a spare one stood by.
+    /// Returns the start-up after a failure, before training resumes: what the job says, or the time until the failure is
+    /// noticed with a cold start of rented machines, because one is new, or with a start of the framework on machines of one's
+    /// own, as if a spare one stood by.
     pub(crate) fn restart(&self) -> StartUp {
-        let spread = operations().start_spread.value;
-        match (self.settings.restart, self.rented) {
-            (Some(stated), _) => StartUp { machines: Seconds(0.0), software: stated, spread },
-            (None, Some(_)) => start_up(StartKind::Cold),
-            (None, None) => {
-                let framework = operations().warm_pool.framework.value;
-                StartUp { machines: operations().hang_timeout.value, software: framework, spread }
-            }
+        if let Some(stated) = self.settings.restart {
+            let spread = operations().start_spread.value;
+            return StartUp { machines: Seconds(0.0), software: stated, spread };
         }
+        let start = start_up(if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool });
+        StartUp { machines: operations().hang_timeout.value + start.machines, ..start }
     }
 
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
@@ -134,22 +132,39 @@ impl RunConditions<'_> {
 
     /// Returns the time to write or read a checkpoint, by all machines with a part of it in parallel.
     pub(crate) fn transfer_time(&self) -> Result<Seconds, Invalid> {
-        let writers = f64::from(self.writers());
-        let rate = match (self.settings.bandwidth, self.machine.cluster.shared_storage, self.settings.storage) {
-            (Some(rate), ..) => rate * writers,
-            (None, Some(shared), _) => BytesPerSecond((shared.machine.0 * writers).min(shared.write.0)),
-            (None, None, CheckpointStorage::S3) => self.object_storage_rate()? * writers,
-            (None, None, CheckpointStorage::Ebs) => storage().ebs.throughput.value * writers,
-        };
-        Ok(self.saved.bytes / rate)
+        Ok(self.saved.bytes / self.checkpoint_rate()?.0)
     }
 
-    /// Returns the rate at which one machine reads or writes object storage; the job's rate where nothing else is
-    /// known.
+    /// Returns the rate at which all machines together write or read a checkpoint, and who says so.
+    pub(crate) fn checkpoint_rate(&self) -> Result<(BytesPerSecond, String), Invalid> {
+        let (count, each) = (self.writers(), counted(self.writers().into(), "machine"));
+        let writers = f64::from(count);
+        Ok(match (self.settings.bandwidth, self.machine.cluster.shared_storage, self.settings.storage) {
+            (Some(rate), ..) => (rate, "the job".into()),
+            (None, Some(shared), _) => {
+                let rate = BytesPerSecond((shared.machine.0 * writers).min(shared.write.0));
+                (rate, "[shared_storage] of the cluster file".into())
+            }
+            (None, None, CheckpointStorage::S3) => {
+                let (machines, most) = (self.object_storage_rate()? * writers, &storage().checkpoints);
+                if machines < most.value {
+                    (machines, format!("what {each} with a part of it reach of S3"))
+                } else {
+                    (most.value, most.source.clone())
+                }
+            }
+            (None, None, CheckpointStorage::Ebs) => {
+                (storage().ebs.throughput.value * writers, format!("a volume at each of {each} with a part of it"))
+            }
+        })
+    }
+
+    /// Returns the rate at which one machine reads or writes object storage.
     fn object_storage_rate(&self) -> Result<BytesPerSecond, Invalid> {
         let remote = self.machine.cluster.first().host.as_ref().and_then(|host| host.remote).map(|remote| remote.s3);
-        remote.or(self.settings.bandwidth).ok_or_else(|| {
-            let why = "nothing is known of the storage of this machine; write \"1 GB/s\", say";
+        remote.ok_or_else(|| {
+            let why = "nothing is known of the storage of these machines; write how fast all of them together write, say \
+                       \"1 GB/s\"";
             Invalid::missing("campaign.checkpoint_bandwidth", why)
                 .with_hint("or describe the file system that all machines mount: [shared_storage] in the cluster file")
         })

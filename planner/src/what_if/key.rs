@@ -102,7 +102,7 @@ const OTHERS: &[Key] = &[
     key("training.dpo.reference", Word, Search, "where dpo has the scores of the reference model from"),
     key("training.optimizer", Word, Job, "the optimizer"),
     key("campaign.checkpoint_interval", Time, Job, "training time between two checkpoints"),
-    key("campaign.checkpoint_bandwidth", Rate, Job, "what one machine writes of a checkpoint"),
+    key("campaign.checkpoint_bandwidth", Rate, Job, "what all machines together write of a checkpoint"),
     key("campaign.node_mtbf", Time, Job, "mean time between failures of a machine"),
     key("campaign.monthly_reclaims", Number, Job, "share of spot capacity reclaimed in a month"),
     key("goal.objective", Word, Search, "time or cost"),
