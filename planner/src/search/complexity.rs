@@ -17,6 +17,9 @@ pub(crate) struct Ordinary {
     /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software
     /// that is there to do that.
     pub(crate) shards_adapters: bool,
+    /// `true` if replicas share out the optimizer's state unless somebody forbids it: the distributed optimizer of
+    /// Megatron-LM, ZeRO of DeepSpeed. Nobody leaves it out to be a little faster with hardly any memory left.
+    pub(crate) shards_optimizer: bool,
 }
 
 /// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
@@ -32,11 +35,17 @@ pub(crate) struct Complexity {
     /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
-    /// converted models and data, a library on top of PyTorch, software that shards what is too small for it.
+    /// converted models and data, a library on top of PyTorch, software that shards what is too small for it, or that does
+    /// not share out what it usually does.
     parts: u32,
 }
 
 impl Complexity {
+    /// Returns what has to be set up for a plan, its other features aside: less is plainer.
+    pub(crate) fn set_up(self) -> impl Ord {
+        (self.unusual_format, self.offloads, self.uneven, self.kinds)
+    }
+
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
         let variant = Variant {
             schedule: plan.schedule(),
@@ -57,8 +66,10 @@ impl Complexity {
     fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
         let switch = if ordinary.shards_adapters { StateSharding::None } else { StateSharding::Optimizer };
+        let replicas = parallel.data * parallel.context;
         let parts = [
             ordinary.shards_adapters,
+            ordinary.shards_optimizer && replicas > 1 && variant.state_sharding == StateSharding::None,
             variant.state_sharding > switch,
             variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
@@ -95,6 +106,7 @@ mod tests {
         own_engine: true,
         blocks: 40,
         shards_adapters: false,
+        shards_optimizer: false,
     };
 
     #[test]
@@ -122,6 +134,20 @@ mod tests {
         let stages = |pipeline| of(ParallelSpec { pipeline, ..plain }, bf16, Variant::PLAIN);
         let both = of(ParallelSpec { tensor: 2, pipeline: 4, ..plain }, bf16, Variant::PLAIN);
         assert!(stages(4) == tensor && both < stages(6) && stages(6) < single);
+    }
+
+    #[test]
+    fn a_distributed_optimizer_is_usual_where_the_software_has_one() {
+        let of = |data, state_sharding| {
+            let ordinary = Ordinary { shards_optimizer: true, own_scripts: false, ..ORDINARY };
+            let variant = Variant { state_sharding, ..Variant::PLAIN };
+            let parallel = ParallelSpec { data, ..ParallelSpec::default() };
+            Complexity::of_parts(parallel, Precision::Bf16Mixed, &variant, ordinary)
+        };
+        let (none, optimizer) = (StateSharding::None, StateSharding::Optimizer);
+        assert!(of(8, optimizer) < of(8, none) && of(8, optimizer) < of(8, StateSharding::Gradients));
+        // One replica has nobody to share it with.
+        assert_eq!(of(1, none), of(8, optimizer));
     }
 
     #[test]

@@ -22,9 +22,11 @@ mod totals;
 
 pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
 pub use cases::cases_to_measure;
+pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
-pub(crate) use robust::{INDISTINCT, SAME, choose, choose_briefly, preferred};
+pub use robust::{INDISTINCT, LEFT_OVER, MUCH, simpler_than};
+pub(crate) use robust::{SAME, choose, choose_briefly, given_up_for_set_up, indistinct, preferred};
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
 pub use totals::Evaluated;

@@ -237,11 +237,14 @@ fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
     let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
     let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
     let shards = machine.stack.runs.state_sharding.as_ref().is_none_or(|states| states.len() > 1);
+    let own_scripts = !machine.stack.runs.own_models;
+    let own_engine = !machine.stack.runs.targets.iter().any(|target| target == "deepspeed");
     Ordinary {
         precision: precision.unwrap_or(Precision::Fp32),
-        own_scripts: !machine.stack.runs.own_models,
-        own_engine: !machine.stack.runs.targets.iter().any(|target| target == "deepspeed"),
+        own_scripts,
+        own_engine,
         blocks,
         shards_adapters: shards && method.has_adapters(),
+        shards_optimizer: shards && !method.has_adapters() && !(own_scripts && own_engine),
     }
 }

@@ -9,16 +9,18 @@ use super::complexity::Complexity;
 use super::found::Found;
 use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
+use crate::amount::usd;
 use crate::problem::Problem;
 use crate::relative::{pace, price};
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
-use trainyard_plan::{Objective, Plan};
+use trainyard_plan::{Objective, Plan, StateSharding};
+use trainyard_units::{Bytes, human_bytes};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
 /// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
 /// two plans share cancel.
-pub(crate) const INDISTINCT: f64 = 0.05;
+pub const INDISTINCT: f64 = 0.05;
 
 /// The most that is given up for a plan that is simpler, however little is known: a stated default. What is predicted to be
 /// faster than that by more is worth some trouble.
@@ -28,25 +30,37 @@ const GIVEN_UP_MAX: f64 = 0.1;
 /// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.
 const SIMPLER_FOR_USD: f64 = 1000.0;
 
+/// The most that a plan may cost more, in USD, for which less has to be set up (fewer kinds of parallelism, even stages, no
+/// offloading): a stated default, what some minutes of an engineer cost, who needs more for that.
+const SET_UP_USD: f64 = 10.0;
+
+/// The same as a part of what the other plan costs, so that small trainings stay cheap.
+const SET_UP_MAX: f64 = 0.2;
+
 /// The share of a deadline and of a budget that a plan leaves over that is preferred for being simpler: what ends just in
 /// time by a prediction, or costs just the budget, is not given up for it.
-const LEFT_OVER: f64 = INDISTINCT;
+pub const LEFT_OVER: f64 = INDISTINCT;
 
 /// The ratio of a quantity's median error to half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
 /// distribution.
 const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
 
 /// A plan is much faster or cheaper than another that takes this many times as much.
-const MUCH: f64 = 1.5;
+pub const MUCH: f64 = 1.5;
 
 /// Returns the relative difference of the objective up to which one of two plans may be preferred for being simpler: that
 /// from which they can be told apart, where errors of different stacks do not cancel.
-fn indistinct(one: &Stack, other: &Stack) -> f64 {
+pub(crate) fn indistinct(one: &Stack, other: &Stack) -> f64 {
     if one.name == other.name {
         return INDISTINCT;
     }
     let known = MEDIAN_OF_INTERVAL * one.uncertainty.value.hypot(other.uncertainty.value);
     known.clamp(INDISTINCT, GIVEN_UP_MAX)
+}
+
+/// Returns the part of a training's cost that may be given up for a plan for which less has to be set up.
+pub(crate) fn given_up_for_set_up(cost_usd: f64) -> f64 {
+    (SET_UP_USD / cost_usd).min(SET_UP_MAX)
 }
 
 /// Returns the best plan that a brief search finds with `aim`, or one that cannot be told from it and that is much faster
@@ -65,19 +79,45 @@ fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluat
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
 }
 
-/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
-/// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
-/// these the simplest that stays clear of the deadline and the budget.
+/// Returns the cheapest of the plans for which least has to be set up, among those that cost little more than this one and
+/// stay clear of the deadline and the budget; `None` if there is no such plan or if time is what counts.
+fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
+    let (own, totals) = (prepared.complexity(plan), Totals::found(plan));
+    let part = given_up_for_set_up(totals.worth_usd);
+    if aim.objective != Objective::Cost || part <= INDISTINCT {
+        return None;
+    }
+    let aim = Aim { ceilings: Ceilings::near(aim.objective, totals, 1.0 + part), left_over: LEFT_OVER, ..aim };
+    let mut plainest: Option<(Complexity, Evaluated)> = None;
+    for class in prepared.complexities(aim).into_iter().filter(|class| class.set_up() < own.set_up()) {
+        if plainest.as_ref().is_some_and(|(first, _)| first.set_up() < class.set_up()) {
+            break;
+        }
+        let Some(other) = simplest(prepared, aim, |own| own == class) else { continue };
+        let value = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
+        if plainest.as_ref().is_none_or(|(_, best)| value(&other.1) < value(best)) {
+            plainest = Some(other);
+        }
+    }
+    plainest.map(|(_, plan)| plan)
+}
+
+/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that costs
+/// little more and for which less has to be set up; or one that cannot be told from it and that is much faster (where cost
+/// is minimized) or much cheaper (where time is), and among these the simplest that stays clear of the deadline and the
+/// budget.
 ///
 /// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
 /// [`Found::optimum`].
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
+    let one = Aim { top: 1, ..aim };
+    let plainer = plainer(prepared, one, best);
+    let best = plainer.as_ref().unwrap_or(best);
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
-    let one = Aim { top: 1, ..aim };
     let other = other(aim.objective);
     let mut chosen = best.clone();
     let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
@@ -146,10 +186,17 @@ pub(crate) const SAME: f64 = 0.000_5;
 pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> Option<String> {
     let [own, best] = [chosen, optimum].map(Totals::found);
     let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
+    let software = |plan: &Evaluated| problem.place.software(plan.choice);
+    let told_apart = 1.0 + indistinct(software(chosen), software(optimum));
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, Some((own, best))) if own > best * told_apart => {
+            ("cheapest", format!("{} ({}) dearer", usd(own - best), percent(own / best)))
+        }
         (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
         _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
     };
+    let worth = |totals| amount(problem.objective, totals);
+    let doubt = if worth(own) > worth(best) * told_apart { "" } else { ", less than predictions can tell" };
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, _) => Gain::of(best.time_s / own.time_s, pace(own.time_s, best.time_s)),
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
@@ -159,11 +206,11 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         }
     };
     let without = without(chosen, optimum);
-    let simpler = || simpler_by(without.clone(), chosen, optimum);
+    let simpler = || simpler_than(chosen, optimum);
     let gain = match gain {
         Gain::Much(gain) if without.is_empty() => gain,
         Gain::Much(gain) => format!("{gain} and {}", simpler()),
-        _ if amount(problem.objective, own) < amount(problem.objective, best) * (1.0 + SAME) => return None,
+        _ if worth(own) < worth(best) * (1.0 + SAME) => return None,
         Gain::Some(gain) if without.is_empty() && chosen.plan.stack() == optimum.plan.stack() => gain,
         _ => simpler(),
     };
@@ -171,7 +218,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
     Some(format!(
-        "{worse} than the {what} plan ({} × {}{with}, {}), less than predictions can tell, but {gain}",
+        "{worse} than the {what} plan ({} × {}{with}, {}){doubt}, but {gain}",
         cluster.instances,
         cluster.instance,
         degrees(&optimum.plan),
@@ -207,9 +254,15 @@ fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
 }
 
 /// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.
-fn simpler_by(mut without: Vec<String>, chosen: &Evaluated, optimum: &Evaluated) -> String {
+pub fn simpler_than(chosen: &Evaluated, optimum: &Evaluated) -> String {
+    let mut without = without(chosen, optimum);
     let other_stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     without.extend(other_stack.filter(|_| without.is_empty()).map(|stack| format!("no {stack}")));
+    let sharded = |plan: &Evaluated| plan.plan.state_sharding() != StateSharding::None;
+    if without.is_empty() && sharded(chosen) && !sharded(optimum) {
+        let less = Bytes(optimum.memory_peak.0.saturating_sub(chosen.memory_peak.0));
+        return format!("with a distributed optimizer, as is usual, which takes {} less memory", human_bytes(less));
+    }
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
 }
 

@@ -117,13 +117,23 @@ impl Evaluated {
         Work { steps: Seconds(self.time_s), forward: self.forward, download: Seconds(self.download_s) }
     }
 
+    /// Returns the time of the training from the end of its start-up to the last checkpoint, without reclaims: download,
+    /// steps, checkpoints and forward passes.
+    pub(crate) fn training(&self, problem: &Problem) -> Seconds {
+        let work = self.work();
+        let steps = problem.training.steps(self.plan.batch().global);
+        let overheads = Overheads::of_plan(problem, &self.plan, &self.machine(problem), self.choice);
+        let saved = TrainingCost::of(overheads.as_ref(), steps, work).checkpoints;
+        work.download + work.steps + saved + work.forward.total()
+    }
+
     /// Returns the machines that the plan is for.
     pub(crate) fn machine(&self, problem: &Problem) -> Machine {
         problem.place.machine_of(self.choice, &self.plan)
     }
 
     /// Names those machines: `48 × p4d.24xlarge`.
-    pub(crate) fn machines(&self) -> String {
+    pub fn machines(&self) -> String {
         let cluster = self.plan.cluster();
         format!("{} × {}", human_count(cluster.instances.into()), cluster.instance)
     }
