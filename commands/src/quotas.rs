@@ -21,7 +21,7 @@ struct QuotasFile {
     regions: BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
-/// Formats quotas as a file.
+/// Formats quotas, at least one, as a file.
 pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &str) -> String {
     let mut lines = vec![
         "# What the account may rent at once; `trainyard plan --quotas` takes it.".to_owned(),
@@ -34,9 +34,6 @@ pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &
             last = Some((region, kind));
         }
         lines.push(format!("\"{key}\" = {value}"));
-    }
-    if last.is_none() {
-        lines.push("regions = {}".into());
     }
     lines.join("\n") + "\n"
 }

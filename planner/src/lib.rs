@@ -52,7 +52,8 @@ pub mod what_if;
 
 pub use amount::{expected_count, usd};
 pub use answer::{
-    Draft, Limits, NoPlan, OnEach, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum, point, recommend,
+    Draft, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum, point,
+    recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;
@@ -68,5 +69,5 @@ pub use problem::{
 };
 pub use relative::{pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
-pub use search::{Evaluated, cases_to_measure};
+pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, cases_to_measure, simpler_than};
 pub use trainyard_plan::Fixed;

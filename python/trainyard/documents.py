@@ -536,7 +536,9 @@ class StartSpec(TypedDict, total=False):
     """From taking instances to the first step of training."""
 
     cold: str | None
-    """Of new instances: they are launched, load the container and start the framework; 280 s if left out."""
+    """Of new instances: they are launched, load the container and start the framework; 280 s if left out. More than
+    half of it, as of these 280 s, is waiting for the launch, which is not paid for.
+    """
     warm: str | None
     """Of instances that were kept: they start the framework; 40 s if left out."""
 
@@ -645,7 +647,9 @@ class QueuedJobSpec(TypedDict, total=False):
     name: str
     """What it is called."""
     plan: str | None
-    """A plan document, relative to this file: its instances for its predicted time."""
+    """A plan document, relative to this file: its instances for its predicted time, evaluation and checkpoints
+    included.
+    """
     duration: str | None
     """How long it trains, instead of `plan`; start-up comes on top."""
     instances: int | None
@@ -2778,7 +2782,7 @@ class QueueCost:
     """What a queue costs. Every job and every wait of a warm pool is billed in whole seconds, begun ones in full."""
 
     jobs_usd: float
-    """Jobs, their start-up included."""
+    """Jobs, from when their instances are there: waiting for new ones is not paid for."""
     warm_usd: float
     """Instances kept warm without a job."""
     total_usd: float
@@ -2833,6 +2837,8 @@ class JobRun:
     """Whether its instances had been kept."""
     instances: list[int]
     """Which places of the quota it held, from 0."""
+    cost_usd: float | None = None
+    """What it costs, what is paid of its start-up included; absent for machines that are not rented."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2940,9 +2946,11 @@ class FleetPlan:
     steps: int
     """Optimizer steps of each job."""
     time_s: float
-    """What each job trains, a download of its data included; start-up comes on top."""
+    """What each job trains, a download of its data, evaluation and checkpoints included; start-up comes on top."""
     cost_usd: float
-    """What the dearest job of the kind costs, its start-up included; instances kept warm after it are in the whole."""
+    """What the dearest job of the kind costs, what is paid of its start-up included; instances kept warm after it are
+    in the whole.
+    """
     start_s: float
     """When the first job of the kind gets its instances."""
     end_s: float
@@ -2954,7 +2962,7 @@ class FleetPlan:
     budget_usd: float | None = None
     """What each job of the kind may cost, if it says so."""
     options: int
-    """Types and numbers of instances that it could have had."""
+    """Plans that it could have had, on types and numbers of instances."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2972,10 +2980,10 @@ class FleetSearch:
     complete: bool
     """Whether every choice was scheduled or proved no better."""
     impossible: bool
-    """Whether it is proved that no choice of plans and no schedule meets the goal."""
+    """Whether it is proved that no choice of these plans and no schedule meets the goal."""
     bound: float
-    """No choice of plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
-    seconds.
+    """No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD
+    or seconds.
     """
     gap: float
     """How much more than that is reached, as a fraction of it."""

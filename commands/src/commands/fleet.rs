@@ -11,7 +11,7 @@ use crate::output::{Output, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
-use trainyard_plan::JobSpec;
+use trainyard_plan::{ClusterChoice, JobSpec};
 use trainyard_pool::fleet::{
     self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, missed_fleet_goal, plan_fleet,
 };
@@ -37,8 +37,7 @@ pub(crate) fn plan(
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
         let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]`"));
         let mut job = read(entry, file, constants).map_err(place)?;
-        let own = job.spec.cluster.transport.take();
-        job.spec.cluster.transport = arguments.goal.transport.clone().or(own);
+        software(&mut job.spec.cluster, &arguments.goal);
         let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
         Ok(FleetJob { spec: job.spec, resources })
     });
@@ -72,6 +71,13 @@ fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
     pool.region = flags.region.clone().or(pool.region.take());
     pool.pricing = flags.pricing.or(pool.pricing);
     pool.service = flags.service.clone().or(pool.service.take());
+}
+
+/// Overrides by flags what the machines of every job run with.
+fn software(cluster: &mut ClusterChoice, flags: &GoalArguments) {
+    cluster.transport = flags.transport.clone().or(cluster.transport.take());
+    cluster.stack = flags.stack.clone().or(cluster.stack.take());
+    cluster.memory_margin = flags.memory_margin.clone().or(cluster.memory_margin.take());
 }
 
 /// Reads the job of an entry, in place or in its file.
@@ -155,7 +161,7 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
     let own = [
         ("--prices", arguments.job.prices.is_some(), "a pool is rented at the prices of the catalog"),
-        ("--quotas", arguments.goal.quotas.is_some(), "a pool has its own `quotas`"),
+        ("--quotas", arguments.goal.quotas.is_some(), "the quota of a pool is `pool.max_instances`"),
         ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];

@@ -16,10 +16,14 @@ use trainyard_units::{UsdPerHour, counted};
 pub(crate) fn import(arguments: &ImportArguments, output: &Output) -> Result<Exit, Failure> {
     let account = read(arguments)?;
     let (rows, strange) = rows(&account);
-    let only_quotas = arguments.out.is_none() && arguments.quotas.is_some() && !account.quotas.is_empty();
+    let only_quotas = arguments.out.is_none() && arguments.quotas.is_some();
     if rows.is_empty() && !only_quotas {
         return Err(Failure::input("the files have no price of an instance of the catalog")
             .hint("`trainyard show instances` lists them; --quotas FILE writes quotas, for which no price is needed"));
+    }
+    if let Some(path) = arguments.quotas.as_deref().filter(|_| account.quotas.is_empty()) {
+        return Err(Failure::input(format!("the files have no quotas to write to `{}`", path.display()))
+            .hint("`aws service-quotas list-service-quotas --service-code ec2` prints them"));
     }
     let text = PriceTable::of(rows).to_csv();
     let quotas = quotas::toml(&account.quotas, &machine::today());

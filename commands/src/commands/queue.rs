@@ -5,6 +5,7 @@ use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
+use crate::job;
 use crate::misplaced;
 use crate::output::Output;
 use std::collections::BTreeMap;
@@ -13,9 +14,10 @@ use trainyard_history::Kind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_pool::queue::{self, QueueSpec, predict_queue};
 
-/// Returns `true` if a file's name is that of a queue.
+/// Returns `true` if a file is a queue, by its name or, because it has a pool or a list of jobs, by its content.
 pub(crate) fn is_queue(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+        || job::has_table(file, &["pool", "job"])
 }
 
 /// Simulates a queue.
@@ -68,4 +70,21 @@ fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>
             Ok((path.clone(), document))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_known_by_its_name_or_by_its_content() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("room");
+            is_queue(&path)
+        };
+        assert!(file("jobs.queue", "[pool]\ninstance = \"p3.2xlarge\"\n") && file("broken.toml", "["));
+        assert!(!file("plan.json", "{\"schema\": \"trainyard.plan/1\"}") && !file("notes", "[model]\n"));
+    }
 }

@@ -26,6 +26,7 @@ struct Asked {
 /// Varies one or two keys, or each assumption behind a plan.
 pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
+    one_account(&axes, arguments)?;
     let asked = asked(arguments)?;
     let document = answer(&asked, &axes, arguments, output)?;
     // All outputs are made before any is written.
@@ -61,6 +62,14 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
             .hint("the reasons stand above; other values, or fewer held fields, may have plans"));
     }
     Ok(Exit::Done)
+}
+
+/// Refuses to vary what decides which quotas of a file apply: those of one case are not those of another.
+fn one_account(axes: &[Axis], arguments: &WhatIfArguments) -> Result<(), Failure> {
+    let varied = arguments.goal.quotas.as_ref().and_then(|_| axes.iter().find_map(Axis::decides_quotas));
+    let Some(name) = varied else { return Ok(()) };
+    let why = format!("`--quotas` and `--vary {name}` exclude each other: quotas are those of one {name}");
+    Err(Failure::input(why).hint(format!("ask once for each value, with --{name}")))
 }
 
 fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {

@@ -1,13 +1,14 @@
 //! What would meet a deadline or a budget that no plan meets: how many instances, or which of the two to give up.
 
+use super::left_out::priced;
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
-use crate::problem::{Place, Problem};
+use crate::problem::{Place, Problem, Quotas, Rental};
 use crate::search::{Aim, Evaluated, Ranking, Totals, Within, search};
 use trainyard_plan::Objective;
-use trainyard_units::{Seconds, human_count, human_duration};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// The most instances that are tried beyond those that the job allows: hardly anybody rents more.
 const INSTANCES_MAX: u32 = 1024;
@@ -86,13 +87,16 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     if let Some(plan) = larger.first(problem, limits, Within::Goal) {
         return Some(larger.enough(problem, &plan));
     }
+    if let Some(told) = larger.without_quotas(problem, limits) {
+        return Some(told);
+    }
     let cheapest = Cheapest::of(problem, limits);
     let Some(cheapest) = cheapest.map(|cheapest| cheapest.told()) else {
-        return Some(larger.late(chosen, deadline));
+        return Some(larger.late(problem, chosen, deadline));
     };
     Some(match larger.first(problem, limits, Within::Deadline) {
         Some(plan) => format!("no plan was found that meets both: {}; {cheapest}", in_time_alone(problem, &plan)),
-        None => format!("{}; {cheapest}", larger.late(chosen, deadline)),
+        None => format!("{}; {cheapest}", larger.late(problem, chosen, deadline)),
     })
 }
 
@@ -146,11 +150,37 @@ impl Larger {
         }
     }
 
+    /// Says that machines beyond a quota meet the goal, if they do.
+    fn without_quotas(&self, problem: &Problem, limits: &Limits) -> Option<String> {
+        let Place::Rented(rental) = &problem.place else { return None };
+        if rental.quotas == Quotas::default() {
+            return None;
+        }
+        let free = freed(rental);
+        let place = Place::Rented(Box::new(free.clone()));
+        let caps = std::iter::once(self.cap).chain(self.caps.iter().copied()).collect();
+        let plan = Self { cap: self.cap, caps }.first(&Problem { place, ..problem.clone() }, limits, Within::Goal)?;
+        let instances = plan.plan.cluster().instances;
+        let refusal = rental.quotas.refusal(&free.offer(plan.choice).0, instances)?;
+        let too = if instances > self.cap { format!(" and cluster.max_instances {}", self.cap) } else { String::new() };
+        let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
+        let time = human_duration(Seconds(plan.elapsed_s));
+        let on = plan.machines();
+        Some(format!("a quota{too} stands in the way: {on} are enough and end in about {time}{cost}, which {refusal}"))
+    }
+
     /// Says that no number of machines that was tried meets the deadline.
-    fn late(&self, chosen: &Evaluated, deadline: Seconds) -> String {
+    fn late(&self, problem: &Problem, chosen: &Evaluated, deadline: Seconds) -> String {
+        let most = self.caps.last().copied().unwrap_or(self.cap);
+        let most = match &problem.place {
+            Place::Rented(rental) => {
+                rental.instances.iter().map(|(instance, _)| rental.quotas.cap(instance, most)).max().unwrap_or(most)
+            }
+            Place::Owned { .. } => most,
+        };
         format!(
-            "no plan on up to {} instances was found that ends within {}; on {} it takes {}",
-            human_count(self.caps.last().copied().unwrap_or(self.cap).into()),
+            "no plan on up to {} was found that ends within {}; on {} it takes {}",
+            counted(most.into(), "instance"),
             human_duration(deadline),
             human_count(chosen.plan.cluster().instances.into()),
             human_duration(Seconds(chosen.elapsed_s))
@@ -168,6 +198,18 @@ fn in_time_alone(problem: &Problem, plan: &Evaluated) -> String {
     };
     let time = human_duration(Seconds(plan.elapsed_s));
     format!("the deadline is met by {}{cost}, which take about {time}{allowed}", plan.machines())
+}
+
+/// Returns a rental without quotas, and with the types that they leave out.
+fn freed(rental: &Rental) -> Rental {
+    let mut instances = rental.instances.clone();
+    if let Some((_, like)) = rental.instances.first() {
+        let over = rental.over_quota.iter().filter_map(|(name, _)| rental.catalog.instance(name).ok());
+        let free = Rental { quotas: Quotas::default(), ..rental.clone() };
+        instances.extend(priced(&free, &over.collect::<Vec<_>>(), like));
+    }
+    let over_quota = Vec::new();
+    Rental { instances, over_quota, quotas: Quotas::default(), ..rental.clone() }
 }
 
 /// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
@@ -201,6 +243,26 @@ mod tests {
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
         document.to_meet_goal.expect("one instance takes longer")
+    }
+
+    #[test]
+    fn a_quota_that_stands_in_the_way_is_told() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-xl".into());
+        job.data.samples = Some(5_000_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(512));
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        job.cluster.quotas = Some([("P".to_owned(), 96)].into());
+        let told = |deadline: &str| {
+            let mut job = job.clone();
+            job.goal.deadline = Some(deadline.into());
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
+            document.to_meet_goal.expect("one instance takes longer")
+        };
+        let [few, none] = ["5 h", "1 min"].map(told);
+        assert!(few.starts_with("a quota stands in the way: ") && few.contains("the quota of `P` is 96"), "{few}");
+        assert!(none.starts_with("no plan on up to 1 instance "), "{none}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) use model::{model, valid, with_seq_len};
 pub use place::{Description, Place, Rental};
 pub(crate) use place::{catalog_with, executor_stack, never_as_many};
 pub use price_not_found::price_not_found;
-pub(crate) use quota::class;
+pub(crate) use quota::{Quotas, class};
 pub use resources::Resources;
 pub use software::{AUTO_STACK, executable};
 pub(crate) use software::{

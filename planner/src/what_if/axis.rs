@@ -207,6 +207,12 @@ impl Axis {
         self.values.len()
     }
 
+    /// Returns the name of its key if that decides which quotas apply to machines.
+    pub fn decides_quotas(&self) -> Option<&'static str> {
+        let name = self.key.name;
+        ["pricing", "region", "service"].contains(&name).then_some(name)
+    }
+
     /// Converts the axis into its form in a document, with what the machines have at present if they are known.
     pub(crate) fn varied(&self, machine: Option<&Machine>) -> VariedKey {
         let amount = |setting: &Setting, factors: bool| match setting {

@@ -4,6 +4,7 @@ use super::schedule::{Effort, Figures, Placed, Pools, Schedule, excess};
 use super::valid::Goal;
 use std::cmp::Ordering;
 use trainyard_plan::Objective;
+use trainyard_planner::{INDISTINCT, LEFT_OVER, MUCH};
 
 /// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second of work.
 const MOST_PLACED: u64 = 1_000_000;
@@ -52,6 +53,14 @@ impl Judge {
         };
         Worth { excess: late + dear + figures.late, value, other }
     }
+
+    /// Returns the same with a deadline and a budget of which this part is to be left over.
+    fn leaving(self, part: f64) -> Self {
+        let (deadline, budget) = (self.goal.deadline, self.goal.budget);
+        let left = 1.0 - part;
+        let goal = Goal { deadline: deadline.map(|own| own * left), budget: budget.map(|own| own * left), ..self.goal };
+        Self { goal, ..self }
+    }
 }
 
 /// Rounds seconds to nanoseconds, of which simulated times are whole numbers, and USD to as small a part: sums of the
@@ -78,8 +87,18 @@ pub(super) struct Solution {
     /// Lower bound of the value of all choices and schedules within the goal.
     pub(super) bound: f64,
     pub(super) complete: bool,
-    /// `true` if it is proved that nothing meets the goal.
+    /// `true` if it is proved that no schedule of these options meets the goal.
     pub(super) impossible: bool,
+    /// The options that kinds would have if simpler ones were not preferred.
+    pub(super) simplified: Vec<Simplified>,
+}
+
+/// An option that a kind does not have because another one is simpler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Simplified {
+    pub(super) instead_of: Placed,
+    /// What is given up, as a part of what the kind costs or of the time that all take.
+    pub(super) part: f64,
 }
 
 /// Finds the best choice and schedule; `None` if none ends within the simulation's clock.
@@ -97,7 +116,97 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     let best = search.best.take()?;
     let polished = search.schedule(&best.choice, Effort::Thorough)?;
     let best = if polished.worth.beats(&best.worth) { polished } else { best };
-    Some(Solution { bound: found.min(best.worth.value), best, complete, impossible })
+    let bound = found.min(best.worth.value);
+    Some(Solution { bound, best, complete, impossible, simplified: Vec::new() })
+}
+
+/// Returns a solution, or one with the same options that cannot be told from it by the objective and is much better in the
+/// other of time and cost: nobody waits for days to save a percent.
+pub(super) fn or_much_better(pools: &mut Pools<'_>, judge: Judge, mut solution: Solution) -> Solution {
+    let Chosen { choice, worth: best, .. } = &solution.best;
+    let all = pools.schedules_of(choice, Effort::Thorough);
+    let judged = all.into_iter().map(|schedule| (judge.worth(&schedule.figures), schedule));
+    let near =
+        judged.filter(|(worth, _)| worth.excess <= best.excess && worth.value <= best.value * (1.0 + INDISTINCT));
+    let other = near.min_by(|a, b| a.0.other.total_cmp(&b.0.other));
+    if let Some((worth, schedule)) = other.filter(|(worth, _)| worth.other * MUCH < best.other) {
+        solution.best = Chosen { worth, schedule, choice: choice.clone() };
+    }
+    solution
+}
+
+/// Returns a solution in which kinds have simpler options where that gives up less than predictions can tell of the
+/// objective, not much more of the other of time and cost, and leaves as much of the deadline and the budget over as `plan`
+/// does. `gives_up` returns which part may be given up for an option instead of another of its kind; `None` if it is not
+/// simpler.
+pub(super) fn or_simpler(
+    pools: &mut Pools<'_>,
+    judge: Judge,
+    mut solution: Solution,
+    gives_up: impl Fn(Placed, Placed) -> Option<f64>,
+) -> Solution {
+    let optimum = solution.best.clone();
+    for (kind, own) in optimum.choice.iter().copied().enumerate() {
+        let parts = Parts { judge, optimum: &optimum, now: solution.best.worth, of_kind: pools.alone(own).cost };
+        let mut found: Vec<(Placed, Chosen)> = Vec::new();
+        for option in 0..pools.kinds[kind].options.len() {
+            let placed = Placed { kind, option };
+            let Some(most) = gives_up(placed, own) else { continue };
+            let mut choice = solution.best.choice.clone();
+            choice[kind] = placed;
+            if !parts.admit(&pools.bound(&choice), most) {
+                continue;
+            }
+            let all = pools.schedules_of(&choice, Effort::Thorough).into_iter();
+            let near = all.filter(|schedule| parts.admit(&schedule.figures, most));
+            let judged = near.map(|schedule| (judge.worth(&schedule.figures), schedule));
+            let best = judged.min_by(|a, b| a.0.order(&b.0));
+            found.extend(best.map(|(worth, schedule)| (placed, Chosen { choice, schedule, worth })));
+        }
+        let simplest = found.iter().filter(|(one, _)| !found.iter().any(|(other, _)| gives_up(*other, *one).is_some()));
+        if let Some((_, chosen)) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth)) {
+            solution.simplified.push(Simplified { instead_of: own, part: parts.given_up(&chosen.worth) });
+            solution.best = chosen.clone();
+        }
+    }
+    solution
+}
+
+/// What is given up for a simpler option of a kind.
+struct Parts<'a> {
+    judge: Judge,
+    optimum: &'a Chosen,
+    /// With the simpler options of the kinds before it.
+    now: Worth,
+    /// What the kind costs in the optimum.
+    of_kind: f64,
+}
+
+impl Parts<'_> {
+    fn given_up(&self, worth: &Worth) -> f64 {
+        match self.judge.goal.objective {
+            Objective::Cost => (worth.value - self.now.value) / self.of_kind,
+            Objective::Time => worth.value / self.optimum.worth.value - 1.0,
+        }
+    }
+
+    fn admit(&self, figures: &Figures, most: f64) -> bool {
+        let worth = self.judge.worth(figures);
+        let tight = |figures: &Figures| self.judge.leaving(LEFT_OVER).worth(figures).excess;
+        worth.excess <= self.optimum.worth.excess
+            && tight(figures) <= tight(&self.optimum.schedule.figures)
+            && worth.other <= self.optimum.worth.other * MUCH
+            && self.given_up(&worth) <= most
+    }
+}
+
+/// Returns `true` if every kind has the option that is best for the objective, whatever the others do.
+pub(super) fn are_best(pools: &Pools<'_>, choice: &[Placed], judge: Judge) -> bool {
+    let value = |placed: Placed| judge.worth(&pools.alone(placed)).value;
+    choice.iter().all(|own| {
+        let options = 0..pools.kinds[own.kind].options.len();
+        options.map(|option| value(Placed { option, ..*own })).all(|other| value(*own) <= other)
+    })
 }
 
 /// Combines lower bounds of several kinds, as if they did not compete for instances.
@@ -177,9 +286,12 @@ impl Search<'_, '_> {
                     next = Some((score, other));
                 }
             }
-            let Some((_, better)) = next else { return };
+            let Some((_, better)) = next else { break };
             self.keep(&better);
             now = better;
+        }
+        if let Some(polished) = self.schedule(&now.choice, Effort::Thorough) {
+            self.keep(&polished);
         }
     }
 

@@ -85,9 +85,10 @@ pub struct FleetPlan {
     pub step_time_s: f64,
     /// Optimizer steps of each job.
     pub steps: u64,
-    /// What each job trains, a download of its data included; start-up comes on top.
+    /// What each job trains, a download of its data, evaluation and checkpoints included; start-up comes on top.
     pub time_s: f64,
-    /// What the dearest job of the kind costs, its start-up included; instances kept warm after it are in the whole.
+    /// What the dearest job of the kind costs, what is paid of its start-up included; instances kept warm after it are in
+    /// the whole.
     pub cost_usd: f64,
     /// When the first job of the kind gets its instances.
     pub start_s: f64,
@@ -101,7 +102,7 @@ pub struct FleetPlan {
     /// What each job of the kind may cost, if it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
-    /// Types and numbers of instances that it could have had.
+    /// Plans that it could have had, on types and numbers of instances.
     pub options: u32,
 }
 
@@ -119,9 +120,9 @@ pub struct FleetSearch {
     pub schedules: u64,
     /// Whether every choice was scheduled or proved no better.
     pub complete: bool,
-    /// Whether it is proved that no choice of plans and no schedule meets the goal.
+    /// Whether it is proved that no choice of these plans and no schedule meets the goal.
     pub impossible: bool,
-    /// No choice of plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
+    /// No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
     /// seconds.
     pub bound: f64,
     /// How much more than that is reached, as a fraction of it.

@@ -1,6 +1,6 @@
 //! From the best choice and its schedule to the document of a fleet.
 
-use super::choose::{Judge, Solution};
+use super::choose::{Judge, Simplified, Solution};
 use super::schedule::{Effort, Placed, Pools, Schedule};
 use super::valid::ValidFleet;
 use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
@@ -8,7 +8,9 @@ use crate::queue::{
     InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueSpec, StartSpec, predict_queue, waiting,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_planner::{OnEach, usd};
+use trainyard_plan::Objective;
+use trainyard_planner::{INDISTINCT, OnEach, simpler_than, usd};
+use trainyard_reports::format::percent;
 use trainyard_units::{Invalid, Seconds, Span, human_duration};
 
 /// The result of planning a fleet.
@@ -71,27 +73,16 @@ fn total_cost(pools: &[QueueDocument]) -> QueueCost {
 }
 
 /// Returns the cost of the dearest job of a kind, in USD.
-fn dearest(name: &str, pools: &[QueueDocument]) -> f64 {
-    let jobs = pools.iter().flat_map(|pool| pool.jobs.iter().map(move |run| (pool, run)));
-    let costs = jobs.filter(|(_, run)| run.name == name).map(|(pool, run)| {
-        let price = pool.prediction.price.as_ref().map_or(0.0, |price| price.usd_per_hour);
-        // Times of a document are whole nanoseconds, to the rounding of a sum.
-        let billed = (run.end_s - run.start_s - 1e-6).ceil();
-        price / 3600.0 * run.instances.len() as f64 * billed
-    });
-    costs.fold(0.0, f64::max)
+fn dearest(runs: &[&JobRun]) -> f64 {
+    runs.iter().filter_map(|run| run.cost_usd).fold(0.0, f64::max)
 }
 
 impl Found<'_, '_> {
     fn prediction(&self, pools: &[QueueDocument], cold: &[QueueDocument]) -> FleetPrediction {
         let first = self.judge.first;
         let makespan_s = last_end(pools) - first;
-        // A bound counts from the first submission of its own pool.
-        let bound_s = pools.iter().map(|pool| {
-            let submit = pool.jobs.iter().map(|run| run.submit_s).fold(f64::INFINITY, f64::min);
-            submit - first + pool.prediction.bound.largest_s()
-        });
-        let bound_s = bound_s.fold(0.0, f64::max);
+        // Pools may use less than the quota, on all of which the bound is.
+        let bound_s = self.pools.bound(&self.solution.best.choice).end - first;
         let spent = pools.iter().map(|pool| pool.prediction.instance_seconds);
         let none = InstanceSeconds { busy: 0.0, startup: 0.0, idle: 0.0, held: 0.0 };
         let instance_seconds = spent.fold(none, |sum, own| InstanceSeconds {
@@ -105,7 +96,8 @@ impl Found<'_, '_> {
         FleetPrediction {
             makespan_s,
             bound_s,
-            gap: makespan_s / bound_s - 1.0,
+            // Sums may be rounded.
+            gap: (makespan_s / bound_s - 1.0).max(0.0),
             waiting_s: waiting(waits.collect()),
             cold_starts: pools.iter().map(|pool| pool.prediction.cold_starts).sum(),
             warm_starts: pools.iter().map(|pool| pool.prediction.warm_starts).sum(),
@@ -120,7 +112,7 @@ impl Found<'_, '_> {
     fn plan(&self, index: usize, pools: &[QueueDocument]) -> FleetPlan {
         let kind = &self.pools.kinds[index];
         let option = self.pools.option(self.solution.best.choice[index]);
-        let evaluated = &self.plans[index].best[option.plan];
+        let evaluated = &self.plans[index].plans[option.plan].best;
         let runs: Vec<&JobRun> = pools.iter().flat_map(|pool| &pool.jobs).filter(|run| run.name == kind.name).collect();
         let most = |value: fn(&JobRun) -> f64| runs.iter().map(|run| value(run)).fold(0.0, f64::max);
         FleetPlan {
@@ -130,7 +122,7 @@ impl Found<'_, '_> {
             step_time_s: evaluated.step_time_s,
             steps: self.fleet.kinds[index].problem.training.steps(evaluated.plan.batch().global),
             time_s: option.time.0,
-            cost_usd: dearest(&kind.name, pools),
+            cost_usd: dearest(&runs),
             start_s: runs.iter().map(|run| run.start_s).fold(f64::INFINITY, f64::min),
             end_s: most(|run| run.end_s),
             longest_stay_s: most(|run| run.end_s - run.submit_s),
@@ -151,13 +143,42 @@ impl Found<'_, '_> {
             complete: solution.complete,
             impossible: solution.impossible,
             bound: solution.bound,
-            gap: value / solution.bound - 1.0,
+            gap: (value / solution.bound - 1.0).max(0.0),
         }
     }
 
-    /// Explains why each kind has its instances: the fleet's time and cost if it had those on which it is cheapest.
+    /// Explains why each kind has its instances: the fleet's time and cost if it had those on which it is cheapest; and
+    /// where less than the quota is used.
     fn reasons(&mut self) -> Vec<String> {
-        (0..self.solution.best.choice.len()).map(|kind| self.reason(kind)).collect()
+        let quota = self.spec.pool.max_instances;
+        let used = self.solution.best.schedule.parts.iter().map(|part| &part.queue.pool);
+        let fewer: Vec<String> = used
+            .filter(|pool| pool.max_instances < quota)
+            .map(|pool| {
+                let most = pool.max_instances;
+                let instance = &pool.instance;
+                format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
+            })
+            .collect();
+        let simpler: Vec<String> = self.solution.simplified.iter().map(|own| self.simpler(*own)).collect();
+        let kinds = 0..self.solution.best.choice.len();
+        kinds.map(|kind| self.reason(kind)).chain(simpler).chain(fewer).collect()
+    }
+
+    /// Explains why a kind has not the option that is best for the objective.
+    fn simpler(&self, instead: Simplified) -> String {
+        let kind = instead.instead_of.kind;
+        let plan = |placed: Placed| &self.plans[kind].plans[self.pools.option(placed).plan].best;
+        let (own, other) = (plan(self.solution.best.choice[kind]), plan(instead.instead_of));
+        let worse = match self.judge.goal.objective {
+            Objective::Cost => "dearer",
+            Objective::Time => "slower for all",
+        };
+        let name = &self.pools.kinds[kind].name;
+        let (part, simpler) = (percent(instead.part), simpler_than(own, other));
+        let on = other.machines();
+        let doubt = if instead.part > INDISTINCT { "" } else { ", less than predictions can tell" };
+        format!("{name}: {part} {worse} than on {on}{doubt}, but {simpler}")
     }
 
     fn reason(&mut self, index: usize) -> String {
@@ -218,53 +239,71 @@ fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
     let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
     let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
     warnings.push(
-        "availability of instances is not known; evaluation, checkpoints and failures are not in times and costs"
+        "availability of instances is not known; failures are not in times and costs, nor is the storage of data and \
+         checkpoints in costs"
             .into(),
     );
     warnings
 }
 
-/// Explains why a fleet misses its deadlines and budgets; `None` if it meets them.
+/// Explains why a fleet misses its deadlines and budgets, all of them; `None` if it meets them.
 pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
+    let missed: Vec<String> =
+        missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
+    let nothing = if document.search.impossible {
+        "no choice of the best plans, in any schedule,"
+    } else {
+        "no schedule that was found"
+    };
+    (!missed.is_empty()).then(|| format!("{nothing} can {}", missed.join("; nor ")))
+}
+
+/// Says what misses the deadline and the budget of all jobs together.
+fn missed_by_all(document: &FleetDocument) -> Option<String> {
     let goal = &document.fleet.goal;
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     let (makespan, cost) = (document.prediction.makespan_s, document.prediction.cost.total_usd);
-    let nothing = if document.search.impossible { "no plans and no schedule" } else { "no schedule that was found" };
-    let times = |value: f64, limit: f64| format!("{:.2} times as", value / limit);
-    if let Some(deadline) = deadline.filter(|deadline| makespan > deadline.0) {
-        return Some(format!(
-            "{nothing} can end all jobs within {}: the nearest takes {}, {} long",
-            human_duration(deadline),
-            human_duration(Seconds(makespan)),
-            times(makespan, deadline.0)
-        ));
+    let late = deadline.is_some_and(|deadline| makespan > deadline.0);
+    let dear = goal.budget.is_some_and(|budget| cost > budget);
+    if !late && !dear {
+        return None;
     }
-    if let Some(budget) = goal.budget.filter(|budget| cost > *budget) {
-        return Some(format!(
-            "{nothing} can train all jobs for at most {}: the nearest costs {}, {} much",
-            usd(budget),
-            usd(cost),
-            times(cost, budget)
-        ));
-    }
-    document.plans.iter().find_map(|plan| {
-        let (stay, cost) = (plan.longest_stay_s, plan.cost_usd);
-        if let Some(deadline) = plan.deadline_s.filter(|deadline| stay > *deadline) {
-            return Some(format!(
-                "{nothing} can end every job of {} within {} of its submission: the nearest takes {}, {} long",
-                plan.name,
-                human_duration(Seconds(deadline)),
-                human_duration(Seconds(stay)),
-                times(stay, deadline)
-            ));
-        }
-        plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
-            format!(
-                "{nothing} can train each job of {} for at most {}: the nearest costs {}",
-                plan.name,
-                usd(budget),
-                usd(cost)
-            )
-        })
-    })
+    let takes = deadline.map(|deadline| {
+        let took = human_duration(Seconds(makespan));
+        format!("takes {took}{}", if late { format!(", {} long", times(makespan, deadline.0)) } else { String::new() })
+    });
+    let costs = goal.budget.map(|budget| {
+        format!("costs {}{}", usd(cost), if dear { format!(", {} much", times(cost, budget)) } else { String::new() })
+    });
+    let in_time = deadline.map(|deadline| format!("end all jobs within {}", human_duration(deadline)));
+    let for_so_much = goal.budget.map(|budget| format!("for at most {}", usd(budget)));
+    let wanted = match (in_time, for_so_much) {
+        (Some(in_time), Some(for_so_much)) => format!("{in_time} {for_so_much}"),
+        (in_time, for_so_much) => in_time.or(for_so_much.map(|most| format!("train all jobs {most}")))?,
+    };
+    let nearest: Vec<String> = takes.into_iter().chain(costs).collect();
+    Some(format!("{wanted}: the nearest {}", nearest.join(", and ")))
+}
+
+/// Says what misses the deadline and the budget that each job of a kind has.
+fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
+    let (stay, cost) = (plan.longest_stay_s, plan.cost_usd);
+    let late = plan.deadline_s.filter(|deadline| stay > *deadline).map(|deadline| {
+        format!(
+            "end every job of {} within {} of its submission: the nearest takes {}, {} long",
+            plan.name,
+            human_duration(Seconds(deadline)),
+            human_duration(Seconds(stay)),
+            times(stay, deadline)
+        )
+    });
+    let dear = plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
+        let (budget, cost) = (usd(budget), usd(cost));
+        format!("train each job of {} for at most {budget}: the nearest costs {cost}", plan.name)
+    });
+    late.into_iter().chain(dear).collect()
+}
+
+fn times(value: f64, limit: f64) -> String {
+    format!("{:.2} times as", value / limit)
 }

@@ -19,14 +19,14 @@ pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
-use choose::{Judge, choose};
+use choose::{Judge, Worth, are_best, choose, or_much_better, or_simpler};
 use found::{Found, document};
-use option::plans;
-use schedule::Pools;
+use option::{plans, with_options};
+use schedule::{Placed, Pools};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
-use trainyard_planner::{Limits, OnEach, Resources, recommend};
-use valid::{ValidKind, valid_fleet};
+use trainyard_planner::{INDISTINCT, Limits, OnEach, Resources, recommend};
+use valid::{ValidFleet, ValidKind, valid_fleet};
 
 /// Draws the schedule of a fleet: the queues of its pools, one below the other.
 ///
@@ -50,8 +50,26 @@ pub struct FleetJob {
 pub struct PlannedFleet {
     /// The plans and the schedule.
     pub document: FleetDocument,
-    kinds: Vec<ValidKind>,
-    limits: Vec<Limits>,
+    kinds: Vec<PlannedKind>,
+}
+
+/// A kind of jobs as it is planned by itself on the instances that it has in the fleet.
+#[derive(Clone, Debug)]
+struct PlannedKind {
+    kind: ValidKind,
+    limits: Limits,
+}
+
+impl PlannedKind {
+    /// Holds a kind to the instances of its plan in the fleet, and to the deadline with which that plan is recommended.
+    fn new(mut kind: ValidKind, found: &OnEach, plan: &FleetPlan) -> Self {
+        let cluster = &plan.plan.cluster;
+        let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);
+        kind.problem.deadline = own.and_then(|on| on.within);
+        let (instance, instances) = (Some(cluster.instance.clone()), Some(cluster.instances));
+        let fixed = Fixed { instance, instances, ..found.limits.fixed.clone() };
+        Self { kind, limits: Limits { top: 1, fixed, ..found.limits.clone() } }
+    }
 }
 
 /// Plans a fleet. `jobs` are the jobs of its entries, in their order; `limits` hold for the plans of each; `done` is
@@ -78,27 +96,62 @@ pub fn plan_fleet(
     if let Some(instances) = limits.fixed.instances.filter(|held| *held > spec.pool.max_instances) {
         return Err(too_wide("--fix instances", instances, spec.pool.max_instances).into());
     }
-    let mut kinds = Vec::new();
     let mut found: Vec<OnEach> = Vec::new();
     for (index, kind) in fleet.kinds.iter().enumerate() {
-        let (kind, plans) = plans(kind, index, limits)?;
-        kinds.push(kind);
-        found.push(plans);
+        found.push(plans(kind, index, limits)?);
         done();
     }
-    let first = kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min);
+    let first = fleet.kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min);
     let judge = Judge { goal: fleet.goal, first };
-    let mut pools = Pools::new(spec, &kinds)?;
-    let solution = choose(&mut pools, judge).ok_or_else(|| too_long(MILLENNIA))?;
-    let document =
-        document(Found { spec, fleet: &fleet, plans: &found, pools: &mut pools, judge, solution: &solution })?;
-    let limits = found.iter().zip(&document.plans).map(|(own, plan)| {
-        let cluster = &plan.plan.cluster;
-        let (instance, instances) = (Some(cluster.instance.clone()), Some(cluster.instances));
-        Limits { top: 1, fixed: Fixed { instance, instances, ..own.limits.fixed.clone() }, ..own.limits.clone() }
-    });
-    let limits = limits.collect();
-    Ok(PlannedFleet { document, kinds: fleet.kinds, limits })
+    let usual = Scheduled::new(spec, &fleet, &found, judge)?;
+    let document = if usual.pressed {
+        for (kind, plans) in fleet.kinds.iter().zip(&mut found) {
+            plans.hurry(&kind.problem);
+        }
+        Scheduled::new(spec, &fleet, &found, judge)?.if_better_than(usual).document
+    } else {
+        usual.document
+    };
+    let planned = fleet.kinds.into_iter().zip(&found).zip(&document.plans);
+    let kinds = planned.map(|((kind, found), plan)| PlannedKind::new(kind, found, plan)).collect();
+    Ok(PlannedFleet { document, kinds })
+}
+
+/// A fleet with some plans of each kind, scheduled.
+struct Scheduled {
+    document: FleetDocument,
+    worth: Worth,
+    /// Whether deadlines and budgets are missed, or keep a kind from the plan that is best for the objective.
+    pressed: bool,
+}
+
+impl Scheduled {
+    fn new(spec: &FleetSpec, fleet: &ValidFleet, found: &[OnEach], judge: Judge) -> Result<Self, FleetError> {
+        let kinds = fleet.kinds.iter().zip(found).map(|(kind, found)| with_options(kind, found));
+        let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
+        let mut pools = Pools::new(spec, &kinds)?;
+        let solution = choose(&mut pools, judge).ok_or_else(|| too_long(MILLENNIA))?;
+        let worth = solution.best.worth;
+        let has_goal =
+            judge.goal.is_limited() || kinds.iter().any(|kind| kind.deadline.is_some() || kind.budget.is_some());
+        let pressed = has_goal && (worth.excess > 0.0 || !are_best(&pools, &solution.best.choice, judge));
+        let solution = or_much_better(&mut pools, judge, solution);
+        let plan = |placed: Placed| &found[placed.kind].plans[kinds[placed.kind].options[placed.option].plan];
+        let gives_up = |one: Placed, other: Placed| {
+            let kind = &fleet.kinds[one.kind];
+            plan(one).preferred_by(plan(other), &kind.problem, kind.count)
+        };
+        let solution = or_simpler(&mut pools, judge, solution, gives_up);
+        let document = document(Found { spec, fleet, plans: found, pools: &mut pools, judge, solution: &solution })?;
+        Ok(Self { document, worth, pressed })
+    }
+
+    /// Returns this one, whose plans are less simple, if it misses less or saves more than nothing by the objective.
+    fn if_better_than(self, other: Self) -> Self {
+        let (own, others) = (self.worth, other.worth);
+        let saves = own.excess <= others.excess && own.value < others.value * (1.0 - INDISTINCT);
+        if own.excess < others.excess || saves { self } else { other }
+    }
 }
 
 /// Jobs that would outlast the simulation's clock, whatever they run on, in words.
@@ -112,9 +165,9 @@ impl PlannedFleet {
     ///
     /// When a search that was limited finds none.
     pub fn plan_documents(&self) -> Result<Vec<(String, PlanDocument)>, FleetError> {
-        let kinds = self.kinds.iter().zip(&self.limits).enumerate();
+        let kinds = self.kinds.iter().enumerate();
         kinds
-            .map(|(index, (kind, limits))| {
+            .map(|(index, PlannedKind { kind, limits })| {
                 let document = recommend(&kind.problem, limits, &kind.job);
                 let document = document.map_err(|error| FleetError::NoPlan {
                     index,

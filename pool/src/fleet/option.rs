@@ -1,10 +1,10 @@
-//! The options of each kind of jobs: its best plan on every type and number of instances.
+//! The options of each kind of jobs: the plan that is recommended on every type and number of instances.
 
 use super::valid::ValidKind;
 use super::{FleetError, MILLENNIA};
 use crate::queue::valid::{MOST_WORK, SHORTEST_JOB, too_long};
-use trainyard_planner::{Evaluated, Limits, OnEach, on_each};
-use trainyard_units::Seconds;
+use trainyard_planner::{Limits, OnEach, OnMachines, on_each};
+use trainyard_units::{Invalid, Seconds};
 
 /// A kind of jobs with the instances that it may run on.
 #[derive(Clone, Debug)]
@@ -23,30 +23,34 @@ pub(super) struct Kind {
 pub(super) struct JobOption {
     pub(super) instance: String,
     pub(super) instances: u32,
-    /// Training time on these instances, the download included.
+    /// Time from the end of the start-up to the last checkpoint.
     pub(super) time: Seconds,
     /// Index among the kind's plans.
     pub(super) plan: usize,
 }
 
 /// Searches for the plans of a kind.
-pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(Kind, OnEach), FleetError> {
-    let found = on_each(&kind.problem, limits).map_err(|error| FleetError::NoPlan {
+pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<OnEach, FleetError> {
+    on_each(&kind.problem, limits).map_err(|error| FleetError::NoPlan {
         index,
         name: kind.name.clone(),
         error: Box::new(error),
-    })?;
-    let option = |(plan, evaluated): (usize, &Evaluated)| JobOption {
-        instance: evaluated.plan.cluster().instance.clone(),
-        instances: evaluated.plan.cluster().instances,
-        time: (Seconds(evaluated.time_s) + Seconds(evaluated.download_s)).max(SHORTEST_JOB),
+    })
+}
+
+/// Returns a kind with its plans as options.
+pub(super) fn with_options(kind: &ValidKind, found: &OnEach) -> Result<Kind, Invalid> {
+    let option = |(plan, on): (usize, &OnMachines)| JobOption {
+        instance: on.best.plan.cluster().instance.clone(),
+        instances: on.best.plan.cluster().instances,
+        time: on.training.max(SHORTEST_JOB),
         plan,
     };
-    let options: Vec<JobOption> =
-        found.best.iter().enumerate().map(option).filter(|option| option.time <= MOST_WORK).collect();
+    let all = found.plans.iter().enumerate().map(option);
+    let options: Vec<JobOption> = all.filter(|option| option.time <= MOST_WORK).collect();
     if options.is_empty() {
-        return Err(too_long(MILLENNIA).into());
+        return Err(too_long(MILLENNIA));
     }
     let ValidKind { name, count, submit, priority, deadline, budget, .. } = kind.clone();
-    Ok((Kind { name, count, submit, priority, deadline, budget, options }, found))
+    Ok(Kind { name, count, submit, priority, deadline, budget, options })
 }

@@ -2,6 +2,7 @@
 
 use super::{FleetDocument, FleetPlan};
 use crate::queue::{of_it_warm, runs, time, use_of_pool};
+use std::collections::BTreeMap;
 use trainyard_plan::Objective;
 use trainyard_plan::document::PriceUsed;
 use trainyard_planner::usd;
@@ -25,6 +26,10 @@ pub fn page(document: &FleetDocument, width: Width, each: bool) -> String {
             text.push('\n');
             text += &runs(pool, width);
         }
+    }
+    let software = software(document);
+    if each || software.len() > 1 {
+        text += &bullets(width, "Software", &software);
     }
     text += &bullets(width, "Why", &document.reasons);
     text += &bullets(width, "Caveats", &document.warnings);
@@ -76,13 +81,28 @@ fn plans(document: &FleetDocument, width: Width) -> String {
             cluster(&plan.plan),
             strategy(&plan.plan),
             time(plan.time_s),
-            usd(plan.cost_usd),
+            usd(mean_cost(document, plan)),
             time(plan.start_s),
             time(plan.end_s),
         ]
     });
-    let header = ["job", ">count", "on", "split", ">training", ">cost each", ">first start", ">last end"];
+    let header = ["job", ">count", "on", "split", ">training", ">mean cost", ">first start", ">last end"];
     table(width, header, rows)
+}
+
+/// Lists the software of the plans, with the kinds of jobs that run with it.
+fn software(document: &FleetDocument) -> Vec<String> {
+    let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for plan in &document.plans {
+        kinds.entry(plan.plan.stack.as_deref().unwrap_or_default()).or_default().push(&plan.name);
+    }
+    kinds.into_iter().map(|(stack, kinds)| format!("{stack}: {}", kinds.join(", "))).collect()
+}
+
+/// Returns the cost of a job of a kind on average, in USD: those that start on new instances cost more.
+fn mean_cost(document: &FleetDocument, plan: &FleetPlan) -> f64 {
+    let runs = document.pools.iter().flat_map(|pool| &pool.jobs).filter(|run| run.name == plan.name);
+    runs.filter_map(|run| run.cost_usd).sum::<f64>() / f64::from(plan.count)
 }
 
 fn pools(document: &FleetDocument, width: Width) -> String {
@@ -103,13 +123,13 @@ fn pools(document: &FleetDocument, width: Width) -> String {
                 .map_or_else(String::new, |own| format!("{} in {}, {}", own.service, own.region, own.date)),
         ]
     });
-    table(width, ["pool", ">jobs", ">quota", ">training", ">cost", ">price each", "terms"], rows)
+    table(width, ["pool", ">jobs", ">at most", ">training", ">cost", ">price each", "terms"], rows)
 }
 
 fn search(document: &FleetDocument) -> Vec<String> {
     let search = document.search;
     let plans = format!(
-        "{} considered, {} simulated: the best on each type and number of instances",
+        "{} considered, {} simulated: the one to recommend on each type and number of instances",
         counted(search.candidates, "plan"),
         human_count(search.simulated)
     );
@@ -120,7 +140,7 @@ fn search(document: &FleetDocument) -> Vec<String> {
     };
     let all = if search.complete { "the rest is proved no better in any of these orders" } else { "stopped early" };
     let proof = if search.impossible {
-        "it is proved that none meets the goal".into()
+        "it is proved that no schedule of these plans meets the goal".into()
     } else {
         format!("no choice and no schedule {bound}; gap {}", percent(search.gap))
     };

@@ -1,15 +1,21 @@
 //! Schedules of jobs whose instances are chosen: each type of instances is a queue of its own.
 //!
 //! A schedule is what the simulator of queues does with an order of the kinds, with or without backfilling. Few kinds
-//! are tried in every order, many in some customary ones.
+//! are tried in every order, many in some customary ones. Where instances are kept warm, fewer than the quota are tried
+//! too.
 
 use super::FleetSpec;
 use super::option::{JobOption, Kind};
 use crate::queue::simulation::{QueueOutcome, simulate_queue};
-use crate::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
+use crate::queue::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_units::{Invalid, Span, UsdPerHour};
+
+/// Up to this many instances of a type are used in every number; of more instances some customary numbers are tried.
+const USED_IN_EVERY_NUMBER: u32 = 8;
+/// Larger numbers of instances are tried that are at most this part of the next larger one.
+const FEWER: f64 = 0.875;
 
 /// Up to this many kinds on a type of instances are tried in every order: six orders.
 const KINDS_IN_EVERY_ORDER: usize = 3;
@@ -79,6 +85,15 @@ struct Terms {
     start: Span,
     /// That of new instances.
     cold: Span,
+    /// The part of that which is paid for: from when the instances are there.
+    paid_cold: Span,
+}
+
+impl Terms {
+    /// Returns the least part of a start-up that is paid for.
+    fn paid_least(&self) -> Span {
+        self.start.min(self.paid_cold)
+    }
 }
 
 /// The pool and all that was scheduled on it.
@@ -111,7 +126,7 @@ impl<'a> Pools<'a> {
     /// Returns the cost of one job on an option, in USD, with the shortest start-up.
     fn least_each(&self, option: &JobOption) -> f64 {
         let terms = &self.terms[&option.instance];
-        billed(terms.price, option.instances, terms.start + Span::from_seconds(option.time))
+        billed(terms.price, option.instances, terms.paid_least() + Span::from_seconds(option.time))
     }
 
     /// Returns the seconds from the job's instances being allotted to its end, with the shortest start-up.
@@ -165,9 +180,10 @@ impl<'a> Pools<'a> {
     /// number of instances, so at least one job for each number starts cold.
     fn first_cold(&self, of_type: &[Placed]) -> f64 {
         let numbers: BTreeSet<u32> = of_type.iter().map(|placed| self.option(*placed).instances).collect();
-        let option = self.option(of_type[0]);
+        let terms = &self.terms[&self.option(of_type[0]).instance];
+        let more = terms.paid_cold.seconds().0 - terms.paid_least().seconds().0;
         // Whole seconds are billed, and which job it is does not matter to those that are whole.
-        let each = self.terms[&option.instance].price.0 / 3600.0 * self.colder(option).floor();
+        let each = terms.price.0 / 3600.0 * more.floor();
         numbers.into_iter().map(|instances| each * f64::from(instances)).sum()
     }
 
@@ -215,8 +231,44 @@ impl<'a> Pools<'a> {
         parts
     }
 
-    /// Builds queues of the same jobs in different orders.
+    /// Builds queues of the same jobs in different orders and, where that may save, on fewer instances than the quota.
     fn queues(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
+        let on_all = self.orders_of_quota(placed, effort);
+        let fewer = if effort == Effort::Thorough { self.fewer(placed) } else { Vec::new() };
+        let on_fewer = fewer.iter().flat_map(|most| on_all.iter().map(|queue| on_at_most(queue, *most)));
+        on_all.iter().cloned().chain(on_fewer).collect()
+    }
+
+    /// Lists numbers of instances below the quota, descending. Instances that are kept warm start once and are kept for
+    /// a while after their last job, so fewer of them cost less, and may end as early: in as many rounds.
+    fn fewer(&self, placed: &[Placed]) -> Vec<u32> {
+        if !self.fleet.pool.warm_pool {
+            return Vec::new();
+        }
+        let wide = |placed: &Placed| (self.kinds[placed.kind].count, self.option(*placed).instances);
+        let all: u32 =
+            placed.iter().map(wide).fold(0, |sum, (count, each)| sum.saturating_add(count.saturating_mul(each)));
+        let longest = placed.iter().map(|placed| wide(placed).0).max().unwrap_or(1);
+        let rounds = (1..=longest).flat_map(|rounds| {
+            let of_kind = placed.iter().map(wide).map(move |(count, each)| each.saturating_mul(count.div_ceil(rounds)));
+            of_kind.chain([all.div_ceil(rounds)])
+        });
+        let widest = placed.iter().map(|placed| wide(placed).1).max().unwrap_or(1);
+        let quota = self.fleet.pool.max_instances;
+        let numbers: BTreeSet<u32> =
+            rounds.chain(1..=USED_IN_EVERY_NUMBER).filter(|most| (widest..quota).contains(most)).collect();
+        let mut last = quota;
+        let mut kept = numbers.into_iter().rev().collect::<Vec<_>>();
+        kept.retain(|most| {
+            let far = *most <= USED_IN_EVERY_NUMBER || f64::from(*most) <= FEWER * f64::from(last);
+            last = if far { *most } else { last };
+            far
+        });
+        kept
+    }
+
+    /// Builds queues of the same jobs in different orders, on the whole quota.
+    fn orders_of_quota(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
         if let Some(policy) = self.fleet.policy {
             return vec![self.queue(placed, policy, |kind| self.kinds[kind].priority)];
         }
@@ -306,7 +358,7 @@ impl<'a> Pools<'a> {
             let mut most = Missed { deadline: 0.0, budget: 0.0 };
             for run in runs.by_ref().take(kind.count as usize) {
                 let stay = run.end.seconds().0 - kind.submit.0;
-                let cost = billed(price, self.option(*placed).instances, run.end.since(run.start));
+                let cost = (price * run.billed()).0;
                 most.deadline = most.deadline.max(kind.deadline.map_or(0.0, |deadline| excess(stay, deadline.0)));
                 most.budget = most.budget.max(kind.budget.map_or(0.0, |budget| excess(cost, budget)));
             }
@@ -344,7 +396,16 @@ fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, Invalid> {
     let checked = valid::valid(&queue, &BTreeMap::new(), 0)?;
     let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
     let price = checked.price.expect("types without a price are left out of a pool").hourly();
-    Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold }, cold })
+    let paid_cold = Span::from_nanoseconds(cold.nanoseconds() - checked.queue.unpaid_start.nanoseconds());
+    let start = if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold };
+    Ok(Terms { price, start, cold, paid_cold })
+}
+
+/// Returns the same queue on at most so many instances.
+fn on_at_most(queue: &QueueSpec, most: u32) -> QueueSpec {
+    let own = &queue.pool;
+    let max_warm_instances = own.max_warm_instances.map(|warm| warm.min(most));
+    QueueSpec { pool: PoolSpec { max_instances: most, max_warm_instances, ..own.clone() }, ..queue.clone() }
 }
 
 /// Returns the Pareto front: those that no other beats in one figure without being worse in any; the first of equals.

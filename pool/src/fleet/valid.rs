@@ -22,6 +22,13 @@ pub(super) struct Goal {
     pub(super) budget: Option<f64>,
 }
 
+impl Goal {
+    /// Returns `true` if it has a deadline or a budget.
+    pub(super) fn is_limited(&self) -> bool {
+        self.deadline.is_some() || self.budget.is_some()
+    }
+}
+
 /// A kind of jobs that is known to fit into its fleet.
 #[derive(Clone, Debug)]
 pub(super) struct ValidKind {
@@ -60,14 +67,17 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     // That terms contradict each other is told before that nobody offers them.
     valid::pool(&queue_of(pool.clone(), spec), &terms)?;
     let types = types(&terms, &matching)?;
+    let mut idle: Vec<String> = without_price(&terms, &matching).into_iter().collect();
     let submits = entries(spec, &types[0])?;
     let mut kinds = Vec::new();
-    let mut idle = Vec::new();
     for (index, ((entry, job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
         let field = |name: &str| format!("job[{index}].{name}");
         let own = self::goal(&job.spec.goal).map_err(|invalid| invalid.within(&format!("job[{index}]")))?;
         if job.spec.goal.objective.is_some_and(|objective| objective != goal.objective) {
             idle.push(format!("`{}` changes nothing: that of the fleet decides", field("goal.objective")));
+        }
+        if job.spec.campaign.as_ref().is_some_and(|own| own.start.is_some()) {
+            idle.push(format!("`{}` changes nothing: the pool decides who starts cold", field("campaign.start")));
         }
         let within = JobSpec { cluster: cluster(&spec.pool, &terms, &types, &job.spec.cluster, index)?, ..job.spec };
         let mut problem =
@@ -97,6 +107,16 @@ fn types(terms: &Terms<'_>, matching: &[&Instance]) -> Result<Vec<String>, Inval
     let priced = matching.iter().filter(|instance| terms.price(instance).is_some());
     let types: Vec<String> = priced.map(|instance| instance.name.clone()).collect();
     if types.is_empty() { Err(terms.without_price(matching)) } else { Ok(types) }
+}
+
+/// Tells which types of the pool are left out because they have no price on its terms, if any are.
+fn without_price(terms: &Terms<'_>, matching: &[&Instance]) -> Option<String> {
+    let unpriced = matching.iter().filter(|instance| terms.price(instance).is_none());
+    let names: Vec<&str> = unpriced.map(|instance| instance.name.as_str()).collect();
+    let Terms { region, service, pricing } = terms;
+    (!names.is_empty()).then(|| {
+        format!("without a price, and so left out: {} ({} {pricing} in {region})", names.join(", "), service.name())
+    })
 }
 
 /// Returns a fleet's entries as jobs of a queue, as far as they are known before they are planned.

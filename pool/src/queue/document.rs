@@ -111,7 +111,7 @@ pub struct InstanceSeconds {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueCost {
-    /// Jobs, their start-up included.
+    /// Jobs, from when their instances are there: waiting for new ones is not paid for.
     pub jobs_usd: f64,
     /// Instances kept warm without a job.
     pub warm_usd: f64,
@@ -139,6 +139,9 @@ pub struct JobRun {
     pub warm: bool,
     /// Which places of the quota it held, from 0.
     pub instances: Vec<u32>,
+    /// What it costs, what is paid of its start-up included; absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// A stretch in which instances were kept warm without a job.

@@ -19,8 +19,8 @@ pub use spec::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, Start
 use simulation::{Kept, QueueOutcome, State, makespan_bound, simulate_queue};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
-use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{price_used, purchase};
+use trainyard_plan::document::{PlanDocument, PriceUsed};
+use trainyard_planner::{price_used, purchase, usd};
 use trainyard_units::{Instant, Invalid, Seconds, Span, human_duration};
 use valid::{ValidQueue, valid};
 
@@ -50,7 +50,7 @@ pub fn predict_queue(
         jobs: jobs(&checked, &outcome),
         warm: outcome.kept.iter().map(warm).collect(),
         timeline: outcome.states.iter().map(state).collect(),
-        warnings: warnings(spec),
+        warnings: warnings(spec, &checked, plans),
     })
 }
 
@@ -113,6 +113,7 @@ fn jobs(checked: &ValidQueue, outcome: &QueueOutcome) -> Vec<JobRun> {
         end_s: seconds(run.end),
         warm: run.warm,
         instances: run.places.clone(),
+        cost_usd: checked.price.as_ref().map(|price| (price.hourly() * run.billed()).0),
     })
     .collect()
 }
@@ -127,7 +128,7 @@ fn state(state: &State) -> PoolState {
     PoolState { time_s: seconds(at), waiting, starting, busy, idle }
 }
 
-fn warnings(spec: &QueueSpec) -> Vec<String> {
+fn warnings(spec: &QueueSpec, checked: &ValidQueue, plans: &BTreeMap<String, PlanDocument>) -> Vec<String> {
     let pool = &spec.pool;
     let mut warnings = Vec::new();
     if pool.start.cold.is_none() || (pool.warm_pool && pool.start.warm.is_none()) {
@@ -139,12 +140,15 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
     }
     if pool.warm_pool && pool.max_warm_instances.is_none() {
         warnings.push(format!(
-            "SageMaker's quota of warm instances is 0 until it is raised; {} are assumed",
-            pool.max_instances
+            "SageMaker's quota of warm instances is 0 until it is raised; {} × {} are assumed",
+            pool.max_instances, pool.instance
         ));
     }
     if !pool.warm_pool {
         warnings.extend(unmatched(&spec.jobs));
+    }
+    if let Some(price) = &checked.price {
+        warnings.extend(otherwise_priced(spec, &price_used(price), plans));
     }
     if pool.pricing.is_some_and(|pricing| purchase(pricing).term().is_some()) {
         let text = "reserved instances are paid for their whole term, used or not; the cost here is of the hours that \
@@ -162,6 +166,23 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Warns of plans that were made at another price, or on other terms, than the pool is rented at.
+fn otherwise_priced(spec: &QueueSpec, of_pool: &PriceUsed, plans: &BTreeMap<String, PlanDocument>) -> Vec<String> {
+    let told = |price: &PriceUsed| {
+        let each = usd(price.usd_per_hour);
+        let terms = price.pricing.unwrap_or(Pricing::OnDemand);
+        let offered = price.offered().map(|own| format!(" ({} {terms} in {})", own.service, own.region));
+        format!("{each} an hour{}", offered.unwrap_or_default())
+    };
+    let of_plan = |kind: &QueuedJobSpec| {
+        let own = told(plans.get(kind.plan.as_ref()?)?.prediction.price.as_ref()?);
+        let of_pool = told(of_pool);
+        (own != of_pool)
+            .then(|| format!("the plan of {} was made at {own}; here its instances are rented at {of_pool}", kind.name))
+    };
+    spec.jobs.iter().filter_map(of_plan).collect()
 }
 
 /// Warns of fields of jobs that have no effect without a warm pool, because they only decide which jobs may reuse

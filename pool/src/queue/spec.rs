@@ -55,7 +55,8 @@ pub struct PoolSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartSpec {
-    /// Of new instances: they are launched, load the container and start the framework; 280 s if left out.
+    /// Of new instances: they are launched, load the container and start the framework; 280 s if left out. More than half of
+    /// it, as of these 280 s, is waiting for the launch, which is not paid for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<String>,
     /// Of instances that were kept: they start the framework; 40 s if left out.
@@ -100,7 +101,7 @@ named! {
 pub struct QueuedJobSpec {
     /// What it is called.
     pub name: String,
-    /// A plan document, relative to this file: its instances for its predicted time.
+    /// A plan document, relative to this file: its instances for its predicted time, evaluation and checkpoints included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// How long it trains, instead of `plan`; start-up comes on top.

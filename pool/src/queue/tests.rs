@@ -42,13 +42,15 @@ fn with_plan(job: &str, plans: &BTreeMap<String, PlanDocument>) -> Result<QueueD
 }
 
 #[test]
-fn six_hours_of_work_on_four_instances_take_two_and_cost_what_they_hold() {
+fn six_hours_of_work_on_four_instances_take_two_and_cost_what_is_paid_for() {
     let prediction = predicted("start = { cold = \"5 min\" }", "", "").prediction;
     assert!((prediction.makespan_s - 2.0 * 3900.0).abs() < 1e-9);
     assert!((prediction.bound.work_s - 1.5 * 3900.0).abs() < 1e-9 && (prediction.gap - 1.0 / 3.0).abs() < 1e-9);
     assert!((prediction.waiting_s.mean - 1300.0).abs() < 1e-9 && (prediction.waiting_s.p95 - 3900.0).abs() < 1e-9);
     let (cost, price) = (prediction.cost.expect("rented"), prediction.price.expect("rented"));
-    assert!((cost.total_usd - 6.0 * 3900.0 / 3600.0 * price.usd_per_hour).abs() < 1e-9);
+    // Of 280 seconds of a start, and so of these 300, 130 are paid for: an image is loaded, and the framework starts.
+    let paid = (3600.0 + 300.0 * 130.0 / 280.0_f64).ceil();
+    assert!((cost.total_usd - 6.0 * paid / 3600.0 * price.usd_per_hour).abs() < 1e-9);
     assert_eq!((prediction.cold_starts, prediction.warm_starts), (6, 0));
 }
 
@@ -146,6 +148,33 @@ fn a_plan_that_downloads_its_data_set_takes_that_longer() {
     });
     let document = with_plan("", &plans).expect("a plan that fits");
     assert!((document.jobs[0].end_s - document.jobs[0].ready_s - 87_000.0).abs() < 1e-6);
+}
+
+#[test]
+fn evaluation_and_checkpoints_of_a_plan_take_time() {
+    let mut plans = plan("p3.2xlarge", 1);
+    let prediction = &mut plans.get_mut("p.json").expect("there").prediction;
+    (prediction.evaluations_s, prediction.reference_s) = (Some(100.0), Some(20.0));
+    (prediction.checkpoints_s, prediction.start_up_s) = (Some(3.0), Some(280.0));
+    let document = with_plan("", &plans).expect("a plan that fits");
+    assert!((document.jobs[0].end_s - document.jobs[0].ready_s - 86_523.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_plan_made_at_another_price_is_warned_of() {
+    let mut plans = plan("p3.2xlarge", 1);
+    let warned = |plans: &BTreeMap<String, PlanDocument>| {
+        let warnings = with_plan("", plans).expect("a plan that fits").warnings;
+        warnings.into_iter().find(|warning| warning.starts_with("the plan of big was made at"))
+    };
+    assert_eq!(warned(&plans), None);
+    let own = with_plan("", &plans).expect("a plan that fits").prediction.price;
+    plans.get_mut("p.json").expect("there").prediction.price.clone_from(&own);
+    assert_eq!(warned(&plans), None);
+    let lower = own.map(|price| PriceUsed { usd_per_hour: 1.25, ..price });
+    plans.get_mut("p.json").expect("there").prediction.price = lower;
+    let told = warned(&plans).expect("a warning");
+    assert!(told.contains("at 1.25 USD an hour (ec2 on-demand in us-east-1); here"), "{told}");
 }
 
 #[test]

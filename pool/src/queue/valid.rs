@@ -48,6 +48,12 @@ pub(super) fn warm_start() -> Seconds {
     catalog().operations().warm_pool.total()
 }
 
+/// Returns the part of a cold start until the instances are there, which is not paid for: of one that a pool states, the
+/// share that it has of the default.
+fn unpaid(cold: Seconds) -> Seconds {
+    cold * (catalog().operations().cold.machines.value.0 / cold_start().0)
+}
+
 /// The instances and duration of a kind of jobs.
 struct Work {
     instances: u32,
@@ -161,9 +167,7 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
                 let hint = for_other_machines(document, pool);
                 return Err(Invalid::breaks("plan", format!("a plan for {found}"), rule).with_hint(hint));
             }
-            let prediction = &document.prediction;
-            let download = prediction.input.map_or(0.0, |input| input.download_s);
-            (cluster.instances, Seconds(download + prediction.time_s), cluster.encrypted, "plan")
+            (cluster.instances, training_time(document), cluster.encrypted, "plan")
         }
         (None, Some(text)) => {
             (kind.instances.unwrap_or(1), time(Some(text), "duration", Seconds::ZERO)?, false, "instances")
@@ -180,6 +184,15 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
         return Err(too_wide(widest, instances, pool.max_instances));
     }
     Ok(Work { instances, duration, encrypted })
+}
+
+/// Returns the time of a plan's training from its start-up to its last checkpoint: download, steps, evaluation and
+/// checkpoints. Reclaims are left out, as they are of all queues.
+fn training_time(document: &PlanDocument) -> Seconds {
+    let prediction = &document.prediction;
+    let download = prediction.input.map_or(0.0, |input| input.download_s);
+    let forward = prediction.evaluations_s.unwrap_or(0.0) + prediction.reference_s.unwrap_or(0.0);
+    Seconds(download + prediction.time_s + prediction.checkpoints_s.unwrap_or(0.0) + forward)
 }
 
 /// Returns what to do with a plan for other machines than those of the pool, which are of a type that is rented out.
@@ -264,6 +277,7 @@ pub(crate) fn pool(spec: &QueueSpec, terms: &Terms<'_>) -> Result<Queue, Invalid
     Ok(Queue {
         quota: pool.max_instances,
         cold_start: Span::from_seconds(cold),
+        unpaid_start: Span::from_seconds(unpaid(cold)),
         warm_start: Span::from_seconds(warm),
         warm_pools: warm_pools(pool, terms)?,
         order: spec.policy.order,

@@ -32,6 +32,8 @@ pub struct Queue {
     pub quota: u32,
     /// From taking new instances to the first step.
     pub cold_start: Span,
+    /// The part of it until the instances are there, which is not paid for.
+    pub unpaid_start: Span,
     /// From taking instances that were kept to the first step.
     pub warm_start: Span,
     /// The pools of instances that are kept, if any.

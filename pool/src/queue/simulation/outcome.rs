@@ -20,6 +20,8 @@ pub struct QueueOutcome {
 pub struct Run {
     /// When it got its instances.
     pub start: Instant,
+    /// From when on they are paid for.
+    pub paid: Instant,
     /// When it began to train.
     pub ready: Instant,
     /// When it ended.
@@ -96,14 +98,21 @@ impl QueueOutcome {
         }
     }
 
-    /// Instances times seconds of all jobs as they are billed: the time of each in whole seconds, begun ones in full.
+    /// Instances times seconds of all jobs as they are billed.
     pub fn billed_jobs(&self) -> Seconds {
-        self.runs.iter().map(|run| billed(run.places.len(), run.end.since(run.start))).sum()
+        self.runs.iter().map(Run::billed).sum()
     }
 
     /// The same of all instances that were kept.
     pub fn billed_warm(&self) -> Seconds {
         self.kept.iter().map(|kept| billed(kept.places.len(), kept.until.since(kept.since))).sum()
+    }
+}
+
+impl Run {
+    /// Instances times seconds as they are billed: whole ones, begun ones in full.
+    pub fn billed(&self) -> Seconds {
+        billed(self.places.len(), self.end.since(self.paid))
     }
 }
 

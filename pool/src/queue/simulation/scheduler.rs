@@ -203,7 +203,8 @@ impl<'a> Scheduler<'a> {
         self.waiting.remove(&rank);
         self.running.insert((ready.after_span(job.expected), index));
         self.starting_instances += job.instances;
-        self.runs[index as usize] = Run { start: now, ready, end, warm: held.warm, places: held.places.clone() };
+        let paid = if held.warm { now } else { now.after_span(self.queue.unpaid_start) };
+        self.runs[index as usize] = Run { start: now, paid, ready, end, warm: held.warm, places: held.places.clone() };
         self.held[index as usize] = Some(held);
         self.schedule(ready, Event::Ready, index);
         self.schedule(end, Event::End, index);

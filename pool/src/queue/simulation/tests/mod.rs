@@ -25,6 +25,7 @@ fn queue(quota: u32, jobs: Vec<Job>) -> Queue {
     Queue {
         quota,
         cold_start: Span::ZERO,
+        unpaid_start: Span::ZERO,
         warm_start: Span::ZERO,
         warm_pools: None,
         order: QueueOrder::Fifo,
@@ -133,6 +134,17 @@ fn begun_seconds_are_billed_in_full() {
 }
 
 #[test]
+fn waiting_for_new_instances_is_not_billed() {
+    let pools = WarmPools { keep_alive: seconds(60), lifetime: seconds(1000), quota: 2 };
+    let starts = Queue { cold_start: seconds(5), unpaid_start: seconds(3), ..queue(2, vec![job(2, 10), job(2, 10)]) };
+    // Two seconds of either start are paid.
+    assert_eq!(simulate_queue(&starts).billed_jobs(), Seconds(48.0));
+    let kept = Queue { warm_start: seconds(1), warm_pools: Some(pools), ..starts };
+    // The second start is a warm one, of which all is paid.
+    assert_eq!(simulate_queue(&kept).billed_jobs(), Seconds(46.0));
+}
+
+#[test]
 fn factors_have_mean_one_and_the_spread_and_follow_the_seed() {
     let draw = |seed| duration_factors([0.3].repeat(20_000), seed);
     let all = draw(1);
@@ -164,6 +176,7 @@ pub(super) fn queues() -> impl Strategy<Value = Queue> {
         jobs(quota, exact).prop_map(move |jobs| Queue {
             quota,
             cold_start: seconds(cold),
+            unpaid_start: seconds(cold / 2),
             warm_start: seconds(cold.saturating_sub(faster)),
             warm_pools: keeps.then_some(warm_pools),
             order,

@@ -192,7 +192,9 @@ impl State<'_> {
             None => (self.new_places(job.instances as usize), self.now),
         };
         let end = ready.after_span(job.actual);
-        self.runs[index] = Some(Run { start: self.now, ready, end, warm: warm.is_some(), places: places.clone() });
+        let unpaid = if warm.is_none() { self.queue.unpaid_start } else { Span::ZERO };
+        let (start, paid) = (self.now, self.now.after_span(unpaid));
+        self.runs[index] = Some(Run { start, paid, ready, end, warm: warm.is_some(), places: places.clone() });
         self.clusters.push(Cluster { places, launched, job: index, idle: None });
     }
 
