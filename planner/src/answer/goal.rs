@@ -1,31 +1,31 @@
 //! What would meet a deadline or a budget that no plan meets: how many instances, or which of the two to give up.
 
-use super::left_out::priced;
+use super::left_out::{place_of_others, priced};
 use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem, Quotas, Rental};
-use crate::search::{Aim, Evaluated, Ranking, Totals, Within, search};
-use trainyard_plan::Objective;
+use crate::search::{Aim, Evaluated, INDISTINCT, Ranking, Totals, Within, search};
+use trainyard_plan::{JobSpec, Objective};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// The most instances that are tried beyond those that the job allows: hardly anybody rents more.
 const INSTANCES_MAX: u32 = 1024;
 
 /// Says what would meet the goal of a problem; `None` if the chosen plan meets it.
-pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Option<String> {
+pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Option<String> {
     if Ranking::goal(problem).meets_goal(Totals::found(chosen)) {
         return None;
     }
-    let told = [on_these_terms(problem, limits, chosen), met_at_spot_prices(problem, limits)];
+    let told = [on_these_terms(problem, limits, job, chosen), met_at_spot_prices(problem, limits)];
     told.into_iter().flatten().reduce(|own, spot| format!("{own}; {spot}"))
 }
 
 /// Says what would meet the goal on the terms of the job.
-fn on_these_terms(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Option<String> {
+fn on_these_terms(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Option<String> {
     match problem.deadline {
-        Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, chosen, deadline),
+        Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, job, (chosen, deadline)),
         _ => {
             let cheapest = Cheapest::of(problem, limits)?;
             let late = problem.deadline.is_some_and(|deadline| cheapest.plan.elapsed_s > deadline.0);
@@ -79,13 +79,22 @@ impl Cheapest {
 
 /// Says how many instances would meet a deadline, if more than there are would; where none of them keeps to the budget
 /// too, what each of the two alone would need.
-fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
+fn in_time(
+    problem: &Problem,
+    limits: &Limits,
+    job: &JobSpec,
+    (chosen, deadline): (&Evaluated, Seconds),
+) -> Option<String> {
     let larger = Larger::new(problem, chosen, deadline)?;
     if limits.fixed.instances.is_some() {
         return Some("the number of instances is held; with more of them training takes less time".into());
     }
-    if let Some(plan) = larger.first(problem, limits, Within::Goal) {
-        return Some(larger.enough(problem, &plan));
+    let plan = larger.first(problem, limits, Within::Goal);
+    let others = place_of_others(problem, limits, job, chosen);
+    let others = others.and_then(|place| larger.on_others(problem, limits, place, plan.as_ref()));
+    let own = plan.map(|plan| larger.enough(problem, &plan));
+    if let Some(told) = own.into_iter().chain(others).reduce(|own, others| format!("{own}; {others}")) {
+        return Some(told);
     }
     if let Some(told) = larger.without_quotas(problem, limits) {
         return Some(told);
@@ -150,6 +159,34 @@ impl Larger {
         }
     }
 
+    /// Says that machines of types that the job leaves out meet the goal, if they do, and for less than the machines of `own`
+    /// if these do too.
+    fn on_others(&self, problem: &Problem, limits: &Limits, place: Place, own: Option<&Evaluated>) -> Option<String> {
+        let problem = Problem { place, ..problem.clone() };
+        let plan = self.from_the_first().first(&problem, limits, Within::Goal)?;
+        let cost = plan.cost_usd?;
+        if own.and_then(|own| own.cost_usd).is_some_and(|own| cost > own * (1.0 - INDISTINCT)) {
+            return None;
+        }
+        let (on, time) = (plan.machines(), human_duration(Seconds(plan.elapsed_s)));
+        let cluster = plan.plan.cluster();
+        let more = if cluster.instances > self.cap {
+            format!(" --max-instances {}", cluster.instances)
+        } else {
+            String::new()
+        };
+        let instance = &cluster.instance;
+        Some(format!(
+            "{on}, a type that is not considered, end in about {time} for {}; write --instances {instance}{more}",
+            usd(cost)
+        ))
+    }
+
+    /// Returns the same numbers of machines, and before them those that the job allows.
+    fn from_the_first(&self) -> Self {
+        Self { cap: self.cap, caps: std::iter::once(self.cap).chain(self.caps.iter().copied()).collect() }
+    }
+
     /// Says that machines beyond a quota meet the goal, if they do.
     fn without_quotas(&self, problem: &Problem, limits: &Limits) -> Option<String> {
         let Place::Rented(rental) = &problem.place else { return None };
@@ -158,8 +195,7 @@ impl Larger {
         }
         let free = freed(rental);
         let place = Place::Rented(Box::new(free.clone()));
-        let caps = std::iter::once(self.cap).chain(self.caps.iter().copied()).collect();
-        let plan = Self { cap: self.cap, caps }.first(&Problem { place, ..problem.clone() }, limits, Within::Goal)?;
+        let plan = self.from_the_first().first(&Problem { place, ..problem.clone() }, limits, Within::Goal)?;
         let instances = plan.plan.cluster().instances;
         let refusal = rental.quotas.refusal(&free.offer(plan.choice).0, instances)?;
         let too = if instances > self.cap { format!(" and cluster.max_instances {}", self.cap) } else { String::new() };

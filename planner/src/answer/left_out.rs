@@ -16,20 +16,45 @@ pub(crate) fn left_out(
     (found, chosen): (&Found, &Evaluated),
 ) -> Option<LeftOut> {
     let Place::Rented(rental) = &problem.place else { return None };
+    let types = types(rental, limits, job)?;
+    let mut families: Vec<String> = types.iter().filter_map(|own| Some(own.name.split_once('.')?.0.into())).collect();
+    families.dedup();
+    let others = others(problem, rental, &types, chosen).filter(|_| found.candidates <= SEARCHED_MAX);
+    let best = others.and_then(|others| best_of(problem, limits, &others, chosen));
+    Some(LeftOut { families, best })
+}
+
+/// Returns a place with the types that a job leaves out; `None` if it says which types may be chosen, or none has a price.
+pub(super) fn place_of_others(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Option<Place> {
+    let Place::Rented(rental) = &problem.place else { return None };
+    let others = others(problem, rental, &types(rental, limits, job)?, chosen)?;
+    Some(Place::Rented(Box::new(others)))
+}
+
+/// Lists the types that a job leaves out; `None` if it says which may be chosen.
+fn types<'r>(rental: &'r Rental, limits: &Limits, job: &JobSpec) -> Option<Vec<&'r Instance>> {
     if job.cluster.instances.is_some() || limits.fixed.instance.is_some() {
         return None;
     }
     let is_left_out = |own: &&Instance| !DEFAULT_INSTANCES.iter().any(|pattern| matches(pattern, &own.name));
-    let types: Vec<&Instance> = rental.catalog.instances().iter().filter(is_left_out).collect();
-    let mut families: Vec<String> = types.iter().filter_map(|own| Some(own.name.split_once('.')?.0.into())).collect();
-    families.dedup();
-    let mut others = priced(rental, &types, &rental.offer(chosen.choice).1);
+    Some(rental.catalog.instances().iter().filter(is_left_out).collect())
+}
+
+/// Returns the rental of other types; `None` if none of them has a price.
+fn others(problem: &Problem, rental: &Rental, types: &[&Instance], chosen: &Evaluated) -> Option<Rental> {
+    let mut instances = priced(rental, types, &rental.offer(chosen.choice).1);
     if problem.data.is_none() {
-        cheapest_sizes(&mut others);
+        cheapest_sizes(&mut instances);
     }
-    let is_small = found.candidates <= SEARCHED_MAX && !others.is_empty();
-    let best = is_small.then(|| best_of(problem, limits, rental, others, chosen)).flatten();
-    Some(LeftOut { families, best })
+    let most = instances.iter().map(|(own, _)| rental.quotas.cap(own, rental.max_instances)).collect();
+    (!instances.is_empty()).then(|| Rental {
+        instances,
+        most,
+        unpriced: Vec::new(),
+        over_quota: Vec::new(),
+        without_transport: Vec::new(),
+        ..rental.clone()
+    })
 }
 
 /// Lists the types with a price on the same terms that have the job's transport, of which a quota allows at least one
@@ -52,23 +77,8 @@ pub(super) fn cheapest_sizes(instances: &mut Vec<(Instance, Price)>) {
 
 /// Chooses one of these types briefly, but among its plans as for the job itself: the cheapest may be many times slower
 /// than one that costs hardly more, or need more software.
-fn best_of(
-    problem: &Problem,
-    limits: &Limits,
-    rental: &Rental,
-    instances: Vec<(Instance, Price)>,
-    chosen: &Evaluated,
-) -> Option<LeftOutPlan> {
-    let most = instances.iter().map(|(own, _)| rental.quotas.cap(own, rental.max_instances)).collect();
-    let others = Rental {
-        instances,
-        most,
-        unpriced: Vec::new(),
-        over_quota: Vec::new(),
-        without_transport: Vec::new(),
-        ..rental.clone()
-    };
-    let best = recommended_on(problem, limits, &others, chosen)?;
+fn best_of(problem: &Problem, limits: &Limits, others: &Rental, chosen: &Evaluated) -> Option<LeftOutPlan> {
+    let best = recommended_on(problem, limits, others, chosen)?;
     let cluster = best.plan.cluster();
     Some(LeftOutPlan {
         instance: cluster.instance.clone(),

@@ -78,7 +78,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         prediction,
         reasons,
         evidence,
-        to_meet_goal: to_meet_goal(problem, limits, &chosen),
+        to_meet_goal: to_meet_goal(problem, limits, job, &chosen),
         alternatives: found.best.iter().skip(1).map(|other| runner_up(problem, job, other)).collect(),
         optimum: found.optimum.as_deref().map(|optimum| runner_up(problem, job, optimum)),
         stacks,

@@ -1,5 +1,6 @@
 //! A step as a Gantt chart: stages below each other, time to the right. What a stage computes is a bar with the number of
-//! its micro-batch; below it, thinner, what it sends and reduces meanwhile; what is left of the lane is idle.
+//! its micro-batch; below it, thinner, what it sends and reduces meanwhile; what is left of the lane is idle. Where there are
+//! too many bars to draw, kinds are stacked by their share of each short stretch of time.
 
 use crate::chart::{
     Axis, Breadth, Colour, HEAD, Legend, Letters, MARGIN, Picture, Sample, Scale, Side, count, measure, plain,
@@ -63,7 +64,15 @@ struct Block {
     to: i32,
     /// The micro-batch, if the bar is one pass of one.
     number: Option<u32>,
+    /// The part of the lane's height that it takes, from the bottom.
+    part: [f64; 2],
 }
+
+/// The whole height of a lane.
+const WHOLE: [f64; 2] = [0.0, 1.0];
+
+/// Shares of a stretch are drawn to this part of a lane's height.
+const FINEST_SHARE: f64 = 1.0 / 32.0;
 
 impl Block {
     fn letters(&self) -> Letters {
@@ -100,8 +109,8 @@ pub fn step_gantt(name: &str, timeline: &Timeline, breadth: Breadth) -> Result<P
     legend.draw(&mut picture, HEAD);
     let text = format!("step {}, device of each stage computing:", seconds(timeline.step_time().0));
     picture.words(text, (frame.right, frame.top - 12), Side::Right, Letters::MUTED);
-    frame.axis(&mut picture);
-    let lanes = lanes(timeline, &frame);
+    let (lanes, is_exact) = lanes(timeline, &frame);
+    frame.axis(&mut picture, is_exact);
     for (row, used) in timeline.stage_use().iter().enumerate() {
         frame.lane(&mut picture, row, used.stage, &lanes);
         let text = percent(used.utilisation);
@@ -121,19 +130,23 @@ pub fn step_gantt(name: &str, timeline: &Timeline, breadth: Breadth) -> Result<P
 /// Maximum number of bars that are drawn.
 const BARS: usize = 6000;
 
+/// The part of all activities that may be left out for being too short between others of another kind.
+const DROPPED: f64 = 0.05;
+
 /// Bars of each stage: those of computing (`true`), and all others.
 type Lanes = BTreeMap<(StageId, bool), Vec<Block>>;
 
-/// Returns the bars of each stage, as exactly as their number allows.
-fn lanes(timeline: &Timeline, frame: &Frame) -> Lanes {
-    let exact = exactly(timeline, frame);
+/// Returns the bars of each stage, as exactly as their number allows, and whether each is one activity.
+fn lanes(timeline: &Timeline, frame: &Frame) -> (Lanes, bool) {
+    let (exact, dropped) = exactly(timeline, frame);
     let bars = |lanes: &Lanes| lanes.values().map(Vec::len).sum::<usize>();
-    if bars(&exact) <= BARS {
-        return exact;
+    if bars(&exact) <= BARS && dropped <= DROPPED * timeline.intervals.len() as f64 {
+        return (exact, true);
     }
-    let coarser = (1..).map(|doublings| coarsely(timeline, frame, 1 << doublings));
+    let coarser = (0..).map(|doublings| coarsely(timeline, frame, 1 << doublings));
     let width = frame.right - frame.left;
-    coarser.take(width.max(2).ilog2() as usize).find(|lanes| bars(lanes) <= BARS).unwrap_or_default()
+    let found = coarser.take(width.max(2).ilog2() as usize).find(|lanes| bars(lanes) <= BARS);
+    (found.unwrap_or_default(), false)
 }
 
 /// Returns the stage, whether it computes, and the kind of an interval.
@@ -143,7 +156,7 @@ fn lane_of(interval: &Interval) -> Option<((StageId, bool), Kind)> {
     Some(((interval.stream.stage(), computing), kind))
 }
 
-/// Returns pieces of `piece` pixels, each of the kind that takes most of it, or idle.
+/// Returns pieces of `piece` pixels, in each of which kinds are stacked by their share of its time.
 fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
     let pieces = ((frame.right - frame.left) / piece + 1) as usize;
     let seconds = frame.span * f64::from(piece) / f64::from(frame.right - frame.left);
@@ -157,24 +170,29 @@ fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
             own[kind as usize] += end.min(piece as f64 + 1.0) - start.max(piece as f64);
         }
     }
-    let kind = |spent: &[f64; KINDS.len()]| {
-        let most = spent.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-        most.filter(|_| spent.iter().sum::<f64>() >= 0.5).map(|(kind, _)| KINDS[kind].0)
+    // A lane of several streams may be busy for more than the whole time.
+    let height = |share: f64| (share.min(1.0) / FINEST_SHARE).round() * FINEST_SHARE;
+    let part = |spent: &[f64; KINDS.len()], kind: usize| {
+        let below = spent[..kind].iter().sum::<f64>();
+        [below, below + spent[kind]].map(height)
     };
-    let runs = |own: Vec<[f64; KINDS.len()]>| -> Vec<Block> {
-        let kinds: Vec<(i32, Option<Kind>)> = (0..).zip(own.iter().map(kind)).collect();
-        let runs = kinds.chunk_by(|one, other| one.1 == other.1);
-        let block = |run: &[(i32, Option<Kind>)]| {
+    let runs = |own: &[[f64; KINDS.len()]], kind: usize| -> Vec<Block> {
+        let parts: Vec<(i32, [f64; 2])> = (0..).zip(own.iter().map(|spent| part(spent, kind))).collect();
+        let runs = parts.chunk_by(|one, other| one.1 == other.1);
+        let drawn = runs.filter(|run| run[0].1[0] < run[0].1[1]);
+        let block = |run: &[(i32, [f64; 2])]| {
             let to = ((run[0].0 + count(run.len())) * piece).min(frame.right - frame.left);
-            Some(Block { kind: run[0].1?, from: run[0].0 * piece, to, number: None })
+            Block { kind: KINDS[kind].0, from: run[0].0 * piece, to, number: None, part: run[0].1 }
         };
-        runs.filter_map(block).collect()
+        drawn.map(block).collect()
     };
-    spent.into_iter().map(|(lane, own)| (lane, runs(own))).collect()
+    let stacked = |own: Vec<[f64; KINDS.len()]>| (0..KINDS.len()).flat_map(|kind| runs(&own, kind)).collect();
+    spent.into_iter().map(|(lane, own)| (lane, stacked(own))).collect()
 }
 
-/// Returns every bar; those that would be too thin to tell apart are merged.
-fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
+/// Returns every bar, and the number of those that are left out; those that would be too thin to tell apart are merged.
+fn exactly(timeline: &Timeline, frame: &Frame) -> (Lanes, f64) {
+    let mut dropped = 0.0;
     let mut intervals: Vec<&Interval> = timeline.intervals.iter().collect();
     intervals.sort_by_key(|interval| (interval.start, interval.end));
     let mut lanes = Lanes::new();
@@ -196,11 +214,11 @@ fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
             // One lane shows several streams: a bar inside another is not drawn.
             Some(last) if !computing && last.kind == kind && to <= last.to => {}
             // The shortest bars stay visible, except beside others as short.
-            Some(last) if to == from && last.to >= to => {}
-            _ => lane.push(Block { kind, from, to: to.max(from + 1), number }),
+            Some(last) if to == from && last.to >= to => dropped += 1.0,
+            _ => lane.push(Block { kind, from, to: to.max(from + 1), number, part: WHOLE }),
         }
     }
-    lanes
+    (lanes, dropped)
 }
 
 /// The lanes and the time that they show.
@@ -263,8 +281,10 @@ impl Frame {
             for block in blocks() {
                 let (from, to) = (self.left + block.from, self.left + block.to);
                 // The background shows between neighbours where there is room for it.
-                let right = if to - from > 4 && is_computing { to - 1 } else { to };
-                picture.bar([(from, top), (right.min(self.right), bottom)], block.kind.colour());
+                let is_apart = to - from > 4 && is_computing && block.part == WHOLE;
+                let right = if is_apart { to - 1 } else { to };
+                let [low, high] = block.part.map(|share| bottom - (f64::from(bottom - top) * share).round() as i32);
+                picture.bar([(from, high), (right.min(self.right), low)], block.kind.colour());
                 let has_room = is_computing && bottom - top >= 12 && !unnumbered.contains(&block.kind);
                 let Some(number) = block.number.filter(|_| has_room) else { continue };
                 let at = (i32::midpoint(from, to), i32::midpoint(top, bottom));
@@ -273,7 +293,7 @@ impl Frame {
         }
     }
 
-    fn axis(&self, picture: &mut Picture) {
+    fn axis(&self, picture: &mut Picture, is_exact: bool) {
         let (unit, name) = time_unit(self.span);
         let axis = Axis::of(name, Scale::Linear(0.0, self.span / unit), plain);
         for (value, text) in &axis.marks {
@@ -281,7 +301,8 @@ impl Frame {
             picture.line((x, self.top - 2), (x, self.bottom() + 4), Colour::Grid);
             picture.words(text.as_str(), (x, self.bottom() + 13), Side::Middle, Letters::MUTED);
         }
-        let text = format!("{name} since the start of the step");
+        let stacked = if is_exact { "" } else { "; passes too short to draw are stacked by their share of the time" };
+        let text = format!("{name} since the start of the step{stacked}");
         let middle = i32::midpoint(self.left, self.right);
         picture.words(text, (middle, self.bottom() + 33), Side::Middle, Letters::MUTED);
     }
@@ -334,6 +355,16 @@ mod tests {
         let many = timeline(8, 4000);
         let picture = step_gantt("gpt2", &many, Breadth::Wide).expect("a step");
         assert!(many.intervals.len() > 90_000 && picture.shapes.len() < 10_000, "{}", picture.shapes.len());
+        // In turn, as with 1F1B, they are too many.
+        let in_turn = |(number, own): (usize, &Interval)| match (own.activity, number % 2) {
+            (Activity::Forward { stage, micro_batch }, 0) => {
+                Interval { activity: Activity::Backward { stage, micro_batch }, ..*own }
+            }
+            _ => *own,
+        };
+        let intervals = many.intervals.iter().enumerate().map(in_turn).collect();
+        let picture = step_gantt("gpt2", &Timeline { intervals, window: None }, Breadth::Wide).expect("a step");
+        assert!(picture.shapes.len() < 10_000 && picture.text().contains("stacked by their share"));
         assert!(picture.outside().is_empty());
     }
 
@@ -341,20 +372,26 @@ mod tests {
     fn what_is_drawn_coarsely_is_about_what_is_drawn_exactly() {
         let timeline = timeline(4, 8);
         let frame = Frame::of(Breadth::Wide, 60, 4, 24e-3, true);
-        let length = |lanes: &Lanes, kind: Kind| -> i32 {
-            lanes.values().flatten().filter(|block| block.kind == kind).map(|block| block.to - block.from).sum()
+        let area = |lanes: &Lanes, kind: Kind| -> f64 {
+            let blocks = lanes.values().flatten().filter(|block| block.kind == kind);
+            blocks.map(|block| f64::from(block.to - block.from) * (block.part[1] - block.part[0])).sum()
         };
-        let (exact, coarse) = (exactly(&timeline, &frame), coarsely(&timeline, &frame, 4));
-        for kind in [Kind::Forward, Kind::Backward] {
-            let (one, other) = (length(&exact, kind), length(&coarse, kind));
-            assert!(one.abs_diff(other) * 10 < one.unsigned_abs(), "{kind:?}: {one} {other}");
+        let (exact, _) = exactly(&timeline, &frame);
+        // Pieces of less than a pass, and of several.
+        for piece in [4, 128] {
+            let coarse = coarsely(&timeline, &frame, piece);
+            for kind in [Kind::Forward, Kind::Backward, Kind::Communication] {
+                let (one, other) = (area(&exact, kind), area(&coarse, kind));
+                assert!((one / other - 1.0).abs() < 0.06, "{piece} {kind:?}: {one} {other}");
+            }
         }
     }
 
     #[test]
     fn the_bars_of_a_lane_are_the_passes_of_its_stage() {
         let frame = Frame::of(Breadth::Wide, 60, 2, 8e-3, true);
-        let lanes = lanes(&timeline(2, 2), &frame);
+        let (lanes, is_exact) = lanes(&timeline(2, 2), &frame);
+        assert!(is_exact);
         let computing = &lanes[&(StageId(1), true)];
         assert_eq!(
             computing.iter().map(|block| block.number).collect::<Vec<_>>(),
