@@ -465,7 +465,9 @@ fn resume(
         return mismatch("seed", manifest.progress.seed.to_string(), options.seed.to_string());
     }
     if manifest.data != *data {
-        let text = |data: &DataEntry| format!("{} bytes, checksum {}", data.bytes, data.checksum);
+        let text = |data: &DataEntry| {
+            format!("{} bytes, checksum {} with tokenizer and held-out data", data.bytes, data.checksum)
+        };
         return mismatch("data", text(&manifest.data), text(data));
     }
     let optimizer = plan.optimizer().to_string();

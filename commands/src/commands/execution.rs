@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_data::{DataReport, DataSource};
+use trainyard_data::{DataReport, DataSource, SampleKind};
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
     AllocationMeter, Evaluation, HeldOutReport, HyperParameters, RunEnd, RunError, RunEvent, RunOptions, RunReport,
@@ -235,7 +235,7 @@ pub(crate) fn execute(
         output.note(format!("trains    {part}"));
     }
     output.note(format!("optimizer {}", execution.recipe(plan)));
-    let watch = Watch::new(execution, output)?;
+    let watch = Watch::new(execution, plan, output)?;
     let outcome = run_in(world, plan, &options, &|event| watch.event(event), stop).map_err(|error| {
         watch.discard(&execution.folder);
         ended(&error, execution, output)
@@ -436,6 +436,8 @@ struct Watch<'a> {
     output: &'a Output,
     /// `true` if nobody has told yet what the data is.
     tells_data: bool,
+    /// The classes of the model, if it has some.
+    classes: Option<u64>,
     batch: f64,
     steps: u64,
     lines: Mutex<Lines>,
@@ -465,12 +467,13 @@ impl Lines {
 }
 
 impl<'a> Watch<'a> {
-    fn new(execution: &Execution<'_>, output: &'a Output) -> Result<Self, Failure> {
+    fn new(execution: &Execution<'_>, plan: &Plan, output: &'a Output) -> Result<Self, Failure> {
         Ok(Self {
             bar: output.bar(execution.steps, "training {bar:30} {pos}/{len}  {msg}  {eta} left"),
             metrics: Mutex::new(files::create(&execution.folder.join(METRICS))?),
             output,
             tells_data: execution.tells_data,
+            classes: SampleKind::of(plan.model()).and_then(|kind| kind.classes()),
             batch: execution.document.plan.batch.global as f64,
             steps: execution.steps,
             lines: Mutex::default(),
@@ -507,6 +510,14 @@ impl<'a> Watch<'a> {
             human_count(data.held_out_in_all.unwrap_or(data.held_out_samples) as u64),
             counted(self.steps, "step")
         ));
+        if let (Some(wanted), found @ 1..) = (self.classes, data.classes.len() as u64)
+            && wanted > found
+        {
+            let path = &data.path;
+            self.output.warn(format!(
+                "{path} has samples of {found} of the model's {wanted} classes; it never sees the others"
+            ));
+        }
         if let Some((checkpoint, step)) = resumed {
             let [step, steps] = [step, self.steps].map(human_count);
             self.output.note(format!("resume    {}, written after step {step} of {steps}", checkpoint.display()));

@@ -91,15 +91,17 @@ pub(crate) fn train(
 /// Returns the exit of the command.
 fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit, Failure> {
     let (all, failed) = (document.jobs.len(), document.count(JobEnd::Failed));
-    let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
+    let (interrupted, left) = (document.count(JobEnd::Interrupted), document.count(JobEnd::NotStarted));
     // A job may be interrupted by itself, and all may be done when they are told to stop.
-    if left > 0 && (stopped || failed == 0) {
+    if interrupted + left > 0 && (stopped || failed == 0) {
         let hint = format!(
             "what they said is in {}, and how each goes on; `trainyard run` runs plans in {} that did not start",
             folder.join("logs").display(),
             folder.join("plans").display()
         );
-        return Err(Failure::new(Exit::Interrupted, format!("{left} of {all} jobs were interrupted")).hint(hint));
+        let not_started = if left > 0 { format!(", {left} did not start") } else { String::new() };
+        let why = format!("{interrupted} of {all} jobs were interrupted{not_started}");
+        return Err(Failure::new(Exit::Interrupted, why).hint(hint));
     }
     if failed > 0 {
         let hint = format!("what they said is in {}", folder.join("logs").display());

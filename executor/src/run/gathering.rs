@@ -80,7 +80,7 @@ fn later((step, start, spans): (u64, f64, Vec<Span>), seconds: f64) -> (u64, f64
 mod tests {
     use super::*;
     use crate::process_group::tests::run_processes;
-    use crate::run::corrupt_samples;
+    use crate::run::reporting::corrupt_samples;
 
     #[test]
     fn samples_that_several_processes_could_not_decode_count_once() {

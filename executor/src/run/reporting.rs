@@ -85,7 +85,7 @@ pub(super) fn middle_half(seconds: &[f64]) -> Vec<usize> {
 }
 
 /// Counts the samples that could not be decoded, each once however many ranks met it.
-fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
+pub(super) fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
     outcomes.iter().flat_map(|outcome| &outcome.corrupt).collect::<BTreeSet<_>>().len()
 }
 

@@ -1,6 +1,7 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::reporting::middle_half;
+use crate::RunEnd;
 use super::*;
 use std::fs;
 use std::sync::Mutex;

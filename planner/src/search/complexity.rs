@@ -38,12 +38,14 @@ pub(crate) struct Complexity {
     /// converted models and data, a library on top of PyTorch, software that shards what is too small for it, or that does
     /// not share out what it usually does.
     parts: u32,
+    /// `true` if models and data must be converted, and weights back: of as many parts that is the most work.
+    converted: bool,
 }
 
 impl Complexity {
     /// Returns what has to be set up for a plan, its other features aside: less is plainer.
     pub(crate) fn set_up(self) -> impl Ord {
-        (self.unusual_format, self.offloads, self.uneven, self.kinds)
+        (self.unusual_format, self.offloads, self.uneven, self.kinds, self.converted)
     }
 
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
@@ -82,6 +84,7 @@ impl Complexity {
             uneven: is_uneven(ordinary.blocks, parallel.pipeline, variant.virtual_stages),
             kinds: parallel.kinds(),
             parts: parts.iter().filter(|part| **part).count() as u32,
+            converted: !ordinary.own_scripts,
         }
     }
 }
@@ -134,6 +137,18 @@ mod tests {
         let stages = |pipeline| of(ParallelSpec { pipeline, ..plain }, bf16, Variant::PLAIN);
         let both = of(ParallelSpec { tensor: 2, pipeline: 4, ..plain }, bf16, Variant::PLAIN);
         assert!(stages(4) == tensor && both < stages(6) && stages(6) < single);
+    }
+
+    #[test]
+    fn scripts_of_ones_own_go_before_converted_models() {
+        let of = |own_scripts, state_sharding| {
+            let variant = Variant { state_sharding, ..Variant::PLAIN };
+            let ordinary = Ordinary { own_scripts, ..ORDINARY };
+            Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ordinary)
+        };
+        let [fsdp, megatron] = [of(true, StateSharding::Parameters), of(false, StateSharding::Optimizer)];
+        assert!(fsdp < megatron && fsdp.set_up() < megatron.set_up());
+        assert!(megatron < of(false, StateSharding::Parameters));
     }
 
     #[test]

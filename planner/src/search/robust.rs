@@ -79,15 +79,17 @@ fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluat
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
 }
 
-/// Returns the cheapest of the plans for which least has to be set up, among those that cost little more than this one and
-/// stay clear of the deadline and the budget; `None` if there is no such plan or if time is what counts.
+/// Returns, of the plans that cost little more than this one and stay clear of the deadline and the budget, the cheapest for
+/// which least has to be set up, or one of these that is much faster; `None` if less is set up for none or if time is what
+/// counts.
 fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
     let (own, totals) = (prepared.complexity(plan), Totals::found(plan));
     let part = given_up_for_set_up(totals.worth_usd);
     if aim.objective != Objective::Cost || part <= INDISTINCT {
         return None;
     }
-    let aim = Aim { ceilings: Ceilings::near(aim.objective, totals, 1.0 + part), left_over: LEFT_OVER, ..aim };
+    let ceilings = aim.ceilings.and(Ceilings::near(aim.objective, totals, 1.0 + part));
+    let aim = Aim { ceilings, left_over: LEFT_OVER, ..aim };
     let mut plainest: Option<(Complexity, Evaluated)> = None;
     for class in prepared.complexities(aim).into_iter().filter(|class| class.set_up() < own.set_up()) {
         if plainest.as_ref().is_some_and(|(first, _)| first.set_up() < class.set_up()) {
@@ -99,13 +101,13 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
             plainest = Some(other);
         }
     }
-    plainest.map(|(_, plan)| plan)
+    plainest.map(|(class, plan)| or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan))
 }
 
-/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that costs
-/// little more and for which less has to be set up; or one that cannot be told from it and that is much faster (where cost
-/// is minimized) or much cheaper (where time is), and among these the simplest that stays clear of the deadline and the
-/// budget.
+/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
+/// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
+/// these the simplest that stays clear of the deadline and the budget; or one that costs little more than that and for which
+/// less has to be set up.
 ///
 /// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
 /// [`Found::optimum`].
@@ -113,8 +115,6 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
     let one = Aim { top: 1, ..aim };
-    let plainer = plainer(prepared, one, best);
-    let best = plainer.as_ref().unwrap_or(best);
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
@@ -147,6 +147,9 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
         let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
         chosen = least.map_or(chosen, |(_, plan)| plan);
+    }
+    if let Some(plain) = plainer(prepared, Aim { ceilings: not_much_worse, ..one }, &chosen) {
+        chosen = plain;
     }
     put_first(&mut found, chosen);
     found
