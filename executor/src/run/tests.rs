@@ -1,8 +1,8 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::reporting::middle_half;
-use crate::RunEnd;
 use super::*;
+use crate::RunEnd;
 use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{AttentionKernel, DropoutSpec, Family, ModelSpec};

@@ -101,7 +101,6 @@ pub(crate) mod tests {
             bubble: 0.1,
             exposed_communication_s: 0.02,
             phases: Phases { forward_s: 0.02, backward_s: 0.04, communication_s: 0.02, ..Phases::default() },
-            processor_share: None,
             utilisation: vec![0.7, 0.6],
             memory_bytes: Memory { limit: 40 << 30, stages: vec![held; 2], host: None, disk: None },
             steps: 1_000_000,
