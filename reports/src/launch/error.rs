@@ -21,6 +21,18 @@ pub enum LaunchError {
         /// The targets that can express the field, once they were asked.
         others: Vec<&'static str>,
     },
+    /// The target takes only stages of as many blocks each.
+    #[error("`plan.stages` is {value}, but {why}")]
+    Uneven {
+        /// The blocks of each stage.
+        value: String,
+        /// The reason.
+        why: String,
+        /// The pipeline-parallel degrees nearest to the plan's with which stages are alike, the nearest first.
+        degrees: Vec<usize>,
+        /// The targets that can express the stages, once they were asked.
+        others: Vec<&'static str>,
+    },
     /// The plan's machines are of several kinds.
     #[error("`plan.cluster` is {0}, machines of several kinds, and no target starts a plan on different GPUs")]
     Mixed(String),
@@ -61,7 +73,10 @@ impl LaunchError {
                 Some("no target can; plan again with another `training.lora` in the job".into())
             }
             Self::Inexpressible { field, others, .. } if others.is_empty() => Some(plan_again(field)),
-            Self::Inexpressible { others, .. } => Some(format!("these can: {}", others.join(", "))),
+            Self::Uneven { degrees, others, .. } if others.is_empty() => Some(plan_again_evenly(degrees)),
+            Self::Inexpressible { others, .. } | Self::Uneven { others, .. } => {
+                Some(format!("these can: {}", others.join(", ")))
+            }
             Self::Unused { .. } => Some("leave it out".into()),
             Self::Mixed(_) => {
                 Some("launchers start the same on all machines; plan again for machines of one kind".into())
@@ -75,19 +90,25 @@ impl LaunchError {
     pub(super) fn with_others(self, can: impl Fn() -> Vec<&'static str>) -> Self {
         match self {
             Self::Inexpressible { field, value, why, .. } => Self::Inexpressible { field, value, why, others: can() },
+            Self::Uneven { value, why, degrees, .. } => Self::Uneven { value, why, degrees, others: can() },
             other => other,
         }
     }
+}
+
+/// Returns how to plan again with stages of as many blocks each: several runs of blocks for each rank would be uneven too.
+fn plan_again_evenly(degrees: &[usize]) -> String {
+    let (nearest, rest) = degrees.split_first().map_or((1, &[][..]), |(nearest, rest)| (*nearest, rest));
+    let rest: String = rest.iter().map(|degree| format!(", or {degree} stages")).collect();
+    format!(
+        "no target can; plan again with as many stages as share the blocks out evenly, `--fix parallel.pipeline={nearest} --fix virtual_stages=1`{rest}"
+    )
 }
 
 /// Returns how to plan again where no target can express a field. Not every field can be fixed.
 fn plan_again(field: &str) -> String {
     let name = field.strip_prefix("plan.").unwrap_or(field);
     match name {
-        "stages" => {
-            let advice = "plan again with as many stages as share the blocks out evenly";
-            format!("no target can; {advice}, for example `--fix parallel.pipeline=1`")
-        }
         // Ranks that do not fill their machines.
         "cluster" => "no target can; plan again with other replicas, `--fix parallel.data=…`".into(),
         _ if Field::named(name).is_some() => {

@@ -211,10 +211,27 @@ impl<'a> Job<'a> {
         format!("{} × {}", self.plan.cluster().instances, self.plan.cluster().instance)
     }
 
-    /// Lists the layers of each stage, or of each run where a stage has several, in the order of the model.
+    /// Returns the blocks of each run of layers, which engines count: the first layer is the embedding, the last the head.
+    pub(super) fn blocks_of_runs(&self) -> Vec<usize> {
+        let layers = self.plan.graph().len();
+        let blocks = |run: &StageSpec| {
+            let ends = [run.first == 0, run.first + run.layers == layers];
+            run.layers - ends.iter().filter(|end| **end).count()
+        };
+        self.stages().iter().map(blocks).collect()
+    }
+
+    /// Lists the blocks of each stage, or of each run where a stage has several, in the order of the model; the layers of
+    /// models that are more than blocks between an embedding and a head.
     pub(super) fn stages_in_words(&self) -> String {
-        let layers: Vec<String> = self.stages().iter().map(|stage| stage.layers.to_string()).collect();
-        format!("{} layers", layers.join(", "))
+        let blocks = self.plan.model().spec().layers.map(|blocks| blocks as usize + 2);
+        let (counts, what) = if blocks == Some(self.plan.graph().len()) {
+            (self.blocks_of_runs(), "blocks")
+        } else {
+            (self.stages().iter().map(|stage| stage.layers).collect(), "layers")
+        };
+        let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
+        format!("{} {what}", counts.join(", "))
     }
 
     pub(super) fn stages(&self) -> &[StageSpec] {

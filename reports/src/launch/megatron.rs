@@ -9,7 +9,6 @@ use super::Target;
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
-use super::job::Job;
 use super::megatron_model;
 use super::program::{Places, Program, asks_for_checkpoints, environment};
 use super::script::{exports, script};
@@ -18,7 +17,7 @@ use super::torchrun;
 use trainyard_models::{Model, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
-    StageSpec, StateSharding, Store,
+    StateSharding, Store,
 };
 
 /// Approximate number of checkpoints that are kept besides the newest.
@@ -188,22 +187,25 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     Ok(())
 }
 
-/// Returns the blocks of each run of layers. The first layer is the embedding and the last is the head; Megatron-LM
-/// counts what is between them.
-pub(super) fn blocks_of_runs(job: &Job<'_>) -> Vec<usize> {
-    let layers = job.plan().graph().len();
-    let blocks = |run: &StageSpec| {
-        let ends = [run.first == 0, run.first + run.layers == layers];
-        run.layers - ends.iter().filter(|end| **end).count()
-    };
-    job.stages().iter().map(blocks).collect()
+/// Creates the error for stages that are not alike, with the nearest pipeline-parallel degrees for which they are.
+pub(super) fn uneven(draft: &Draft<'_>, why: &str) -> LaunchError {
+    let counts = draft.job.blocks_of_runs();
+    let (blocks, present) = (counts.iter().sum::<usize>(), draft.job.plan().mesh().parallel().pipeline as usize);
+    // Where each rank has several runs of blocks, one run each may be even.
+    let is_another = |degree: &usize| *degree != present || counts.len() > present;
+    let fits = |degree: &usize| blocks.is_multiple_of(*degree) && is_another(degree);
+    let mut degrees: Vec<usize> = (2..=present).rev().find(fits).into_iter().collect();
+    degrees.extend((present + 1..=blocks).find(fits));
+    degrees.sort_by_key(|degree| degree.abs_diff(present));
+    let value = draft.job.stages_in_words();
+    LaunchError::Uneven { value, why: why.into(), degrees, others: Vec::new() }
 }
 
 /// Cuts the layers into stages: by a number where stages are alike, else by a layout.
 fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     draft.tells(&[Field::Stages]);
-    let counts = blocks_of_runs(draft.job);
+    let counts = draft.job.blocks_of_runs();
     if counts.len() < 2 {
         return Ok(());
     }
@@ -215,8 +217,8 @@ fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
         return Ok(());
     }
     if plan.state_sharding() >= StateSharding::Gradients {
-        let why = "Megatron-LM shares gradients and parameters out between stages of as many layers each only";
-        return Err(draft.cannot(Field::Stages, why));
+        let why = "Megatron-LM shares gradients and parameters out between stages of as many blocks each only";
+        return Err(uneven(draft, why));
     }
     let last = counts.len() - 1;
     let stage = |(index, count): (usize, &usize)| {

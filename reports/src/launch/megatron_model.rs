@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
-use super::megatron::{Words, blocks_of_runs};
+use super::megatron::{Words, uneven};
 use super::software::Attention;
 use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
 use trainyard_plan::Precision;
@@ -267,13 +267,12 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
 /// Refuses cuts into stages that Megatron-LM's converter cannot make: it writes one run of as many blocks for each stage
 /// (`saver_base.py`). Of a checkpoint with one run for each stage, `load_checkpoint` gives stages of several none.
 fn convertible(draft: &Draft<'_>) -> Result<(), LaunchError> {
-    let blocks = blocks_of_runs(draft.job);
+    let blocks = draft.job.blocks_of_runs();
     if blocks.iter().any(|count| *count != blocks[0]) {
-        let why = "Megatron-LM's converter cuts weights into stages of as many layers each only";
-        return Err(draft.cannot(Field::Stages, why));
+        return Err(uneven(draft, "Megatron-LM's converter cuts weights into stages of as many blocks each only"));
     }
     if blocks.len() > draft.job.plan().mesh().parallel().pipeline as usize {
-        let why = "Megatron-LM's converter cuts weights into one run of layers for each stage only";
+        let why = "Megatron-LM's converter cuts weights into one run of blocks for each stage only";
         return Err(draft.cannot(Field::VirtualStages, why));
     }
     Ok(())

@@ -462,9 +462,20 @@ fn weights_are_cut_as_the_converter_can() {
     let even = tuned(&[17, 17]).expect("sixteen blocks each");
     assert!(even.files[0].text.contains("--target-pipeline-parallel-size 2 "), "{}", even.files[0].text);
     let error = tuned(&[18, 16]).expect_err("seventeen and fifteen");
-    let text = "`plan.stages` is 18, 16 layers, but Megatron-LM's converter cuts weights into stages of as many layers each only";
+    let text = "`plan.stages` is 17, 15 blocks, but Megatron-LM's converter cuts weights into stages of as many blocks each only";
     assert_eq!(error.to_string(), text);
-    assert!(error.hint().is_some_and(|hint| hint.ends_with("for example `--fix parallel.pipeline=1`")), "{error:?}");
+    let again = "evenly, `--fix parallel.pipeline=4 --fix virtual_stages=1`";
+    assert!(error.hint().is_some_and(|hint| hint.ends_with(again)), "{error:?}");
+    // 32 blocks are no three stages alike.
+    let mut three = pipeline(&[12, 11, 11]);
+    three.extend([
+        ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 3 })),
+        ("plan.schedule", json!("1f1b")),
+    ]);
+    three.extend([("plan.virtual_stages", json!(1)), ("plan.cluster.instances", json!(3))]);
+    let error = given(&three, &megatron(), Target::Megatron, &weights).expect_err("eleven, eleven and ten");
+    let again = "`--fix parallel.pipeline=2 --fix virtual_stages=1`, or 4 stages";
+    assert!(error.hint().is_some_and(|hint| hint.ends_with(again)), "{error:?}");
     let error = tuned(&[9, 8, 8, 9]).expect_err("two runs each");
     assert!(error.to_string().starts_with("`plan.virtual_stages` is 2, but Megatron-LM's converter"), "{error}");
     for layers in [&[18, 16][..], &[9, 8, 8, 9]] {
