@@ -460,6 +460,7 @@ MEGATRON_OWN = {
     "split": split, "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
     "ckpt-format": str, "vocab-file": str, "save-retain-interval": int, "pretrained-checkpoint": str, "spec": str,
+    "data-cache-path": str, "log-interval": int,
     "tokenizer-model": str, "rope-scaling-factor": float, "rotary-seq-len-interpolation-factor": int,
 }  # fmt: skip
 MEGATRON_OWN_FLAGS = {
@@ -467,6 +468,7 @@ MEGATRON_OWN_FLAGS = {
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
     "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
     "accumulate-allreduce-grads-in-fp32", "use-rope-scaling", "exit-signal-handler",
+    "no-create-attention-mask-in-dataloader", "log-throughput",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}

@@ -189,6 +189,9 @@ impl<'a> Draft<'a> {
     pub(super) fn results_folder(&mut self) -> String {
         if self.job.machines() > 1 && !self.asked.contains(&Flag::Results) {
             self.remark("the folder for checkpoints must be one that all machines share");
+            if self.engine == Engine::Megatron && self.target != Target::Accelerate {
+                self.remark("all machines need the data at the path of --data-path; the index of the data, which rank 0 alone writes, lies in the folder for checkpoints (--data-cache-path)");
+            }
         }
         self.asks(Flag::Results, "RESULTS", "folder for checkpoints and results")
     }

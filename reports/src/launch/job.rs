@@ -9,7 +9,7 @@ use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
 use trainyard_planner::{DEFAULT_REGION, Evaluations, forward_passes, stored_bytes};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, Seconds, human_duration};
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
 /// half an hour on average.
@@ -31,6 +31,9 @@ const PLAIN_WARM_UP: [u64; 2] = [5, 90];
 const FINE_TUNING_WARM_UP_PERCENT: u64 = 3;
 /// The least such steps from random weights, as Trainyard's own runs have, and the most: 2000 (Touvron et al.).
 const WARM_UP_STEPS: [u64; 2] = [10, 2000];
+
+/// Time below which not each step is logged.
+const SHORT_STEP: Seconds = Seconds(1.0);
 
 /// A plan with the machines it was made for.
 #[derive(Clone, Debug)]
@@ -385,6 +388,20 @@ impl<'a> Job<'a> {
         let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
         let steps = prediction.time_s * if slower.is_finite() { slower } else { 1.0 };
         Seconds(steps + prediction.around_s())
+    }
+
+    /// Returns the steps from one line of the log to the next: few, to compare with the prediction early, but not each
+    /// where a line would take time that counts.
+    pub(super) fn log_steps(&self) -> u64 {
+        if self.document.prediction.step_time_s < SHORT_STEP.0 { 10 } else { 1 }
+    }
+
+    /// Returns the predicted time of a step, and its interval.
+    pub(super) fn step_in_words(&self) -> String {
+        let prediction = &self.document.prediction;
+        let [step, from, to] = [prediction.step_time_s, prediction.interval_s[0], prediction.interval_s[1]]
+            .map(|s| human_duration(Seconds(s)));
+        format!("{step} (90 %: {from} to {to})")
     }
 
     /// Returns a name that all launchers accept: at most 40 letters, digits and hyphens.

@@ -30,7 +30,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
     let body = exports(&environment(&mut draft)) + &program.command(&torchrun::start(draft.job));
     torchrun::on_each_machine(&mut draft);
-    let head = draft.close(&format!("Starts {} under torchrun, in a copy of Megatron-LM.", program.what))?;
+    let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
     let file = LaunchFile { name: "megatron.sh".into(), text: script(&head, &body) };
     Ok(draft.finished(vec![file]))
 }
@@ -59,9 +59,24 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     optimizer(draft, &mut words)?;
     schedule(draft, &mut words);
     data(draft, &mut words, places)?;
+    log(draft, &mut words);
     let script = draft.asks_or(Flag::Script, usual);
+    copy_of_the_repository(draft);
     // Megatron-LM looks for its newest checkpoint itself.
     Ok(Program { script, arguments: words.0, resume: None, files: Vec::new(), what })
+}
+
+/// Tells where the scripts are, which are no part of the package megatron-core.
+fn copy_of_the_repository(draft: &mut Draft<'_>) {
+    let place = match draft.target {
+        Target::Skypilot => "skypilot.yaml must lie in a copy of Megatron-LM, which workdir sends to the machines",
+        Target::Kubernetes => "the working directory of the image must be a copy of Megatron-LM",
+        Target::Slurm => "sbatch must be called in a copy of Megatron-LM that all machines share",
+        _ => "start this in a copy of Megatron-LM",
+    };
+    draft.remark(format!(
+        "{place}: git clone --branch core_v0.16.0 https://github.com/NVIDIA/Megatron-LM; the package megatron-core does not have the scripts"
+    ));
 }
 
 /// Arguments, in groups; each group stands on one line.
@@ -395,6 +410,13 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
         draft.tells(&[Field::Workers]);
     }
     let results = places.results(draft);
+    // By default rank 0 writes the index of the data beside the data, which may be read-only or copied to each machine.
+    words.set("data-cache-path", format!("{results}/data-cache"));
+    if predicts_next_token(job.plan().model()) {
+        // Causal attention masks by itself, whichever kernel computes it (`fused_softmax.py`). The loader would make the
+        // square of the sequence length in single precision for each sample (`gpt_dataset.py`), and copy it to the GPU.
+        words.flag("no-create-attention-mask-in-dataloader");
+    }
     checkpoints(draft, words, &results, weights)?;
     match job.evaluations() {
         Some(own) => {
@@ -408,6 +430,19 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Adds the log, by default of every hundredth step, and tells how it compares with the plan.
+///
+/// # Source
+///
+/// Megatron-LM, core 0.16, `num_floating_point_operations` in `megatron/training/training.py`.
+fn log(draft: &mut Draft<'_>, words: &mut Words) {
+    words.line().set("log-interval", draft.job.log_steps()).flag("log-throughput");
+    draft.remark(format!(
+        "predicted are {} for a step: compare after the first ones. The TFLOP/s of --log-throughput count half of the products of attention, as if always under a causal mask; the plan's MFU counts all",
+        draft.job.step_in_words()
+    ));
 }
 
 /// Tells what differs from a supervised fine-tuning: the scripts go on with pretraining.

@@ -12,6 +12,14 @@ use trainyard_plan::Precision;
 /// of experts has the same).
 const BALANCE: &str = "1e-2";
 
+/// What Megatron-LM's scripts are called at the heads of files, with the tag of the release of Megatron Core 0.16.
+const GPT: &str = "pretrain_gpt.py of Megatron-LM (tag core_v0.16.0)";
+const BERT: &str = "pretrain_bert.py of Megatron-LM (tag core_v0.16.0)";
+
+/// The share that the published trainings of BERT and GPT drop out (Devlin et al., arXiv:1810.04805, A.2; Radford et al.,
+/// "Improving Language Understanding by Generative Pre-Training", section 4.1), as Megatron-LM does by default.
+const PUBLISHED_DROPOUT: f64 = 0.1;
+
 const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
 
 /// Adds the arguments of the model; returns the script that trains it, and a name for that script.
@@ -21,7 +29,7 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
         Model::Gpt(model) => {
             gpt(model, words);
             attention(draft, model.attention, words);
-            ("pretrain_gpt.py", "pretrain_gpt.py")
+            ("pretrain_gpt.py", GPT)
         }
         Model::GptMoe(model) => {
             gpt(&model.dense, words);
@@ -32,7 +40,7 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
             experts(draft, model.experts, model.dense.layers, words)?;
             attention(draft, model.dense.attention, words);
             draft.remark("the experts of the plan's model have ReLU between their products, Megatron-LM's have GELU");
-            ("pretrain_gpt.py", "pretrain_gpt.py")
+            ("pretrain_gpt.py", GPT)
         }
         Model::Llama(model) => {
             llama(model, words);
@@ -41,12 +49,12 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
                 experts(draft, routed, model.layers, words)?;
             }
             attention(draft, model.attention, words);
-            ("pretrain_gpt.py", "pretrain_gpt.py")
+            ("pretrain_gpt.py", GPT)
         }
         Model::Bert(model) => {
             bert(draft, model, words)?;
             attention(draft, model.attention, words);
-            ("pretrain_bert.py", "pretrain_bert.py")
+            ("pretrain_bert.py", BERT)
         }
         _ => return Err(draft.cannot(Field::Model, SCRIPTS)),
     };
@@ -69,13 +77,14 @@ fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) 
 }
 
 /// Adds the shares that are dropped out: Megatron-LM's hidden dropout is that of the residual stream and of what the
-/// first block is given.
+/// first block is given. Where nothing is said of them, they are as memory and time were counted.
 fn dropout(draft: &mut Draft<'_>, words: &mut Words) {
     let shares = draft.job.plan().model().dropout();
+    let unsaid = if draft.job.plan().model().assumes_dropout() { PUBLISHED_DROPOUT } else { 0.0 };
     let [attention, residual, embedding] =
-        [shares.attention, shares.residual, shares.embedding].map(|share| share.unwrap_or(0.0));
+        [shares.attention, shares.residual, shares.embedding].map(|share| share.unwrap_or(unsaid));
     words.set("attention-dropout", format!("{attention:?}")).set("hidden-dropout", format!("{residual:?}"));
-    draft.tells(&[Field::Dropout]);
+    draft.writes(Field::Dropout, format!("attention-dropout {attention:?}, hidden-dropout {residual:?}"));
     if (embedding - residual).abs() > 0.0 {
         draft.note(Field::Dropout, "Megatron-LM drops out as much of embeddings as of the residual stream");
     }
