@@ -10,6 +10,7 @@ use super::field::{DROPOUT, Field};
 use super::program::environment;
 use super::script::{command, exports, script};
 use super::software::Engine;
+use super::training_arguments::length_of_samples;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{
     Decay, DecayExempt, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute,
@@ -58,6 +59,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     checkpoints(&mut draft);
     draft.note(Field::Steps, "the script counts steps");
     draft.note(Field::Model, "the script builds the model");
+    length_of_samples(&mut draft);
     let head = draft.close("Starts a script that calls deepspeed.initialize, under DeepSpeed's launcher.")?;
     let body = exports(&variables) + &command(&start, &words);
     files.insert(0, LaunchFile { name: "deepspeed.sh".into(), text: script(&head, &body) });

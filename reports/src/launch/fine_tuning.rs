@@ -203,13 +203,18 @@ const TRL: &str = "trl>=1.16";
 /// since its build imports PyTorch.
 const TRL_WITH_KERNELS: &str = "trl[kernels]>=1.16";
 
+/// PEFT as TRL wants it (`peft` of its extras).
+const PEFT: &str = "peft>=0.13";
+/// The least release that transformers 5 loads quantised weights with (`utils/import_utils.py`).
+const BITSANDBYTES: &str = "bitsandbytes>=0.46.1";
+
 /// Returns the packages that the script needs beside transformers and Accelerate.
 pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {
     let trl = if packing::takes_flash(draft) { TRL_WITH_KERNELS } else { TRL };
     match draft.job.plan().method() {
-        Method::Lora | Method::Qlora if !is_trls(draft) => vec!["peft"],
-        Method::Lora => vec![trl, "peft"],
-        Method::Qlora => vec![trl, "peft", "bitsandbytes"],
+        Method::Lora | Method::Qlora if !is_trls(draft) => vec![PEFT],
+        Method::Lora => vec![trl, PEFT],
+        Method::Qlora => vec![trl, PEFT, BITSANDBYTES],
         Method::Full if is_trls(draft) => vec![trl],
         Method::Full | Method::Frozen => Vec::new(),
     }

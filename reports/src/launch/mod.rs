@@ -33,6 +33,8 @@ mod units;
 mod yaml;
 
 #[cfg(test)]
+mod priced_tests;
+#[cfg(test)]
 mod stack_tests;
 #[cfg(test)]
 mod tests;

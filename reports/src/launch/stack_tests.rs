@@ -392,8 +392,8 @@ fn workers_are_those_of_the_loader_that_decodes() {
         let found = files.expect("replicas").files.into_iter().find(|file| file.name == "requirements.txt");
         found.expect("packages").text
     };
-    assert_eq!(packages("gpu"), "transformers\naccelerate\nnvidia-dali-cuda120\n");
-    assert_eq!(packages("cpu"), "transformers\naccelerate\n");
+    assert_eq!(packages("gpu"), "transformers>=5.0\naccelerate>=1.10.1\nnvidia-dali-cuda120\n");
+    assert_eq!(packages("cpu"), "transformers>=5.0\naccelerate>=1.10.1\n");
 }
 
 #[test]

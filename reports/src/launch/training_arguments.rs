@@ -8,14 +8,14 @@
 use super::Target;
 use super::draft::Draft;
 use super::error::LaunchError;
-use super::field::{DALI, DROPOUT, Field};
+use super::field::{DALI, DROPOUT, Field, USUAL_DROPOUT};
 use super::fine_tuning;
 use super::packing;
 use super::program::{Places, asks_for_checkpoints};
 use super::software::Engine;
 use super::units;
 use serde_json::json;
-use trainyard_models::PublishedWeights;
+use trainyard_models::{Model, PublishedWeights, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::counted;
 
@@ -26,7 +26,16 @@ pub(super) const KEPT: u32 = 3;
 pub(super) const OPTIMIZER: &str = "OPTIMIZER";
 
 /// The release of transformers from which on `optim_args` reach SGD (`_get_sgd` in `src/transformers/trainer_optimizer.py`).
-pub(super) const SGD_ARGUMENTS: &str = "5.3";
+const SGD_ARGUMENTS: &str = "5.3";
+
+/// The release from which on `--fsdp` is a flag, and FSDP of version 2 if nothing is said (`training_args.py`).
+const FSDP_FLAG: &str = "5.10";
+
+/// The release of which the other arguments are, such as `enable_jit_checkpoint`.
+const TRANSFORMERS: &str = "5.0";
+
+/// The release of Accelerate that transformers 5 and TRL want for meshes of devices (`parallelism_config.py`).
+const ACCELERATE: &str = "1.10.1";
 
 /// The software that shards states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,18 +90,55 @@ pub(super) fn arguments(
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
         }
     }
+    // The images of SageMaker's libraries for model parallelism have releases of their own.
+    if sharding != Sharding::Launcher || draft.target == Target::Accelerate {
+        let packages = packages(draft, list.0.iter().map(|(name, _)| name.as_str()));
+        draft.remark(format!("the script needs {}", packages.join(", ")));
+    }
     if trls {
         draft.note(Field::Model, "model_name_or_path must be of its shape");
     } else {
         draft.note(Field::Model, "the script builds the model");
+        length_of_samples(draft);
         draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
     }
     Ok(list.0)
 }
 
+/// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.
+pub(super) fn length_of_samples(draft: &mut Draft<'_>) {
+    let model = draft.job.plan().model();
+    let Some(tokens) = model.tokens_per_sample() else { return };
+    let flag = match model {
+        Model::Bert(_) => format!("; Hugging Face's run_mlm.py takes --max_seq_length {tokens}"),
+        model if predicts_next_token(model) => format!("; Hugging Face's run_clm.py takes --block_size {tokens}"),
+        _ => String::new(),
+    };
+    draft.remark(format!(
+        "samples were priced at {} each: the script must fill or cut them to that length{flag}",
+        counted(tokens, "token")
+    ));
+}
+
 /// Returns what is known of the published weights of a model of the catalog that have to be converted.
 fn published_weights(model: &str) -> Option<&'static PublishedWeights> {
     trainyard_models::find(model).ok()?.weights.as_ref()
+}
+
+/// Returns the packages that a script needs which reads these arguments, with their least releases.
+pub(super) fn packages<'a>(draft: &Draft<'_>, arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut least = TRANSFORMERS;
+    for name in arguments {
+        match name {
+            "fsdp" => least = FSDP_FLAG,
+            "optim_args" if least != FSDP_FLAG => least = SGD_ARGUMENTS,
+            _ => {}
+        }
+    }
+    let mut packages = vec![format!("transformers>={least}"), format!("accelerate>={ACCELERATE}")];
+    packages.extend((draft.engine == Engine::Deepspeed).then(|| "deepspeed".into()));
+    packages.extend(fine_tuning::packages(draft).into_iter().map(ToOwned::to_owned));
+    packages
 }
 
 #[derive(Default)]
@@ -292,6 +338,9 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     list.add("weight_decay", rule.weight_decay);
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
     draft.note(Field::Dropout, DROPOUT);
+    if draft.job.plan().model().assumes_dropout() {
+        draft.remark(USUAL_DROPOUT);
+    }
     draft.note(Field::DecayExempt, "the Trainer leaves out biases and norms; override its get_decay_parameter_names");
     // The Trainer has no LAMB, but DeepSpeed does, whose configuration must agree with these arguments.
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
@@ -355,6 +404,9 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
         }
         draft.tells(&[Field::Workers]);
     }
+    // By default every 500 steps.
+    list.add("logging_steps", draft.job.log_steps());
+    draft.remark(format!("predicted are {} for a step: compare after the first ones", draft.job.step_in_words()));
     let steps = draft.job.checkpoint_steps();
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);

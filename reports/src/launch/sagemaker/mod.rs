@@ -17,7 +17,7 @@ use super::fine_tuning;
 use super::program::{Places, Program, data_parallel, environment};
 use super::recommendation;
 use super::software::Engine;
-use super::training_arguments::{self, SGD_ARGUMENTS, Sharding};
+use super::training_arguments::{self, Sharding};
 use distribution::{Distribution, Library};
 use serde_json::{Map, Value, json};
 use trainyard_plan::{DecodePlace, LaunchFile, StartKind, StorageMode, checkpoint_bytes};
@@ -132,11 +132,8 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
     let mut packages = Vec::new();
     if !training.distribution.is_model_parallel() && !recommendation::has_tables(draft) {
-        let passes_arguments = training.hyperparameters.iter().any(|(name, _)| name == "optim_args");
-        let least = if passes_arguments { format!(">={SGD_ARGUMENTS}") } else { String::new() };
-        packages.extend([format!("transformers{least}"), "accelerate".into()]);
-        packages.extend((draft.engine == Engine::Deepspeed).then(|| "deepspeed".into()));
-        packages.extend(fine_tuning::packages(draft).into_iter().map(ToOwned::to_owned));
+        let names = training.hyperparameters.iter().map(|(name, _)| name.as_str());
+        packages.extend(training_arguments::packages(draft, names));
     }
     let decodes = draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu);
     packages.extend(decodes.then(|| training.distribution.dali().to_owned()));

@@ -1,0 +1,158 @@
+//! Launch files start what was priced, and say what a user must know to compare with the prediction.
+
+use super::stack_tests::{export, first, megatron, pytorch, sharded, stack};
+use super::{LaunchOptions, Target};
+use crate::launch::stack_tests::given;
+use serde_json::{Value, json};
+use trainyard_hardware_profiles::Abilities;
+use trainyard_plan::LaunchDocument;
+
+const MEGATRON: [Target; 5] = [Target::Megatron, Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes];
+
+/// Returns the changes that make the plan one of another model of the catalog.
+fn of(name: &str) -> Vec<(&'static str, Value)> {
+    let model = &trainyard_models::find(name).expect("in the catalog").model;
+    let stages = json!([{ "first": 0, "layers": model.graph().len() }]);
+    vec![("plan.model", json!(model.spec())), ("plan.stages", stages)]
+}
+
+fn notes(launch: &LaunchDocument, about: &str) -> usize {
+    launch.notes.iter().filter(|note| note.contains(about)).count()
+}
+
+/// Where data are mounted, nobody may write beside them, or each machine has a copy.
+#[test]
+fn the_index_of_the_data_is_written_beside_checkpoints() {
+    for target in MEGATRON {
+        let launch = export(&[], &megatron(), target).expect("Megatron-LM");
+        let mounts = matches!(target, Target::Skypilot | Target::Kubernetes);
+        let folder = if mounts { "/results/data-cache" } else { "RESULTS/data-cache" };
+        let text = &launch.files[0].text;
+        assert!(text.contains(&format!(" --data-cache-path {folder} ")), "{text}");
+        assert_eq!(notes(&launch, "all machines need the data"), usize::from(!mounts), "{}", target.name());
+    }
+    let bert = first(&of("bert-large"), &megatron(), Target::Megatron);
+    assert!(bert.contains(" --data-cache-path "), "{bert}");
+    let results = LaunchOptions { results: Some("/fsx/run".into()), ..LaunchOptions::default() };
+    let launch = given(&[], &megatron(), Target::Slurm, &results).expect("Megatron-LM");
+    assert!(launch.files[0].text.contains(" --data-cache-path /fsx/run/data-cache "), "{}", launch.files[0].text);
+}
+
+/// `GPTDataset` makes one of seq-length² numbers in single precision unless it is told not to; `BERTMaskedWordPieceDataset`
+/// has none.
+#[test]
+fn causal_attention_takes_no_mask_from_the_loader() {
+    let flag = " --no-create-attention-mask-in-dataloader";
+    for name in ["gpt2", "llama-3-8b", "mixtral-8x7b"] {
+        let text = first(&of(name), &megatron(), Target::Megatron);
+        assert!(text.contains(flag), "{text}");
+    }
+    let old = [("plan.cluster.instance", json!("p3.16xlarge")), ("plan.precision", json!("fp16-mixed"))];
+    assert!(first(&old, &megatron(), Target::Megatron).contains(flag));
+    assert!(!first(&of("bert-large"), &megatron(), Target::Megatron).contains(flag));
+}
+
+#[test]
+fn a_script_of_ones_own_hears_how_long_samples_were_priced() {
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    let ddp = pytorch("pytorch-ddp", false);
+    for (stack, target) in [
+        (&ddp, Target::Torchrun),
+        (&ddp, Target::Accelerate),
+        (&ddp, Target::Sagemaker),
+        (&deepspeed, Target::Deepspeed),
+        (&deepspeed, Target::Slurm),
+    ] {
+        let launch = export(&[sharded()], stack, target).or_else(|_| export(&[], stack, target)).expect("replicas");
+        let about = "samples were priced at 1,024 tokens each: the script must fill or cut them to that length; Hugging Face's run_clm.py takes --block_size 1024";
+        assert_eq!(notes(&launch, about), 1, "{} {:?}", target.name(), launch.notes);
+    }
+    let bert = export(&of("bert-large"), &ddp, Target::Torchrun).expect("replicas");
+    assert_eq!(notes(&bert, "run_mlm.py takes --max_seq_length 512"), 1, "{:?}", bert.notes);
+    let resnet = export(&of("resnet50"), &ddp, Target::Torchrun).expect("replicas");
+    assert_eq!(notes(&resnet, "samples were priced"), 0, "{:?}", resnet.notes);
+    // TRL's scripts are told.
+    let tuned = export(&[("job.training.method", json!("full"))], &ddp, Target::Torchrun).expect("replicas");
+    assert_eq!(notes(&tuned, "samples were priced"), 0, "{:?}", tuned.notes);
+    assert!(tuned.files[0].text.contains("--max_length 1024 "), "{}", tuned.files[0].text);
+}
+
+/// By default Megatron-LM writes a line every 100 steps and the Trainer every 500.
+#[test]
+fn early_steps_can_be_compared_with_the_prediction() {
+    let long = [("prediction.step_time_s", json!(12.0)), ("prediction.interval_s", json!([9.0, 16.0]))];
+    let about = "predicted are 12.0 s (90 %: 9.00 s to 16.0 s) for a step";
+    let launch = export(&long, &megatron(), Target::Kubernetes).expect("Megatron-LM");
+    assert!(launch.files[0].text.contains("--log-interval 1 --log-throughput"), "{}", launch.files[0].text);
+    let note = launch.notes.iter().find(|note| note.contains(about)).expect("the prediction");
+    assert!(note.contains("half of the products of attention"), "{note}");
+    assert!(first(&[], &megatron(), Target::Megatron).contains("--log-interval 10 --log-throughput"));
+    let ddp = pytorch("pytorch-ddp", false);
+    let launch = export(&long, &ddp, Target::Torchrun).expect("replicas");
+    assert!(launch.files[0].text.contains("--logging_steps 1 "), "{}", launch.files[0].text);
+    assert_eq!(notes(&launch, about), 1, "{:?}", launch.notes);
+    assert!(first(&[], &ddp, Target::Torchrun).contains("--logging_steps 10 "));
+}
+
+#[test]
+fn the_releases_that_scripts_need_are_named() {
+    let fsdp = pytorch("pytorch-fsdp", false);
+    let needs = |changes: &[(&str, Value)], stack, target| {
+        let launch = export(changes, stack, target).expect("data parallel");
+        launch.notes.into_iter().find(|note| note.starts_with("the script needs")).expect("packages")
+    };
+    let flag = "the script needs transformers>=5.10, accelerate>=1.10.1";
+    assert_eq!(needs(&[sharded()], &fsdp, Target::Torchrun), flag);
+    // The configuration of Accelerate says that there is FSDP.
+    let plain = "the script needs transformers>=5.0, accelerate>=1.10.1";
+    assert_eq!(needs(&[sharded()], &fsdp, Target::Accelerate), plain);
+    let files = export(&[sharded()], &fsdp, Target::Sagemaker).expect("sharded").files;
+    let listed = files.iter().find(|file| file.name == "requirements.txt").expect("packages");
+    assert_eq!(listed.text, "transformers>=5.10\naccelerate>=1.10.1\n");
+    let adapters = json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } });
+    let lora = [("job.training.method", json!("lora")), ("plan.fine_tuning", adapters)];
+    assert_eq!(
+        needs(&lora, &pytorch("pytorch-ddp", false), Target::Torchrun),
+        format!("{plain}, trl>=1.16, peft>=0.13")
+    );
+}
+
+/// The package megatron-core has no scripts.
+#[test]
+fn the_copy_of_megatron_that_the_arguments_are_for_is_named() {
+    for target in MEGATRON {
+        let launch = export(&[], &megatron(), target).expect("Megatron-LM");
+        let text = &launch.files[0].text;
+        assert!(text.contains("pretrain_gpt.py of Megatron-LM (tag core_v0.16.0)"), "{text}");
+        assert_eq!(notes(&launch, "git clone --branch core_v0.16.0"), 1, "{} {:?}", target.name(), launch.notes);
+    }
+    let bert = first(&of("bert-large"), &megatron(), Target::Megatron);
+    assert!(bert.contains("pretrain_bert.py of Megatron-LM (tag core_v0.16.0)"), "{bert}");
+}
+
+/// Memory and time of GPT and BERT count dropout unless the job says otherwise.
+#[test]
+fn dropout_is_the_models_or_an_assumption() {
+    let dropout = |changes: &[(&'static str, Value)]| {
+        let launch = export(changes, &megatron(), Target::Megatron).expect("Megatron-LM");
+        let text = launch.files[0].text.clone();
+        let assumed = launch.assumed.into_iter().find(|own| own.field == "job.training.dropout");
+        let words = text.split(" --attention-dropout ").nth(1).expect("a share").split_whitespace();
+        let shares: Vec<String> = words.take(3).map(ToOwned::to_owned).collect();
+        (shares.join(" "), assumed.map(|own| own.written))
+    };
+    let tenth = Some("attention-dropout 0.1, hidden-dropout 0.1".to_owned());
+    for name in ["bert-large", "gpt2"] {
+        assert_eq!(dropout(&of(name)), ("0.1 --hidden-dropout 0.1".to_owned(), tenth.clone()), "{name}");
+    }
+    let none = Some("attention-dropout 0.0, hidden-dropout 0.0".to_owned());
+    assert_eq!(dropout(&of("llama-3-8b")), ("0.0 --hidden-dropout 0.0".to_owned(), none));
+    let said = |share: f64| [of("bert-large"), vec![("plan.model.dropout", json!(share))]].concat();
+    assert_eq!(dropout(&said(0.2)), ("0.2 --hidden-dropout 0.2".to_owned(), None));
+    assert_eq!(dropout(&said(0.0)), ("0.0 --hidden-dropout 0.0".to_owned(), None));
+    let told = |changes: &[(&'static str, Value)]| {
+        let launch = export(changes, &pytorch("pytorch-ddp", false), Target::Torchrun).expect("replicas");
+        notes(&launch, "memory and time count dropout")
+    };
+    assert_eq!((told(&of("bert-large")), told(&said(0.0)), told(&of("llama-3-8b"))), (1, 0, 0));
+}
