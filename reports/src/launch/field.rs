@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use super::job::Job;
-use trainyard_models::Dropout;
 pub(super) use trainyard_plan::Field;
 use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
 use trainyard_units::counted;
@@ -19,8 +18,7 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
         Field::ClipNorm => training.clip_norm.is_some(),
         Field::WeightDecay => training.weight_decay.is_some(),
         Field::DecayExempt => training.decay_exempt.is_some(),
-        // That of the job stands in the model.
-        Field::Dropout => job.plan().model().dropout() != Dropout::default(),
+        Field::Dropout => training.dropout.is_some(),
         Field::Momentum => training.momentum.is_some(),
         Field::Betas => training.betas.is_some(),
         Field::Epsilon => training.epsilon.is_some(),

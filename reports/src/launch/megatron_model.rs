@@ -5,7 +5,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::megatron::{Words, uneven};
 use super::software::Attention;
-use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
+use trainyard_models::{AttentionKernel, Bert, Dropout, Experts, Gpt, HeadKind, Llama, Model};
 use trainyard_plan::Precision;
 
 /// Weight of the auxiliary loss of routers (Fedus et al., arXiv:2101.03961, section 2.2; Megatron-LM's guide to mixtures
@@ -84,7 +84,11 @@ fn dropout(draft: &mut Draft<'_>, words: &mut Words) {
     let [attention, residual, embedding] =
         [shares.attention, shares.residual, shares.embedding].map(|share| share.unwrap_or(unsaid));
     words.set("attention-dropout", format!("{attention:?}")).set("hidden-dropout", format!("{residual:?}"));
-    draft.writes(Field::Dropout, format!("attention-dropout {attention:?}, hidden-dropout {residual:?}"));
+    draft.tells(&[Field::Dropout]);
+    if shares == Dropout::default() {
+        let written = format!("attention-dropout {attention:?}, hidden-dropout {residual:?}");
+        draft.assumes(Field::Dropout, &written, "the shares that are dropped out, as memory and time were counted");
+    }
     if (embedding - residual).abs() > 0.0 {
         draft.note(Field::Dropout, "Megatron-LM drops out as much of embeddings as of the residual stream");
     }
