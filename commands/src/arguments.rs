@@ -3,7 +3,7 @@
 use crate::examples;
 use crate::history_arguments::HistoryCommand;
 use crate::plot::{PlotArguments, PlotTheme};
-use crate::values::{address, count, fraction, money, number, one_of, size, whole, word};
+use crate::values::{address, count, fraction, money, number, one_of, sequence_length, size, whole, word};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::IpAddr;
@@ -38,11 +38,11 @@ pub(crate) struct Global {
     /// When messages are coloured; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
-    /// Say nothing but results and errors
+    /// Say nothing but results and errors; with -v, results in full
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Show more: every plan on the front of time and cost, every row of a validation
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
 
@@ -175,8 +175,8 @@ pub(crate) struct JobArguments {
     /// Optimizer steps, instead of epochs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
-    /// Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    /// Tokens of a sample, or the length that samples are packed or padded to; 8k is 8192 [default: that of the model]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = sequence_length)]
     pub(crate) seq_len: Option<u64>,
     /// Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or
     /// the last blocks (frozen); compares full, lora and qlora

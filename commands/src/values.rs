@@ -70,6 +70,11 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     trainyard_units::count(text).map_err(|error| error.to_string())
 }
 
+/// The length of a sequence in tokens, `8k` of 1,024 each.
+pub(crate) fn sequence_length(text: &str) -> Result<u64, String> {
+    trainyard_units::sequence_length(text).map_err(|error| error.to_string())
+}
+
 /// Bytes: a number, or a number with its unit.
 pub(crate) fn size(text: &str) -> Result<f64, String> {
     if let Ok(bytes) = text.parse() {

@@ -338,7 +338,14 @@ fields! {
 impl Field {
     /// Returns the field of a name in `--fix`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::HELD.iter().copied().find(|field| field.name() == name || field.abbreviations().contains(&name))
+        Self::HELD.iter().copied().find(|field| field.is_called(name))
+    }
+
+    /// Returns `true` for its name, for one of its abbreviations, and for one in the place of its name: `parallel.tp`.
+    fn is_called(self, name: &str) -> bool {
+        let group = |path: &str| path.rsplit_once('.').map(|(group, _)| group.to_owned());
+        let short = name.rsplit_once('.').filter(|_| group(name) == group(self.name())).map_or(name, |(_, last)| last);
+        self.name() == name || self.abbreviations().contains(&short) || self.abbreviations().contains(&name)
     }
 
     /// Returns the field's value in a plan, as it is written there; `None` where it is what any training does.
@@ -375,7 +382,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 fn unknown(key: &str) -> Invalid {
     let others = Field::HELD.iter().flat_map(|field| field.abbreviations()).copied();
     let rule = format!("a plan has no field `{key}`; use one of {}", names().collect::<Vec<_>>().join(", "));
-    let meant = similar(key, names().chain(others)).map(|similar| format!("did you mean `{similar}`?"));
+    let similar = similar(key, names().chain(others)).and_then(Field::named);
+    let meant = similar.map(|field| format!("did you mean `{}`?", field.name()));
     Invalid::breaks("--fix", format!("{key}=…"), rule).maybe_hint(meant)
 }
 
@@ -466,7 +474,10 @@ mod tests {
             ("dp=2", "parallel.data=2"),
             ("cp=2", "parallel.context=2"),
             ("ep=2", "parallel.expert=2"),
+            ("parallel.tp=8", "parallel.tensor=8"),
+            ("parallel.ep=2", "parallel.expert=2"),
             ("micro_batch_size=1", "batch.micro=1"),
+            ("batch.micro_batch=1", "batch.micro=1"),
             ("global_batch=2k", "batch.global=2000"),
             ("zero=3", "state_sharding=parameters"),
             ("zero=zero-1", "state_sharding=optimizer"),

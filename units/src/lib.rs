@@ -31,7 +31,10 @@ pub use invalid::Invalid;
 pub use name::UnknownName;
 #[doc(hidden)]
 pub use name::folded;
-pub use number::{ParseNumberError, Written, bytes_option, count, number, written, written_option, written_table};
+pub use number::{
+    ParseNumberError, Written, bytes_option, count, number, sequence_length, sequence_option, written, written_option,
+    written_table,
+};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};
 pub use words::{CatalogError, similar};

@@ -113,6 +113,38 @@ pub fn count(text: &str) -> Result<u64, ParseNumberError> {
     Ok(value as u64)
 }
 
+/// The suffixes of a length of sequences with the tokens that they count.
+const TOKENS: [(char, u64); 3] = [('k', 1 << 10), ('K', 1 << 10), ('M', 1 << 20)];
+
+/// The length of a sequence in tokens that a text writes. `k` is 1,024 and `M` 1,048,576, as in the names of models and
+/// of their contexts (a context of 128k has 131,072 tokens); all else is as [`count`] reads it.
+///
+/// ```
+/// assert_eq!(trainyard_units::sequence_length("8k"), Ok(8192));
+/// assert_eq!(trainyard_units::sequence_length("8000"), Ok(8000));
+/// ```
+///
+/// # Errors
+///
+/// As [`count`].
+pub fn sequence_length(text: &str) -> Result<u64, ParseNumberError> {
+    let suffixed = TOKENS.iter().find_map(|(suffix, tokens)| Some((text.trim().strip_suffix(*suffix)?, *tokens)));
+    let Some((digits, tokens)) = suffixed else { return count(text) };
+    let refused = || ParseNumberError::NotANumber { text: text.into() };
+    // A second suffix is none.
+    if !digits.ends_with(|last: char| last.is_ascii_digit() || last == '.' || last.is_whitespace()) {
+        return Err(refused());
+    }
+    let value = number(digits).map_err(|_| refused())? * tokens as f64;
+    if value < 0.0 || value.fract() != 0.0 {
+        return Err(ParseNumberError::NotWhole { text: text.into() });
+    }
+    if value > EXACT_MAX {
+        return Err(ParseNumberError::TooLarge { text: text.into(), most: EXACT_MAX as u64 });
+    }
+    Ok(value as u64)
+}
+
 /// A type of number that a document may write as a number, or as a text in the forms of [`number`]: what [`written`]
 /// reads.
 pub trait Written: Sized {
@@ -227,6 +259,32 @@ pub fn written_option<'de, T: Written, D: Deserializer<'de>>(deserializer: D) ->
     Option::<Number<T>>::deserialize(deserializer).map(|value| value.map(|Number(value)| value))
 }
 
+/// The same for the length of a sequence, as [`sequence_length`] reads it.
+///
+/// # Errors
+///
+/// When it is neither, or not in the range of the type.
+pub fn sequence_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    struct Tokens(u64);
+
+    impl Written for Tokens {
+        const EXPECTED: &'static str = "a whole number of tokens, or a text such as \"8k\"";
+
+        fn of_text(text: &str) -> Result<Self, String> {
+            sequence_length(text).map(Self).map_err(|error| error.to_string())
+        }
+
+        fn of_float(value: f64) -> Option<Self> {
+            u64::of_float(value).map(Self)
+        }
+
+        fn of_whole(value: i128) -> Option<Self> {
+            u64::of_whole(value).map(Self)
+        }
+    }
+    written_option(deserializer).map(|length: Option<Tokens>| length.map(|Tokens(tokens)| tokens))
+}
+
 /// The same for a number of bytes, which may have a unit: `2 MB`, `110kB`.
 ///
 /// # Errors
@@ -294,6 +352,17 @@ mod tests {
             ["2k", "1.5M", "100e6", "1_024", "8.0"].map(count),
             [Ok(2000), Ok(1_500_000), Ok(100_000_000), Ok(1024), Ok(8)]
         );
+    }
+
+    #[test]
+    fn thousands_of_tokens_in_a_sequence_are_binary() {
+        let read = ["8k", "128K", "1M", "1.5k", " 2 k ", "8192", "8000", "1e3", "2_048", "1e1k"].map(sequence_length);
+        let tokens = [8192, 131_072, 1 << 20, 1536, 2048, 8192, 8000, 1000, 2048, 10_240];
+        assert_eq!(read, tokens.map(Ok));
+        for wrong in ["k", "8kk", "8Mk", "8m", "0.3k", "-1k", "1e300k", "x"] {
+            let told = sequence_length(wrong).expect_err(wrong).to_string();
+            assert!(told.contains(&format!("`{wrong}`")), "{told}");
+        }
     }
 
     #[test]

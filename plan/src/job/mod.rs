@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond, bytes_option, written_option, written_table};
+use trainyard_units::{Bytes, BytesPerSecond, bytes_option, sequence_option, written_option, written_table};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,8 +78,8 @@ pub struct ModelChoice {
     /// Vocabulary size.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub vocab: Option<u64>,
-    /// Tokens of a sample; also overrides that of a catalog, file or config model.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    /// Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
+    #[serde(default, deserialize_with = "sequence_option", skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
     /// Height and width of an image; also overrides that of a catalog, file or config model.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
@@ -284,6 +284,18 @@ mod tests {
         }
         let wrong = read("2 MW").expect_err("no unit of bytes").to_string();
         assert!(wrong.contains("is not a suffix of a number"), "{wrong}");
+    }
+
+    #[test]
+    fn thousands_are_binary_in_lengths_of_sequences_only() {
+        let read =
+            |value| serde_json::from_value::<ModelChoice>(serde_json::json!({ "seq_len": value, "vocab": "32k" }));
+        let tokens = |value: serde_json::Value| read(value).map(|model| model.seq_len).ok().flatten();
+        let texts = [serde_json::json!("8k"), serde_json::json!(8000), serde_json::json!("1M")];
+        assert_eq!(texts.map(tokens), [Some(8192), Some(8000), Some(1 << 20)]);
+        assert_eq!(read(serde_json::json!("8k")).expect("a model").vocab, Some(32_000));
+        assert!(read(serde_json::json!("8kk")).expect_err("no length").to_string().contains("`8kk`"));
+        assert!(read(serde_json::json!(-1)).is_err() && read(serde_json::json!(1.5)).is_err());
     }
 
     #[test]

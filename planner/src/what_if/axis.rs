@@ -60,7 +60,12 @@ fn axis(text: &str) -> Result<Axis, Invalid> {
     })?;
     let name = name.trim();
     let key = find(name).ok_or_else(|| {
-        let meant = similar(name).map_or_else(String::new, |similar| format!("did you mean `{similar}`? "));
+        let meant = similar(name).map_or_else(String::new, |similar| match find(similar) {
+            Some(Key { kind: Kind::Factor, about, .. }) => {
+                format!("did you mean `{similar}` ({about}), a factor, as in {similar}=x0.9,x1.1? ")
+            }
+            _ => format!("did you mean `{similar}`? "),
+        });
         Invalid::inside(option(name), format!("nothing that can be varied is called `{name}`"))
             .with_hint(format!("{meant}`trainyard what-if --help` lists all keys"))
     })?;
@@ -101,7 +106,7 @@ fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
         return Err("is a range, but only whole numbers have ranges; write the values with commas between them".into());
     }
     let (last, step) = last.split_once('/').map_or((last, None), |(last, step)| (last, Some(step)));
-    let whole = |text: &str| count(text).ok().filter(|count| (1..=EXACT_MAX).contains(count));
+    let whole = |text: &str| kind.count(text).ok().filter(|count| (1..=EXACT_MAX).contains(count));
     let wrong = || "is no range; write whole numbers, at least 1, as in 1..64 or 1..64/4".to_owned();
     let (first, last) = (whole(first).ok_or_else(wrong)?, whole(last).ok_or_else(wrong)?);
     if first > last {
@@ -145,12 +150,12 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
         }
     }
     match key.kind {
-        Kind::Count | Kind::Steps => {
+        Kind::Count | Kind::Length | Kind::Steps => {
             let least = match key.level {
                 Level::Plan(field) => field.counts().map_or(1, |counts| *counts.start()),
                 _ => 1,
             };
-            match count(written) {
+            match key.kind.count(written) {
                 Ok(count) if (least..=EXACT_MAX).contains(&count) => Ok(count as f64),
                 _ => Err(format!("must be a whole number, at least {least}, or a factor such as ×2")),
             }
@@ -262,6 +267,8 @@ mod tests {
         assert_eq!(numbers("model.layers=24..96"), [24.0, 48.0, 72.0, 96.0]);
         assert_eq!(numbers("model.layers=10..26"), [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0, 24.0, 26.0]);
         assert_eq!(numbers("instances=1..4,6"), [1.0, 2.0, 4.0, 6.0]);
+        assert_eq!(numbers("model.seq_len=8k,8000,16k..64k"), [8192.0, 8000.0, 16_384.0, 32_768.0, 65_536.0]);
+        assert_eq!(numbers("data.samples=8k"), [8000.0]);
     }
 
     #[test]
@@ -310,6 +317,8 @@ mod tests {
         }
         let slip = axis("cluster.netwrok=1").expect_err("a slip");
         assert!(slip.hint().is_some_and(|hint| hint.contains("`cluster.network`")), "{slip}");
+        let share = axis("mfu=40,50").expect_err("it is predicted");
+        assert!(share.hint().is_some_and(|hint| hint.contains("stack.rate=x0.9")), "{share}");
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use crate::edits::Part;
 use std::iter::once;
 use trainyard_plan::Field;
+use trainyard_units::{ParseNumberError, count, sequence_length};
 
 /// The type of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Whole numbers. A range of them doubles from one to the next.
     Count,
+    /// Tokens of a sequence, of which `k` is 1,024. A range of them doubles, too.
+    Length,
     /// Whole numbers. A range of them has equal steps.
     Steps,
     /// Numbers without a unit.
@@ -61,7 +64,7 @@ const fn key(name: &'static str, kind: Kind, level: Level, about: &'static str) 
     Key { name, kind, level, about }
 }
 
-use Kind::{Arithmetic, Count, Factor, Number, Price, Rate, Size, Steps, Time, Word};
+use Kind::{Arithmetic, Count, Factor, Length, Number, Price, Rate, Size, Steps, Time, Word};
 use Level::{Job, Machine, Model, Search, Terms};
 
 const INSTANCE: Key = key("instance", Word, Terms, "machine type");
@@ -114,10 +117,10 @@ const OTHERS: &[Key] = &[
     key("model.kv_heads", Steps, Model, "heads of keys and values"),
     key("model.ffn", Count, Model, "width inside the feed-forward part"),
     key("model.vocab", Count, Model, "vocabulary size"),
-    key("model.seq_len", Count, Model, "tokens of a sample"),
+    key("model.seq_len", Length, Model, "tokens of a sample; 8k is 8192"),
     key("model.attention", Word, Model, "how attention is computed"),
     key("model.decoder_layers", Steps, Model, "blocks of the decoder"),
-    key("model.decoder_seq_len", Count, Model, "tokens that the decoder writes"),
+    key("model.decoder_seq_len", Length, Model, "tokens that the decoder writes"),
     key("model.experts", Count, Model, "experts of a layer"),
     key("model.experts_per_token", Steps, Model, "experts that a token is sent to"),
     key("model.image_size", Steps, Model, "height and width of an image"),
@@ -202,12 +205,26 @@ pub(crate) fn all() -> impl Iterator<Item = Key> {
 
 /// Finds the key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
-    let name = aliases().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    let alias = aliases().find(|(alias, _)| *alias == name).map(|(_, name)| name);
+    let name = alias.or_else(|| Field::named(name).map(Field::name)).unwrap_or(name);
     all().find(|key| key.name == name)
 }
 
+/// What people call something that no key is, and the key that changes it.
+const MEANT: &[(&str, &str)] = &[
+    ("mfu", "stack.rate"),
+    ("hfu", "stack.rate"),
+    ("efficiency", "stack.rate"),
+    ("nodes", "instances"),
+    ("gpus", "instances"),
+    ("devices", "instances"),
+];
+
 /// Returns the key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
+    if let Some((_, key)) = MEANT.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)) {
+        return Some(key);
+    }
     let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
     trainyard_units::similar(name, names)
 }
@@ -225,7 +242,7 @@ impl Kind {
     /// Returns the unit of amounts; `None` for words.
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
-            Self::Count | Self::Steps | Self::Number => Some("1"),
+            Self::Count | Self::Length | Self::Steps | Self::Number => Some("1"),
             Self::Size | Self::Bytes => Some("B"),
             Self::Rate => Some("B/s"),
             Self::Arithmetic => Some("FLOP/s"),
@@ -236,9 +253,17 @@ impl Kind {
         }
     }
 
+    /// Reads one of its values, if these are whole numbers.
+    pub(crate) fn count(self, text: &str) -> Result<u64, ParseNumberError> {
+        match self {
+            Self::Length => sequence_length(text),
+            _ => count(text),
+        }
+    }
+
     /// Returns `true` if its values are whole numbers.
     pub(crate) fn is_whole(self) -> bool {
-        matches!(self, Self::Count | Self::Steps)
+        matches!(self, Self::Count | Self::Length | Self::Steps)
     }
 }
 
@@ -273,6 +298,10 @@ mod tests {
         assert_eq!(similar("gpu.memory_bandwith"), Some("gpu.memory_bandwidth"));
         assert_eq!(similar("cluster.netwrok"), Some("cluster.network"));
         assert_eq!(similar("qqqq"), None);
+        // The share of the peak is what comes out; the speed of kernels is what goes in.
+        assert_eq!(similar("MFU"), Some("stack.rate"));
+        assert!(MEANT.iter().all(|(word, key)| find(word).is_none() && find(key).is_some()));
+        assert_eq!(find("parallel.tp").map(|key| key.name), Some("parallel.tensor"));
     }
 
     #[test]
