@@ -1,6 +1,6 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
-use crate::operator::{Divisible, FrozenWeights, Operator, OperatorKind, Pass, Sharing, Storage, Weights};
+use crate::operator::{Divisible, FrozenWeights, Mask, Operator, OperatorKind, Pass, Sharing, Storage, Weights};
 use std::borrow::Cow;
 use trainyard_units::Flops;
 
@@ -264,6 +264,23 @@ impl OperatorGraph {
     /// Returns the arithmetic that a training step needs per sample, without recomputation: the numerator of MFU.
     pub fn training_flops(&self) -> Flops {
         self.flops(Pass::Forward) + self.flops(Pass::Backward)
+    }
+
+    /// Returns the part of these that attention behind a causal mask does for keys which the mask hides: half of its
+    /// arithmetic, a window or not.
+    ///
+    /// # Source
+    ///
+    /// Megatron-LM, `num_floating_point_operations` in `megatron/training/training.py`, which counts "causal mask (only
+    /// half of the mask is non-zero)" and knows no windows.
+    pub fn masked_flops(&self) -> Flops {
+        let causal = |kind: &OperatorKind| matches!(kind, OperatorKind::Attention(own) if matches!(own.mask, Mask::Causal | Mask::Window(_)));
+        let of_layer = |layer: &Layer| -> Flops {
+            let passes = [Some(Pass::Forward), (!layer.frozen).then_some(Pass::Backward)];
+            let kinds = || layer.operators.iter().map(|operator| operator.kind).filter(|kind| causal(kind));
+            passes.into_iter().flatten().flat_map(|pass| kinds().map(move |kind| kind.flops(pass))).sum()
+        };
+        self.layers().map(of_layer).sum::<Flops>() * 0.5
     }
 
     /// Returns the layers of these kinds in this order.

@@ -97,6 +97,41 @@ pub(crate) fn doubled_links(place: &Place) -> Vec<String> {
     machine.cluster.pools.iter().enumerate().filter_map(doubled).collect()
 }
 
+/// Lists sentences about machines of a cluster file whose GPUs talk over PCIe, though the same GPUs have NVLink in every
+/// machine of the catalog.
+pub(crate) fn without_links(place: &Place) -> Vec<String> {
+    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
+        return Vec::new();
+    };
+    let without = |(index, pool): (usize, &Pool)| {
+        let Fabric::Wired { interconnect: Interconnect::Pcie { .. }, .. } = &pool.fabric else { return None };
+        let gpu = pool.device.gpu()?;
+        let alike: Vec<&Instance> =
+            catalog().machine_types().filter(|own| own.gpu == gpu.name && own.gpus > 1).collect();
+        let known = alike.first()?;
+        let (rate, kind) = (link_rate(&known.interconnect)?, kind_of(&known.interconnect)?);
+        let all = alike.iter().all(|own| link_rate(&own.interconnect).is_some());
+        (pool.devices_per_instance > 1 && all).then(|| {
+            format!(
+                "the {} GPUs of {} are taken to be connected by PCIe, because `machines[{index}]` of {file} has no link \
+                 besides: {} has NVLink in {}; if yours have it too, write [machines.link] with kind = \"{kind}\" and \
+                 bandwidth = \"{rate}\", in one direction",
+                pool.devices_per_instance, pool.name, gpu.name, known.name
+            )
+        })
+    };
+    machine.cluster.pools.iter().enumerate().filter_map(without).collect()
+}
+
+/// Names a kind of links as a cluster file does.
+fn kind_of(interconnect: &Interconnect) -> Option<&'static str> {
+    match interconnect {
+        Interconnect::Nvswitch { .. } => Some("nvswitch"),
+        Interconnect::NvlinkMesh { .. } => Some("nvlink"),
+        Interconnect::Pcie { .. } => None,
+    }
+}
+
 /// Warns that what surrounds the steps is not in the cost of machines of a cluster file that says what they cost, but not how
 /// fast checkpoints are written.
 pub(crate) fn unpaid_overheads(place: &Place, prediction: &Prediction) -> Option<String> {
@@ -136,9 +171,13 @@ mod tests {
 
     /// What is said of the links of a machine with H100 and `bandwidth` into the switch.
     fn told(gpu: &str, bandwidth: &str) -> Vec<String> {
+        doubled_links(&place(gpu, &format!("link = {{ kind = \"nvswitch\", bandwidth = \"{bandwidth}\" }}")))
+    }
+
+    fn place(gpu: &str, link: &str) -> Place {
         let text = format!(
-            "name = \"own\"\n[[machines]]\nname = \"node\"\ncount = 1\ngpus = 8\ngpu = {gpu}\n\
-             link = {{ kind = \"nvswitch\", bandwidth = \"{bandwidth}\" }}\n"
+            "name = \"own\"\n[[machines]]\nname = \"node\"\ncount = 1\ngpus = 8\ngpu = {gpu}\n{link}\n\
+             host = {{ memory = \"2 TB\", memory_bandwidth = \"600 GB/s\", pcie = \"63 GB/s\" }}\n"
         );
         let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
         let mut job = JobSpec::default();
@@ -147,8 +186,20 @@ mod tests {
         job.training.global_batch = Some(GlobalBatch::Exactly(64));
         job.cluster.file = Some("own.toml".into());
         let own = Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
-        let problem = problem(&job, own).expect("solvable");
-        doubled_links(&problem.place)
+        problem(&job, own).expect("solvable").place
+    }
+
+    #[test]
+    fn machines_without_a_link_are_told_where_the_same_gpus_have_one() {
+        let told = |gpu, link| without_links(&place(gpu, link));
+        let sxm = told("\"h100-sxm5-80gb\"", "");
+        let [only] = sxm.as_slice() else { panic!("{sxm:?}") };
+        let start =
+            "the 8 GPUs of node are taken to be connected by PCIe, because `machines[0]` of own.toml has no link";
+        assert!(only.starts_with(start) && only.contains("kind = \"nvswitch\" and bandwidth = \"450 GB/s\""), "{only}");
+        let switch = "link = { kind = \"nvswitch\", bandwidth = \"450 GB/s\" }";
+        assert_eq!(told("\"h100-sxm5-80gb\"", switch), Vec::<String>::new());
+        assert_eq!(told("\"l4\"", ""), Vec::<String>::new());
     }
 
     /// NVIDIA's datasheet of the H100 says 900 GB/s, of both directions.

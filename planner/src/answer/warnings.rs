@@ -1,14 +1,14 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use super::own_machines::{doubled_links, unpaid_overheads};
+use super::own_machines::{doubled_links, unpaid_overheads, without_links};
 use super::samples::unsure_of_samples;
 use super::terms::terms;
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
-use trainyard_models::{AttentionKernel, Divisible, Model, OperatorKind, Sample, Tuned};
+use trainyard_models::{AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Sample, Tuned};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
@@ -29,6 +29,9 @@ const UNCERTAIN: f64 = 0.4;
 /// The ratio to the prediction from which an interval is called wide, too.
 const WIDE: f64 = 1.25;
 
+/// The ratio of an MFU to that of Megatron-LM from which both are told.
+const HALVED_MIN: f64 = 1.1;
+
 /// A recommended plan with everything that warnings depend on.
 pub(crate) struct Warnings<'a> {
     pub(crate) problem: &'a Problem,
@@ -40,10 +43,11 @@ pub(crate) struct Warnings<'a> {
 }
 
 impl Warnings<'_> {
-    /// Lists all warnings: what the time rests on in how samples are brought in, then what may be wrong with the training,
+    /// Lists all warnings: links that a cluster file may lack, what the time rests on in how samples are brought in, then what may be wrong with the training,
     /// then what the figures leave out.
     pub(crate) fn all(&self) -> Vec<String> {
-        let mut all = self.of_input();
+        let mut all = without_links(&self.problem.place);
+        all.extend(self.of_input());
         let of_training = [
             batch_beyond_data(self.problem, self.plan.batch().global),
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
@@ -81,6 +85,7 @@ impl Warnings<'_> {
         all.extend(doubled_links(&self.problem.place));
         all.extend(self.convergence());
         all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
+        all.extend(self.prediction.mfu.and_then(|mfu| halved_attention(self.plan.graph(), mfu)));
         all
     }
 
@@ -432,6 +437,18 @@ fn encryption(slowdown: f64) -> String {
     )
 }
 
+/// Tells what Megatron-LM would call the MFU of a training, where that is much less.
+fn halved_attention(graph: &OperatorGraph, mfu: f64) -> Option<String> {
+    let full = graph.training_flops().0;
+    let halved = full - graph.masked_flops().0;
+    (full > halved * HALVED_MIN).then(|| {
+        format!(
+            "MFU counts attention in full, as PaLM does; Megatron-LM's --log-throughput counts half of a causal mask: {:.1} %",
+            100.0 * mfu * halved / full
+        )
+    })
+}
+
 /// Warns that a plan leaves less memory free than its stack usually needs.
 fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
     let used = peak as f64 / limit as f64;
@@ -509,6 +526,22 @@ mod tests {
         assert_eq!(told, "sockets (TCP) are assumed between g4dn.12xlarge; with EFA set up, --transport efa");
         let pods = sockets("p4d.24xlarge", Transport::TcpPods, Transport::EfaGpudirect);
         assert!(pods.starts_with("sockets (TCP) of Kubernetes pods") && pods.ends_with("--transport efa-gpudirect"));
+    }
+
+    #[test]
+    fn the_mfu_of_megatron_is_told_where_long_causal_attention_makes_it_another() {
+        let told = |name: &str, seq_len| {
+            let model = &trainyard_models::find(name).expect("in the catalog").model;
+            let model = crate::problem::with_seq_len(model.spec(), Some(seq_len));
+            halved_attention(&Model::try_from(model).expect("valid").graph(), 0.6)
+        };
+        // Of llama-3-8b the products with weights take 6 × 7.5 G of each token's arithmetic, and attention in full
+        // 12 × 32 × 4096 × 131072: 0.45 and 2.06 × 10¹¹.
+        let long = told("llama-3-8b", 131_072).expect("mostly attention");
+        assert!(long.contains("half of a causal mask: 35.4 %"), "{long}");
+        assert_eq!(told("llama-3-8b", 1024), None);
+        // Its attention has no mask.
+        assert_eq!(told("bert-large", 4096), None);
     }
 
     #[test]
