@@ -1,7 +1,7 @@
 //! The front of time against cost, point by point.
 
 use crate::format::{Width, lines, seconds, table, usd, wrap};
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, Offered, PlanDocument, PriceUsed};
@@ -31,7 +31,7 @@ pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
         (index + 1).to_string(),
         offered(point).map_or_else(|| "–".into(), |_| point.plan.pricing.to_string()),
         cluster(&point.plan),
-        strategy(&point.plan),
+        strategy_and_state(&point.plan),
         seconds(point.time_s),
         point.cost_usd.map_or_else(|| "–".into(), usd),
     ]

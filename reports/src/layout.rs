@@ -1,6 +1,6 @@
 //! How a plan is laid out, in a few words.
 
-use trainyard_plan::{ParallelSpec, PlanSpec, StateSharding};
+use trainyard_plan::{Offload, ParallelSpec, PlanSpec, StateSharding};
 
 /// Formats the machines: `2 × p4d.24xlarge`.
 pub fn cluster(plan: &PlanSpec) -> String {
@@ -27,6 +27,12 @@ pub fn strategy(plan: &PlanSpec) -> String {
         .map(|(name, degree, how)| format!("{name} {degree}{how}"))
         .collect();
     if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
+}
+
+/// Formats the strategy of a plan with what makes room for it: `data 8, ZeRO-3, offload optimizer`.
+pub(crate) fn strategy_and_state(plan: &PlanSpec) -> String {
+    let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
+    format!("{}{}{offload}", strategy(plan), sharing(plan.state_sharding))
 }
 
 /// Formats what follows a strategy on what replicas share out: `, ZeRO-3`; nothing if they share out nothing.

@@ -55,7 +55,7 @@ pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
 pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
 pub use layout::{cluster, strategy};
-pub use plan::{Detail, NextStep, plan, trained_part};
+pub use plan::{Detail, NextStep, optimum, plan, trained_part};
 pub use plots::{
     StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,
     predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,

@@ -8,7 +8,7 @@ pub use brief::NextStep;
 use crate::decision::{lacks_room, rejected, remedies, tuning};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use crate::front::front;
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, strategy, strategy_and_state};
 use crate::price::{at_price, each};
 use brief::brief;
 pub(crate) use methods::methods_table;
@@ -17,7 +17,7 @@ use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{
-    Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
+    Cache, GradientCompression, GradientReduction, Objective, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
 use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
@@ -119,6 +119,13 @@ fn batch(plan: &PlanSpec) -> String {
     )
 }
 
+/// Formats the tokens of a step: `33,554,432 a step = 1,024 samples × 32,768`; `None` of models that read none.
+fn tokens_of_step(document: &PlanDocument) -> Option<String> {
+    let (each, samples) = (plan_of(document).ok()?.tokens_per_sample()?, document.plan.batch.global);
+    let all = samples.checked_mul(each)?;
+    Some(format!("{} a step = {} × {}", human_count(all), counted(samples, "sample"), human_count(each)))
+}
+
 /// Returns time, cost and the plan's choices, a line each.
 pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
@@ -128,8 +135,9 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     rows.extend([
         ("strategy", [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         ("batch", batch(plan)),
-        ("precision", formats(plan)),
     ]);
+    rows.extend(tokens_of_step(document).map(|tokens| ("tokens", tokens)));
+    rows.push(("precision", formats(plan)));
     rows.extend(trained(document).map(|trained| ("fine-tuning", trained)));
     rows.extend(plan.stack.as_ref().map(|stack| ("software", software(stack))));
     rows.push(("throughput", throughput(prediction)));
@@ -373,15 +381,33 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
 }
 
 fn alternatives(document: &PlanDocument, width: Width) -> String {
-    list("runners-up", &document.alternatives, width)
-}
-
-fn list(title: &str, plans: &[Alternative], width: Width) -> String {
-    if plans.is_empty() {
+    let optimum = optimum(document);
+    let named = optimum.map(|(name, other)| {
+        let [on, strategy, micro, time, cost, memory] = alternative(other);
+        [format!("{on} ({name})"), strategy, micro, time, cost, memory]
+    });
+    let others = document.alternatives.iter().filter(|other| optimum.is_none_or(|(_, best)| best.plan != other.plan));
+    let rows: Vec<[String; 6]> = named.into_iter().chain(others.map(alternative)).collect();
+    if rows.is_empty() {
         return String::new();
     }
-    let header = [title, "strategy", "micro, precision", ">time", ">cost", ">memory"];
-    format!("\n{}", table(width, header, plans.iter().map(alternative)))
+    let header = ["runners-up", "strategy", "micro, precision", ">time", ">cost", ">memory"];
+    format!("\n{}", table(width, header, rows))
+}
+
+/// The relative difference of time or cost from which the best plan by what is sought is told beside the recommended one.
+const BETTER: f64 = 5e-4;
+
+/// Returns the best plan by what is sought, with that in a word, where another one is recommended and it shows.
+pub fn optimum(document: &PlanDocument) -> Option<(&'static str, &Alternative)> {
+    let (other, own) = (document.optimum.as_ref()?, &document.prediction);
+    let costs = own.cost_usd.zip(other.cost_usd).filter(|_| document.job.goal.objective != Some(Objective::Time));
+    let interrupted = own.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
+    let (name, ratio) = match costs {
+        Some((own, other)) => ("cheapest", own / other),
+        None => ("fastest", (own.time_s + interrupted) / other.time_s),
+    };
+    (ratio > 1.0 + BETTER).then_some((name, other))
 }
 
 /// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, cost, memory.
@@ -389,7 +415,7 @@ pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
     let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
     [
         cluster(&other.plan),
-        strategy(&other.plan),
+        strategy_and_state(&other.plan),
         format!("{}, {}{recompute}", other.plan.batch.micro, other.plan.precision),
         seconds(other.time_s),
         other.cost_usd.map_or_else(|| "–".into(), usd),

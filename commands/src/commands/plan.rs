@@ -11,7 +11,7 @@ use std::path::Path;
 use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
 use trainyard_plan::PlanSpec;
-use trainyard_plan::document::{PlanDocument, PriceUsed};
+use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
 use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
 
@@ -99,8 +99,22 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
         let vary = format!("trainyard what-if {plan} --vary instances={}", counts.join(","));
         steps.push(step(vary, "more or fewer machines"));
     }
+    if let Some((name, number)) =
+        reports::optimum(document).and_then(|(name, other)| Some((name, number_of(document, other)?)))
+    {
+        let takes = if name == "cheapest" { TAKES_CHEAPEST } else { TAKES_FASTEST };
+        steps.push(step(format!("--point {number}"), takes));
+    }
     steps.push(step("-v".into(), "added to this command, tells everything else that was found"));
     steps
+}
+
+const TAKES_CHEAPEST: &str = "added to this command, takes the cheapest plan instead";
+const TAKES_FASTEST: &str = "added to this command, takes the fastest plan instead";
+
+/// Returns the number of the point of the front of time against cost that is a plan.
+fn number_of(document: &PlanDocument, other: &Alternative) -> Option<usize> {
+    document.pareto.iter().position(|point| point.plan == other.plan).map(|index| index + 1)
 }
 
 /// Lists numbers of machines near those of a plan, its own among them, among which its replicas can be divided: those

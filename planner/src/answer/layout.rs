@@ -2,11 +2,8 @@
 //! fields that are held.
 
 use crate::problem::Problem;
-use crate::search::Evaluated;
-use trainyard_plan::{Fixed, Offload, Plan, Recompute, StateSharding};
-
-/// Says of a plan that its state is not sharded.
-pub(super) const UNSHARDED: &str = "unsharded states";
+use crate::search::{Evaluated, recomputation, sharded};
+use trainyard_plan::{Fixed, Offload, Plan};
 
 /// Lists what another plan has instead: other degrees, sharding, offload and software.
 pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
@@ -42,28 +39,7 @@ pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
 
 /// Names what another plan computes again in backward, if it is not what this one does.
 pub(super) fn other_recomputation(own: &Plan, other: &Plan) -> Option<String> {
-    (own.recompute() != other.recompute()).then(|| {
-        match other.recompute() {
-            Recompute::None => "no recomputation",
-            Recompute::Selective => "attention recomputed",
-            Recompute::Full => "full recomputation",
-        }
-        .into()
-    })
-}
-
-/// Says how the state of a plan is sharded.
-fn sharded(plan: &Plan) -> String {
-    let sharding = match plan.state_sharding() {
-        StateSharding::None => UNSHARDED,
-        StateSharding::Optimizer => "ZeRO-1",
-        StateSharding::Gradients => "ZeRO-2",
-        StateSharding::Parameters => "ZeRO-3",
-    };
-    match plan.sharding_ranks() {
-        Some(ranks) => format!("{sharding} over {ranks} ranks"),
-        None => sharding.into(),
-    }
+    (own.recompute() != other.recompute()).then(|| recomputation(other).into())
 }
 
 /// Returns held fields with all others that tell a plan from its neighbours, so that a search finds this one even where
@@ -97,7 +73,8 @@ pub(super) fn held_as(problem: &Problem, fixed: &Fixed, found: &Evaluated) -> Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+    use crate::search::UNSHARDED;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StateSharding};
 
     #[test]
     fn only_what_differs_is_named() {

@@ -1,13 +1,13 @@
 //! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
 //! other kind and comparing.
 
-use super::layout::{UNSHARDED, differences, held_as, other_recomputation};
+use super::layout::{differences, held_as, other_recomputation};
 use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
 use crate::relative::{apart, pace, pace_beside, price, same, would_be};
-use crate::search::{Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, Within};
+use crate::search::{Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, UNSHARDED, Within};
 use rayon::prelude::*;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
@@ -19,6 +19,9 @@ use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
+
+/// Numbers of machines that are tried for a plan of another kind.
+const NEAREST: usize = 2;
 
 /// The number of plans that do not fit, the least memory that they need, and the memory that there is.
 type TooLarge = (u64, Bytes, Bytes);
@@ -312,7 +315,15 @@ impl Reasons<'_> {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
             (None, Some(large)) => format!("{split}: data parallel alone {}", does_not_fit(large)),
             (None, None) if self.fits_unsplit() => {
-                format!("{split}: the global batch does not divide over {ranks} replicas")
+                let undivided = || format!("{split}: the global batch does not divide over {ranks} replicas");
+                self.data_parallel_elsewhere().map_or_else(undivided, |other| {
+                    let on = other.machines();
+                    let costs = other.cost_usd.zip(self.chosen.cost_usd);
+                    let side = traded((other.time_s, self.chosen.time_s), costs);
+                    format!(
+                        "{split}: data parallel alone, on {on} over which the global batch divides, would be {side}"
+                    )
+                })
             }
             (None, None) => format!("{split}: data parallel alone would not fit, even one sample at a time"),
         }
@@ -325,6 +336,27 @@ impl Reasons<'_> {
         let (state_sharding, offload) = (StateSharding::None, Offload::NONE);
         let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec().clone() });
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
+    }
+
+    /// Finds the best plan of replicas that are not split on the nearest number of machines of this type over which a
+    /// global batch divides.
+    fn data_parallel_elsewhere(&self) -> Option<Evaluated> {
+        let cluster = self.chosen.plan.cluster();
+        let most = self.problem.place.choices().get(self.chosen.choice)?.1;
+        let devices = u64::from(self.chosen.plan.mesh().ranks() / cluster.instances.max(1));
+        let divides = |count: &u32| {
+            let ranks = devices * u64::from(*count);
+            *count != cluster.instances && self.problem.global_batches.iter().any(|own| own.is_multiple_of(ranks))
+        };
+        let mut counts: Vec<u32> = (1..=most).filter(divides).collect();
+        counts.sort_by_key(|count| (count.abs_diff(cluster.instances), *count));
+        counts.into_iter().take(NEAREST).find_map(|count| {
+            let (tensor, pipeline, context) = (Some(1), Some(1), Some(1));
+            let fixed = Fixed { tensor, pipeline, context, instances: Some(count), ..self.same_cluster() };
+            let best = recommended(self.problem, &fixed).0?;
+            self.note(evidence(&fixed, Some(&best), None));
+            Some(best)
+        })
     }
 
     /// Returns `true` if the model would fit unsplit when the global batch divides evenly among as many replicas as

@@ -5,6 +5,7 @@
 //! an engineer would launch.
 
 mod aim;
+mod arrangement;
 mod bounds;
 mod cases;
 mod complexity;
@@ -21,6 +22,7 @@ mod space;
 mod totals;
 
 pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
+pub(crate) use arrangement::{UNSHARDED, recomputation, sharded};
 pub use cases::cases_to_measure;
 pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;

@@ -5,6 +5,7 @@
 //! recommended is chosen among those near it.
 
 use super::aim::{Aim, Ceilings, amount, other};
+use super::arrangement::arrangement;
 use super::complexity::Complexity;
 use super::found::Found;
 use super::prepared::Prepared;
@@ -220,11 +221,13 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let cluster = optimum.plan.cluster();
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
+    let arranged: Vec<String> =
+        [degrees(&optimum.plan)].into_iter().chain(arrangement(&chosen.plan, &optimum.plan)).collect();
     Some(format!(
         "{worse} than the {what} plan ({} × {}{with}, {}){doubt}, but {gain}",
         cluster.instances,
         cluster.instance,
-        degrees(&optimum.plan),
+        arranged.join(", "),
     ))
 }
 

@@ -1,11 +1,11 @@
 //! The short report on a plan: one screen with the decision, five reasons, other plans, caveats and what to type next.
 
 use super::methods::methods;
-use super::{alternative, headline, memory_share, not_considered, title};
+use super::{alternative, headline, memory_share, not_considered, optimum, title};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
-use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_plan::{PlanSpec, Recompute};
 use trainyard_units::counted;
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
@@ -93,6 +93,8 @@ fn others(document: &PlanDocument, width: Width) -> String {
     let header = ["alternatives", "on", "strategy", ">time", ">cost", ">memory"];
     let rows = chosen.into_iter().map(|(name, other)| {
         let [_, strategy, _, time, cost, memory] = alternative(other);
+        let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
+        let strategy = format!("{strategy}{recompute}");
         let stack = other.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
         let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
         [name.to_owned(), format!("{}{with}", cluster(&other.plan)), strategy, time, cost, memory]
@@ -100,8 +102,9 @@ fn others(document: &PlanDocument, width: Width) -> String {
     format!("\n{}", table(width, header, rows))
 }
 
-/// Picks other plans worth knowing of: the cheapest one that is cheaper, the faster one that costs least, and the best
-/// one with fewer kinds of parallelism, or as many and fewer features of the software; then runners-up.
+/// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
+/// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
+/// features of the software; then runners-up.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms) = (&document.prediction, document.plan.pricing);
     let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
@@ -128,7 +131,7 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let labelled = [("cheaper", cheaper), ("faster", faster), ("simpler", simpler)];
     let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));
     let runners_up = document.alternatives.iter().map(|other| ("next best", other));
-    for (name, other) in labelled.chain(runners_up) {
+    for (name, other) in optimum(document).into_iter().chain(labelled).chain(runners_up) {
         if chosen.len() < OTHERS && chosen.iter().all(|(_, known)| known.plan != other.plan) {
             chosen.push((name, other));
         }
@@ -140,6 +143,29 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
+    use trainyard_plan::{Objective, StateSharding};
+
+    #[test]
+    fn the_best_plan_is_told_first_where_a_simpler_one_is_recommended() {
+        let mut document = plan_document();
+        let mut best = document.alternatives[0].clone();
+        best.plan.batch.micro += 1;
+        let cost = document.prediction.cost_usd.expect("rented");
+        best.cost_usd = Some(0.99 * cost);
+        (best.plan.state_sharding, best.plan.recompute) = (StateSharding::Parameters, Recompute::Full);
+        best.plan.offload = "optimizer".parse().expect("an offload");
+        document.optimum = Some(best.clone());
+        let first = |document: &_| choose(document).first().map(|(name, _)| *name);
+        assert_eq!(first(&document), Some("cheapest"));
+        let page = brief(&document, &[], Width(160));
+        assert!(page.contains("ZeRO-3, offload optimizer, recompute"), "{page}");
+        document.job.goal.objective = Some(Objective::Time);
+        assert_ne!(first(&document), Some("cheapest"));
+        // What comes to the same is no other plan worth a line.
+        document.job.goal.objective = None;
+        document.optimum = Some(Alternative { cost_usd: Some(0.9999 * cost), ..best });
+        assert_ne!(first(&document), Some("cheapest"));
+    }
 
     #[test]
     fn a_table_of_methods_leaves_a_screen() {

@@ -5,7 +5,7 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
-use crate::layout::{cluster, sharing, strategy};
+use crate::layout::{cluster, strategy, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
@@ -117,10 +117,9 @@ fn software_differs(document: &WhatIfDocument) -> Option<String> {
 /// Formats a plan's layout: machines, degrees and sharding, micro-batch and number formats, and software where it is named.
 fn layout(figures: &WhatIfFigures) -> Vec<String> {
     let (plan, batch) = (&figures.plan, figures.plan.batch);
-    let sharding = sharing(plan.state_sharding);
     let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
     let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
-    let shown = [cluster(plan), format!("{}{sharding}", strategy(plan)), formats];
+    let shown = [cluster(plan), strategy_and_state(plan), formats];
     shown.into_iter().chain(plan.stack.clone()).collect()
 }
 

@@ -1,0 +1,94 @@
+//! In what else than its degrees a plan differs from another one.
+
+use trainyard_plan::{Offload, Plan, Recompute, StateSharding};
+
+/// Says of a plan that its state is not sharded.
+pub(crate) const UNSHARDED: &str = "unsharded states";
+
+/// Lists how another plan is arranged where this one is not: schedule, sharding, offload and recomputation, or else the
+/// micro-batch and the number format: `interleaved-1f1b with 3 runs of layers a stage`, `ZeRO-1`.
+pub(super) fn arrangement(own: &Plan, other: &Plan) -> Vec<String> {
+    let sharding = |plan: &Plan| (plan.state_sharding(), plan.sharding_ranks());
+    let offload = || match other.offload() {
+        Offload::NONE => "no offload".to_owned(),
+        offload => format!("offload {offload}"),
+    };
+    let mut all: Vec<String> = [
+        schedule(other).filter(|theirs| schedule(own).as_ref() != Some(theirs)),
+        (sharding(own) != sharding(other)).then(|| sharded(other)),
+        (own.offload() != other.offload()).then(offload),
+        (own.recompute() != other.recompute()).then(|| recomputation(other).to_owned()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if all.is_empty() {
+        let (micro, precision) = (other.batch().micro, other.precision());
+        all.extend((own.batch().micro != micro).then(|| format!("micro-batch {micro}")));
+        all.extend((own.precision() != precision).then(|| precision.to_string()));
+    }
+    all
+}
+
+/// Names the schedule of a pipeline.
+fn schedule(plan: &Plan) -> Option<String> {
+    plan.schedule().is_pipelined().then(|| match plan.stages().chunks_per_stage() {
+        1 => plan.schedule().to_string(),
+        runs => format!("{} with {runs} runs of layers a stage", plan.schedule()),
+    })
+}
+
+/// Names what a plan computes again in backward.
+pub(crate) fn recomputation(plan: &Plan) -> &'static str {
+    match plan.recompute() {
+        Recompute::None => "no recomputation",
+        Recompute::Selective => "attention recomputed",
+        Recompute::Full => "full recomputation",
+    }
+}
+
+/// Says how the state of a plan is sharded.
+pub(crate) fn sharded(plan: &Plan) -> String {
+    let sharding = match plan.state_sharding() {
+        StateSharding::None => UNSHARDED,
+        StateSharding::Optimizer => "ZeRO-1",
+        StateSharding::Gradients => "ZeRO-2",
+        StateSharding::Parameters => "ZeRO-3",
+    };
+    match plan.sharding_ranks() {
+        Some(ranks) => format!("{sharding} over {ranks} ranks"),
+        None => sharding.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, Stages};
+
+    #[test]
+    fn what_a_plan_does_besides_its_degrees_is_named_where_another_does_not() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let plan = |micro, schedule, virtual_stages, state_sharding| {
+            let spec = PlanSpec {
+                parallel: ParallelSpec { data: 4, pipeline: 4, ..ParallelSpec::default() },
+                batch: BatchSpec { global: 64, micro, accumulation: 16 / micro },
+                schedule,
+                virtual_stages,
+                state_sharding,
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 2), model.graph().len())
+            };
+            let chunks = 4 * virtual_stages;
+            let stages = Stages::balanced(&vec![1.0; model.graph().len()], chunks).expect("enough layers").specs();
+            Plan::try_from(PlanSpec { stages, ..spec }).expect("a valid plan")
+        };
+        let plain = plan(1, ScheduleName::OneForwardOneBackward, 1, StateSharding::None);
+        let runs = plan(1, ScheduleName::Interleaved, 3, StateSharding::Optimizer);
+        assert_eq!(arrangement(&plain, &plain), Vec::<String>::new());
+        let name = ScheduleName::Interleaved;
+        assert_eq!(arrangement(&plain, &runs), [format!("{name} with 3 runs of layers a stage"), "ZeRO-1".into()]);
+        assert_eq!(arrangement(&runs, &plain), ["1f1b", "unsharded states"]);
+        let larger = plan(2, ScheduleName::OneForwardOneBackward, 1, StateSharding::None);
+        assert_eq!(arrangement(&plain, &larger), ["micro-batch 2"]);
+    }
+}
