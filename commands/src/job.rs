@@ -427,7 +427,10 @@ pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<Pla
     recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
         // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
         let exit = match error {
-            NoPlan::Unable { .. } | NoPlan::NoUnits { .. } | NoPlan::TooFewMachines { .. } => Exit::Input,
+            NoPlan::Unable { .. }
+            | NoPlan::NoUnits { .. }
+            | NoPlan::TooFewMachines { .. }
+            | NoPlan::Unlisted { .. } => Exit::Input,
             _ => Exit::NoPlan,
         };
         Failure::of(exit, &error).maybe_hint(error.hint())

@@ -365,6 +365,15 @@ impl Catalog {
         own
     }
 
+    /// Names the types of machine with a GPU of this name, or with part of it; `None` if there are none.
+    fn types_with(&self, name: &str) -> Option<String> {
+        let name = name.to_lowercase();
+        let has = |instance: &&Instance| name.split('-').all(|part| instance.gpu.split('-').any(|own| own == part));
+        let types: Vec<&str> = self.instances.iter().filter(has).map(|own| own.name.as_str()).collect();
+        (!types.is_empty())
+            .then(|| format!("types are called by their names; these have the GPU: {}", types.join(", ")))
+    }
+
     /// Returns the instances whose names match one of the patterns, in which `*` stands for any text, and the systems
     /// that are named in full.
     ///
@@ -374,7 +383,10 @@ impl Catalog {
     pub fn matching(&self, patterns: &[String]) -> Result<Vec<&Instance>, CatalogError> {
         for pattern in patterns {
             if !self.instances.iter().any(|instance| matches(pattern, &instance.name)) {
-                self.instance(pattern)?;
+                self.instance(pattern).map_err(|error| match self.types_with(pattern) {
+                    Some(types) => error.with_advice(types),
+                    None => error,
+                })?;
             }
         }
         let instances =
@@ -454,5 +466,9 @@ mod tests {
     fn a_slip_of_the_keyboard_gets_a_suggestion() {
         let error = catalog().instance("p3.16xlage").expect_err("no such instance");
         assert_eq!(error.hint(), "did you mean `p3.16xlarge`?");
+        let hint = |name: &str| catalog().matching(&[name.into()]).expect_err(name).hint();
+        let with_h100 = "types are called by their names; these have the GPU: p5.48xlarge, p5.4xlarge";
+        assert_eq!((hint("h100"), hint("H100-80GB")), (with_h100.into(), with_h100.into()));
+        assert_eq!(hint("qqq"), "`trainyard show instances` lists the catalog");
     }
 }

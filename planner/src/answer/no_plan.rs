@@ -9,6 +9,7 @@ use crate::problem::{
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
+use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, counted, human_count};
@@ -21,6 +22,25 @@ pub enum NoPlan {
     EmptySpace {
         /// The fields that exclude every plan.
         why: String,
+    },
+    /// A held degree that the model or its machines do not admit.
+    #[error("no plan has {field} {value}: {why}")]
+    Degree {
+        /// The held field.
+        field: &'static str,
+        value: u32,
+        /// What does not divide.
+        why: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// A held type of machine that the job does not list.
+    #[error("`instance` is held at {instance}, which is not among the types of this job")]
+    Unlisted {
+        /// The held type.
+        instance: String,
+        /// What to do instead.
+        hint: String,
     },
     /// Held fields that need more machines than the user has.
     #[error("{why}")]
@@ -85,7 +105,9 @@ impl NoPlan {
                  fields, or change one of these"
                     .into(),
             ),
-            Self::TooFewMachines { hint, .. } => Some(hint.clone()),
+            Self::TooFewMachines { hint, .. } | Self::Degree { hint, .. } | Self::Unlisted { hint, .. } => {
+                Some(hint.clone())
+            }
             Self::OutOfMemory { needed, available, method, ways_out, .. } => {
                 Some(relief((*needed, *available), *method, ways_out))
             }
@@ -176,7 +198,10 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     if found.candidates == 0 {
         let fixed = &limits.fixed;
         let unable = unable(problem, &with_sole_precision(problem, fixed));
-        let impossible = unable.or_else(|| too_few_machines(problem, fixed));
+        let impossible = unable
+            .or_else(|| too_few_machines(problem, fixed))
+            .or_else(|| unlisted(problem, fixed))
+            .or_else(|| not_admitted(problem, fixed));
         return impossible.unwrap_or_else(|| NoPlan::EmptySpace { why: empty_space(problem, fixed) });
     }
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
@@ -214,9 +239,6 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     let choices = problem.place.choices();
     let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
     let chosen: Vec<usize> = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).collect();
-    if let (true, Some(instance)) = (chosen.is_empty(), &fixed.instance) {
-        return format!("instance {instance} is not among those of the job");
-    }
     if let Some(micro) = fixed.micro.filter(|micro| problem.global_batches.iter().all(|global| micro > global)) {
         let most = problem.global_batches.iter().max().copied().unwrap_or_default();
         return format!("batch.micro {micro} is larger than the global batch of {most}");
@@ -249,6 +271,73 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         "with global batch {}{held}, data × tensor × pipeline × context cannot use every device evenly{near}",
         batches.join(", ")
     )
+}
+
+/// Returns the error for a held type of machine that is none of the job's.
+fn unlisted(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let (held, types) = (fixed.instance.as_ref()?, problem.place.types());
+    let listed: Vec<String> = types.into_iter().map(|(name, _)| name).collect();
+    if listed.contains(held) {
+        return None;
+    }
+    let listed = listed.join(", ");
+    let hint = match &problem.place {
+        Place::Owned { .. } => format!("these are: {listed}"),
+        Place::Rented(rental) if rental.unpriced.contains(held) => {
+            format!("it has no price on these terms; cluster.instances has {listed} besides")
+        }
+        Place::Rented(_) => {
+            format!("cluster.instances has {listed}: hold one of these, or write it there (--instances)")
+        }
+    };
+    Some(NoPlan::Unlisted { instance: held.clone(), hint })
+}
+
+/// Returns the error for a held degree of tensor or pipeline parallelism that no plan can have.
+fn not_admitted(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let degrees = [(Field::Tensor, fixed.tensor), (Field::Pipeline, fixed.pipeline)];
+    degrees.into_iter().find_map(|(field, held)| {
+        let value = held?;
+        let why = match field {
+            Field::Tensor => tensor_not_admitted(problem, fixed, value)?,
+            _ => stages_not_admitted(problem, value)?,
+        };
+        let values = values_with_plans(problem, fixed, field);
+        let hint = match values.as_slice() {
+            [] => format!("leave {} free", field.name()),
+            values => format!("with {} {} there are plans", field.name(), one_of(values)),
+        };
+        Some(NoPlan::Degree { field: field.name(), value, why, hint })
+    })
+}
+
+/// Says why layers cannot be split over this many ranks: heads do not divide, or no machine has as many GPUs.
+fn tensor_not_admitted(problem: &Problem, fixed: &Fixed, tensor: u32) -> Option<String> {
+    let model = &problem.model;
+    let heads = model.tensor_heads().filter(|heads| !heads.is_multiple_of(tensor.into())).map(|heads| {
+        let fewer = model.spec().heads.is_some_and(|all| all > heads);
+        let of = if fewer { "heads of keys and values" } else { "attention heads" };
+        format!("{}'s {heads} {of} do not divide by it", model.name())
+    });
+    let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
+    let choices = problem.place.choices();
+    let devices = |choice: usize| problem.place.machine(choice, 1, None).cluster.first().devices_per_instance;
+    let most = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).map(devices);
+    let (all, most) = most.fold((true, 0), |(none, most), own| (none && !own.is_multiple_of(tensor), most.max(own)));
+    let machines = all.then(|| format!("tensor parallelism stays inside a machine, which has {}", gpus(most)));
+    let why: Vec<String> = [heads, machines].into_iter().flatten().collect();
+    (!why.is_empty()).then(|| why.join(", and "))
+}
+
+fn gpus(count: u32) -> String {
+    format!("at most {}", counted(count.into(), "GPU"))
+}
+
+/// Says why there are no pipelines with this many stages.
+fn stages_not_admitted(problem: &Problem, stages: u32) -> Option<String> {
+    let blocks = problem.graph().layers().filter(|layer| layer.role == LayerRole::Block).count() as u64;
+    (blocks > 0 && u64::from(stages) > blocks && !problem.place.is_measured())
+        .then(|| format!("a stage has at least one block, and {} has {}", problem.model.name(), human_count(blocks)))
 }
 
 /// Returns the error for held fields that need more than machines of one's own have.
@@ -309,24 +398,75 @@ const BATCHES_TRIED: usize = 64;
 /// Values that are tried in place of a degree or size with which there is no plan.
 const TRIED: [u32; 18] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 25, 32, 40, 48, 64, 128];
 
-/// Lists values of a held number with which there are plans.
+/// Says with which values of a held number there are plans.
 fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
+    match values_with_plans(problem, fixed, field).as_slice() {
+        [] => String::new(),
+        values => format!("; with {} {} there are plans", field.name(), one_of(values)),
+    }
+}
+
+/// Lists values of a held number with which there are plans.
+fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<String> {
     let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
         with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
     };
-    let values: Vec<String> = TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect();
-    if values.is_empty() {
-        String::new()
-    } else {
-        format!("; with {} {} there are plans", field.name(), one_of(&values))
-    }
+    TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect()
 }
 
 fn one_of(values: &[String]) -> String {
     match values {
         [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         values => values.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::recommend;
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    fn refused(fix: &[&str]) -> (NoPlan, String) {
+        let mut job = JobSpec::default();
+        job.model.name = Some("llama-3-8b".into());
+        job.data.tokens = Some(1e9);
+        job.training.global_batch = Some(GlobalBatch::Exactly(128));
+        job.cluster.instances = Some(vec!["p5.48xlarge".into(), "g5.xlarge".into()]);
+        job.cluster.max_instances = Some(4);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let fix: Vec<String> = fix.iter().map(ToString::to_string).collect();
+        let limits = Limits { fixed: Fixed::parse(&fix).expect("fields"), ..Limits::default() };
+        let error = recommend(&problem, &limits, &job).expect_err("no plan");
+        let hint = error.hint().expect("a hint");
+        (error, hint)
+    }
+
+    #[test]
+    fn a_degree_that_cannot_be_says_what_does_not_divide() {
+        let (error, hint) = refused(&["tp=16"]);
+        assert_eq!(
+            error.to_string(),
+            "no plan has parallel.tensor 16: llama-3-8b's 8 heads of keys and values do not divide by it, and tensor \
+             parallelism stays inside a machine, which has at most 8 GPUs"
+        );
+        assert_eq!(hint, "with parallel.tensor 1, 2, 4 or 8 there are plans");
+        let (error, _) = refused(&["parallel.tensor=8", "instance=g5.xlarge"]);
+        assert_eq!(
+            error.to_string(),
+            "no plan has parallel.tensor 8: tensor parallelism stays inside a machine, which has at most 1 GPU"
+        );
+        let (error, _) = refused(&["parallel.pipeline=64"]);
+        assert!(error.to_string().ends_with("a stage has at least one block, and llama-3-8b has 32"), "{error}");
+    }
+
+    #[test]
+    fn a_held_type_that_the_job_does_not_list_is_told_with_those_that_it_does() {
+        let (error, hint) = refused(&["instance=p4d.24xlarge"]);
+        assert!(error.to_string().contains("p4d.24xlarge, which is not among the types"), "{error}");
+        assert!(hint.contains("p5.48xlarge") && hint.contains("g5.xlarge") && !hint.contains("divides"), "{hint}");
     }
 }
