@@ -367,10 +367,6 @@ fn run_on(
         observer,
         stop,
     };
-    if world.is_root() {
-        let resumed = resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step));
-        observer(RunEvent::Begun { data: data.report(), resumed });
-    }
     let outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)
         .map_err(|error| ended_early(error, &whole))?;
     if !world.is_root() {
@@ -586,6 +582,10 @@ fn train(
     let mut outcome = WorkerOutcome::default();
     let mut progress = job.start();
     let mut guard = Guard::new(job.options.skips_max, &progress);
+    if rank == 0 {
+        let resumed = job.resumed.map(|from| (from.path().to_owned(), from.manifest().progress.step));
+        (job.observer)(RunEvent::Begun { data: job.data.report(), resumed });
+    }
     trainer.world().barrier()?;
     let had = processor_time();
     while progress.step < job.options.steps && !outcome.interrupted {

@@ -504,8 +504,10 @@ impl<'a> Watch<'a> {
             self.output.note(format!("data      {}", described(data)));
         }
         let passes = (self.steps as f64 * self.batch) / data.training_samples.max(1) as f64;
+        let passes =
+            if passes < 1.0 { format!("{:.1} % of a pass", passes * 100.0) } else { format!("{passes:.1} passes") };
         self.output.note(format!(
-            "samples   {} to train on, {} held out; {} are {passes:.1} passes",
+            "samples   {} to train on, {} held out; {} are {passes}",
             human_count(data.training_samples as u64),
             human_count(data.held_out_in_all.unwrap_or(data.held_out_samples) as u64),
             counted(self.steps, "step")

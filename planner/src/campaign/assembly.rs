@@ -136,7 +136,8 @@ impl Assembly<'_> {
             Some(_) => "",
             None => "; campaign.checkpoint_bandwidth tells another rate",
         };
-        Ok(format!("all machines together write a checkpoint at {:.3} GB/s: {who}{other}", rate.0 / 1e9))
+        let rate = (rate.0 / 1e7).round() / 100.0;
+        Ok(format!("all machines together write a checkpoint at {rate} GB/s: {who}{other}"))
     }
 
     /// Tells how long a failure stops the training.

@@ -148,13 +148,13 @@ impl RunConditions<'_> {
             (None, None, CheckpointStorage::S3) => {
                 let (machines, most) = (self.object_storage_rate()? * writers, &storage().checkpoints);
                 if machines < most.value {
-                    (machines, format!("what {each} with a part of it reach of S3"))
+                    (machines, format!("the S3 rate of {each} with a part of it"))
                 } else {
                     (most.value, most.source.clone())
                 }
             }
             (None, None, CheckpointStorage::Ebs) => {
-                (storage().ebs.throughput.value * writers, format!("a volume at each of {each} with a part of it"))
+                (storage().ebs.throughput.value * writers, format!("the rate of a volume at {each} with a part of it"))
             }
         })
     }

@@ -212,8 +212,9 @@ fn hints_of_what_would_fit_were_tried() {
     job.cluster.stack = Some(stack.into());
     plan(&job, &[]).expect("it was tried");
     job.cluster.stack = None;
-    let refused = plan(&job, &["parallel.tensor=2"]).expect_err("GPT-2 XL has 25 heads").to_string();
-    assert!(refused.contains("with parallel.tensor 1 there are plans"), "{refused}");
+    let refused = plan(&job, &["parallel.tensor=2"]).expect_err("GPT-2 XL has 25 heads");
+    assert!(refused.to_string().contains("25 attention heads do not divide by it"), "{refused}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("with parallel.tensor 1 there are plans")), "{refused}");
 }
 
 #[test]
