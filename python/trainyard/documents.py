@@ -272,7 +272,8 @@ class ModelChoice(TypedDict, total=False):
     vocab: int | None
     """Vocabulary size."""
     seq_len: int | None
-    """Tokens of a sample; also overrides that of a catalog, file or config model."""
+    """Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
+    """
     image_size: int | None
     """Height and width of an image; also overrides that of a catalog, file or config model."""
     attention: AttentionKernel | None
@@ -303,8 +304,8 @@ class DataSpec(TypedDict, total=False):
     tokenizer: str | None
     """The `tokenizer.json` that makes tokens of text, relative to the job file; text is read as bytes if left out."""
     held_out: str | None
-    """What a run evaluates the model on, relative to the job file: of the same kind as `path`, and not a part of it; a
-    part of `path` if left out.
+    """What a run evaluates the model on, relative to the job file: of the same kind as `path`, without samples of it;
+    a part of `path` if left out.
     """
     region: str | None
     """The AWS Region that keeps it; that of the machines if left out."""
@@ -494,7 +495,8 @@ class CampaignSpec(TypedDict, total=False):
     checkpoint_storage: CheckpointStorage | None
     """Where checkpoints go; s3 if left out."""
     checkpoint_bandwidth: str | None
-    """What one machine writes there, `1 GB/s`; half of its network to s3 and a volume's throughput to ebs if left out.
+    """What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all,
+    and to ebs the throughput of a volume at each.
     """
     evaluation: EvaluationSpec | None
     """When the model is tested; never if left out."""

@@ -30,7 +30,7 @@ complete -c trainyard -n "__fish_trainyard_needs_command" -l history -d 'Where r
 complete -c trainyard -n "__fish_trainyard_needs_command" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_needs_command" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_needs_command" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_needs_command" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_needs_command" -s V -l version -d 'Print version'
@@ -70,7 +70,7 @@ memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l global-batch -d 'Samples of an optimizer step' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l epochs -d 'Passes over the data set' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l steps -d 'Optimizer steps, instead of epochs' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to; 8k is 8192 [default: that of the model]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l fine-tune -d 'Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last blocks (frozen); compares full, lora and qlora' -r -f -a "full\t''
 lora\t''
 qlora\t''
@@ -103,7 +103,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l color -d '
 always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l recalibrate -d 'Measure this machine again'
-complete -c trainyard -n "__fish_trainyard_using_subcommand train" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -s V -l version -d 'Print version'
@@ -124,7 +124,7 @@ memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l global-batch -d 'Samples of an optimizer step' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l epochs -d 'Passes over the data set' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l steps -d 'Optimizer steps, instead of epochs' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to; 8k is 8192 [default: that of the model]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l fine-tune -d 'Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last blocks (frozen); compares full, lora and qlora' -r -f -a "full\t''
 lora\t''
 qlora\t''
@@ -174,7 +174,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l history -d 
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -s V -l version -d 'Print version'
@@ -198,7 +198,7 @@ always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l unfold -d 'Simulate every rank by itself instead of one for all that must behave alike: slower, the same result'
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l campaign -d 'Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost'
-complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -s V -l version -d 'Print version'
@@ -213,7 +213,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -l history 
 complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand explain" -s V -l version -d 'Print version'
@@ -232,7 +232,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l history -
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand report" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand report" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -s V -l version -d 'Print version'
@@ -253,7 +253,7 @@ memory\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l global-batch -d 'Samples of an optimizer step' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l epochs -d 'Passes over the data set' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l steps -d 'Optimizer steps, instead of epochs' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to [default: that of the model]' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l seq-len -d 'Tokens of a sample, or the length that samples are packed or padded to; 8k is 8192 [default: that of the model]' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l fine-tune -d 'Train trained weights further: all of them (full), adapters (lora), adapters beside weights in NF4 (qlora), or the last blocks (frozen); compares full, lora and qlora' -r -f -a "full\t''
 lora\t''
 qlora\t''
@@ -304,7 +304,7 @@ always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l hold -d 'Hold the plan that is best for the unvaried job, instead of seeking the best one each time'
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l tornado -d 'Vary each assumption behind the plan by its own uncertainty, and show which ones matter'
-complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -s V -l version -d 'Print version'
@@ -330,7 +330,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand export" -l history -
 complete -c trainyard -n "__fish_trainyard_using_subcommand export" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand export" -s V -l version -d 'Print version'
@@ -338,7 +338,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l data -d 'Wha
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l tokenizer -d 'Makes tokens of text, which is read as bytes otherwise' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l held-out -d 'What the model is evaluated on, instead of a part of the data' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l steps -d 'Stop after so many optimizer steps, resumed ones included; the learning rate decays over those of the plan [default: those of the plan]' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l checkpoint -d 'Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run\'s folder]' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l checkpoint -d 'Folder of checkpoints or of a run, or a checkpoint to resume from [default: `checkpoint` in the run\'s folder]' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l launcher -d 'Who starts the ranks' -r -f -a "threads\t'This process: they are its threads'
 mpi\t'`mpirun`, Slurm or another launcher of MPI processes, on one host or many'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l heartbeat-timeout -d 'With --launcher mpi: how long a process may give no sign of life before the job ends [default: 20]' -r
@@ -360,7 +360,7 @@ always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l resume -d 'Go on from the newest checkpoint, or from the one that is named'
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -l until-input-ends -d 'Stop as on Ctrl-C when the standard input ends: so lists of jobs stop theirs, also when they are killed'
-complete -c trainyard -n "__fish_trainyard_using_subcommand run" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand run" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand run" -s V -l version -d 'Print version'
@@ -374,7 +374,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -l history 
 complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand compare" -s V -l version -d 'Print version'
@@ -395,7 +395,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l histor
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s V -l version -d 'Print version'
@@ -410,7 +410,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l history
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -s V -l version -d 'Print version'
@@ -424,7 +424,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -l history -d
 complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand serve" -s V -l version -d 'Print version'
@@ -434,7 +434,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __f
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and not __fish_seen_subcommand_from list show compare tag note export prune help" -s V -l version -d 'Print version'
@@ -460,7 +460,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
@@ -471,7 +471,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -l document -d 'Print only the document, as its command printed it for programs'
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
@@ -481,7 +481,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from compare" -s V -l version -d 'Print version'
@@ -492,7 +492,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -l remove -d 'Take them away'
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from tag" -s V -l version -d 'Print version'
@@ -503,7 +503,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -l remove -d 'Say nothing more'
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from note" -s V -l version -d 'Print version'
@@ -514,7 +514,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from export" -s V -l version -d 'Print version'
@@ -532,7 +532,7 @@ always\t'Always'
 never\t'Never'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -l tagged -d 'Remove entries with tags too'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -l dry-run -d 'Only show what would be removed'
-complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand history; and __fish_seen_subcommand_from prune" -s V -l version -d 'Print version'
@@ -550,7 +550,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fi
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and not __fish_seen_subcommand_from import help" -s V -l version -d 'Print version'
@@ -564,7 +564,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_s
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s V -l version -d 'Print version'
@@ -577,7 +577,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l history -d 
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand show" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand show" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -s V -l version -d 'Print version'
@@ -588,7 +588,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -l history 
 complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand schemas" -s V -l version -d 'Print version'
@@ -598,7 +598,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -l hist
 complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand completions" -s V -l version -d 'Print version'
@@ -609,7 +609,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand man" -l history -d '
 complete -c trainyard -n "__fish_trainyard_using_subcommand man" -l color -d 'When messages are coloured; NO_COLOR is respected' -r -f -a "auto\t'On a terminal'
 always\t'Always'
 never\t'Never'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand man" -s q -l quiet -d 'Say nothing but results and errors'
+complete -c trainyard -n "__fish_trainyard_using_subcommand man" -s q -l quiet -d 'Say nothing but results and errors; with -v, results in full'
 complete -c trainyard -n "__fish_trainyard_using_subcommand man" -s v -l verbose -d 'Show more: every plan on the front of time and cost, every row of a validation'
 complete -c trainyard -n "__fish_trainyard_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c trainyard -n "__fish_trainyard_using_subcommand man" -s V -l version -d 'Print version'
