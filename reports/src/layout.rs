@@ -30,7 +30,7 @@ pub fn strategy(plan: &PlanSpec) -> String {
 }
 
 /// Formats the strategy of a plan with what makes room for it: `data 8, ZeRO-3, offload optimizer`.
-pub(crate) fn strategy_and_state(plan: &PlanSpec) -> String {
+pub fn strategy_and_state(plan: &PlanSpec) -> String {
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
     format!("{}{}{offload}", strategy(plan), sharing(plan.state_sharding))
 }

@@ -60,7 +60,7 @@ impl Cheapest {
     fn alone(&self) -> String {
         let (on, time) = (self.plan.machines(), human_duration(Seconds(self.plan.elapsed_s)));
         if self.affordable {
-            format!("{on} cost {} and take {time}", usd(self.cost))
+            format!("{on} would cost {} and take {time}", usd(self.cost))
         } else {
             format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(self.cost))
         }
@@ -70,7 +70,7 @@ impl Cheapest {
     fn told(&self) -> String {
         if self.affordable {
             let (on, time) = (self.plan.machines(), human_duration(Seconds(self.plan.elapsed_s)));
-            format!("the budget is met by {on} for {}, which take {time}", usd(self.cost))
+            format!("the budget is met by {on} for {} in {time}", usd(self.cost))
         } else {
             format!("no plan costs less than {}", usd(self.cost))
         }
@@ -149,7 +149,7 @@ impl Larger {
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
         let time = human_duration(Seconds(plan.elapsed_s));
         let (on, cap) = (plan.machines(), human_count(self.cap.into()));
-        let enough = format!("{on} are enough and end in about {time}{cost}");
+        let enough = format!("{on} would be enough and end in about {time}{cost}");
         match &problem.place {
             Place::Rented(_) => format!(
                 "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {}",
@@ -177,7 +177,7 @@ impl Larger {
         };
         let instance = &cluster.instance;
         Some(format!(
-            "{on}, a type that is not considered, end in about {time} for {}; write --instances {instance}{more}",
+            "{on}, a type that is not considered, would end in about {time} for {}; write --instances {instance}{more}",
             usd(cost)
         ))
     }
@@ -202,7 +202,9 @@ impl Larger {
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(" for {}", usd(cost)));
         let time = human_duration(Seconds(plan.elapsed_s));
         let on = plan.machines();
-        Some(format!("a quota{too} stands in the way: {on} are enough and end in about {time}{cost}, which {refusal}"))
+        Some(format!(
+            "a quota{too} stands in the way: {on} would be enough and end in about {time}{cost}, which {refusal}"
+        ))
     }
 
     /// Says that no number of machines that was tried meets the deadline.
@@ -233,7 +235,7 @@ fn in_time_alone(problem: &Problem, plan: &Evaluated) -> String {
         _ => String::new(),
     };
     let time = human_duration(Seconds(plan.elapsed_s));
-    format!("the deadline is met by {}{cost}, which take about {time}{allowed}", plan.machines())
+    format!("the deadline is met by {}{cost} in about {time}{allowed}", plan.machines())
 }
 
 /// Returns a rental without quotas, and with the types that they leave out.
@@ -323,7 +325,7 @@ mod tests {
     #[test]
     fn where_deadline_and_budget_go_together_nowhere_each_is_told_alone() {
         let deadline = told(None);
-        assert!(deadline.contains(" × p3.16xlarge are enough"), "{deadline}");
+        assert!(deadline.contains(" × p3.16xlarge would be enough"), "{deadline}");
         let rich = told(Some(1e6));
         assert_eq!(rich, deadline);
         let poor = told(Some(1.0));

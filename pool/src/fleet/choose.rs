@@ -23,7 +23,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    fn order(&self, other: &Self) -> Ordering {
+    pub(super) fn order(&self, other: &Self) -> Ordering {
         let figures = |worth: &Self| [worth.value, worth.other].map(rounded);
         let (own, others) = (figures(self), figures(other));
         let first = self.excess.total_cmp(&other.excess).then(own[0].total_cmp(&others[0]));
@@ -120,19 +120,40 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     Some(Solution { bound, best, complete, impossible, simplified: Vec::new() })
 }
 
-/// Returns a solution, or one with the same options that cannot be told from it by the objective and is much better in the
-/// other of time and cost: nobody waits for days to save a percent.
+/// Returns a solution, or one with another option of one kind at most that cannot be told from it by the objective and is
+/// much better in the other of time and cost: nobody waits for days to save a percent.
 pub(super) fn or_much_better(pools: &mut Pools<'_>, judge: Judge, mut solution: Solution) -> Solution {
-    let Chosen { choice, worth: best, .. } = &solution.best;
-    let all = pools.schedules_of(choice, Effort::Thorough);
-    let judged = all.into_iter().map(|schedule| (judge.worth(&schedule.figures), schedule));
-    let near =
-        judged.filter(|(worth, _)| worth.excess <= best.excess && worth.value <= best.value * (1.0 + INDISTINCT));
-    let other = near.min_by(|a, b| a.0.other.total_cmp(&b.0.other));
-    if let Some((worth, schedule)) = other.filter(|(worth, _)| worth.other * MUCH < best.other) {
-        solution.best = Chosen { worth, schedule, choice: choice.clone() };
+    let best = solution.best.clone();
+    let near = |worth: &Worth| {
+        worth.excess <= best.worth.excess
+            && worth.value <= best.worth.value * (1.0 + INDISTINCT)
+            && worth.other * MUCH < best.worth.other
+    };
+    for choice in with_one_changed(pools, &best.choice) {
+        if !near(&judge.worth(&pools.bound(&choice))) {
+            continue;
+        }
+        for schedule in pools.schedules_of(&choice, Effort::Thorough) {
+            let worth = judge.worth(&schedule.figures);
+            if near(&worth) && worth.other < solution.best.worth.other {
+                solution.best = Chosen { worth, schedule, choice: choice.clone() };
+            }
+        }
     }
     solution
+}
+
+/// Lists a choice, and those that differ from it in the option of one kind.
+fn with_one_changed(pools: &Pools<'_>, choice: &[Placed]) -> Vec<Vec<Placed>> {
+    let changed = choice.iter().flat_map(|own| {
+        let options = (0..pools.kinds[own.kind].options.len()).filter(move |option| *option != own.option);
+        options.map(|option| {
+            let mut other = choice.to_vec();
+            other[own.kind] = Placed { kind: own.kind, option };
+            other
+        })
+    });
+    std::iter::once(choice.to_vec()).chain(changed).collect()
 }
 
 /// Returns a solution in which kinds have simpler options where that gives up less than predictions can tell of the

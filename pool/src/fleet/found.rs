@@ -9,8 +9,9 @@ use crate::queue::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::Objective;
-use trainyard_planner::{INDISTINCT, OnEach, simpler_than, usd};
+use trainyard_planner::{Evaluated, INDISTINCT, OnEach, simpler_than, usd};
 use trainyard_reports::format::percent;
+use trainyard_reports::strategy_and_state;
 use trainyard_units::{Invalid, Seconds, Span, human_duration};
 
 /// The result of planning a fleet.
@@ -151,12 +152,19 @@ impl Found<'_, '_> {
     /// where less than the quota is used.
     fn reasons(&mut self) -> Vec<String> {
         let quota = self.spec.pool.max_instances;
-        let used = self.solution.best.schedule.parts.iter().map(|part| &part.queue.pool);
+        let used = self.solution.best.schedule.parts.iter().map(|part| &part.queue);
+        let wanted = |queue: &QueueSpec| -> u32 {
+            queue
+                .jobs
+                .iter()
+                .map(|job| job.count.saturating_mul(job.instances.unwrap_or(1)))
+                .fold(0, u32::saturating_add)
+        };
         let fewer: Vec<String> = used
-            .filter(|pool| pool.max_instances < quota)
-            .map(|pool| {
-                let most = pool.max_instances;
-                let instance = &pool.instance;
+            .filter(|queue| queue.pool.max_instances < quota.min(wanted(queue)))
+            .map(|queue| {
+                let most = queue.pool.max_instances;
+                let instance = &queue.pool.instance;
                 format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
             })
             .collect();
@@ -176,7 +184,7 @@ impl Found<'_, '_> {
         };
         let name = &self.pools.kinds[kind].name;
         let (part, simpler) = (percent(instead.part), simpler_than(own, other));
-        let on = other.machines();
+        let on = machines_and_plan(other);
         let doubt = if instead.part > INDISTINCT { "" } else { ", less than predictions can tell" };
         format!("{name}: {part} {worse} than on {on}{doubt}, but {simpler}")
     }
@@ -184,30 +192,34 @@ impl Found<'_, '_> {
     fn reason(&mut self, index: usize) -> String {
         let choice = &self.solution.best.choice;
         let options = &self.pools.kinds[index].options;
-        let name = |placed: Placed| {
-            let option = &options[placed.option];
-            format!("{} × {}", option.instances, option.instance)
-        };
-        let cost = |placed: &Placed| self.pools.alone(*placed).cost;
+        let plans = &self.plans[index].plans;
+        let name = |placed: Placed| machines_and_plan(&plans[options[placed.option].plan].best);
+        let value = |placed: &Placed| self.judge.worth(&self.pools.alone(*placed)).value;
         let all = (0..options.len()).map(|option| Placed { kind: index, option });
-        let cheapest = all.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("every kind has an option");
+        let best = all.min_by(|a, b| value(a).total_cmp(&value(b))).expect("every kind has an option");
         let (kind, own) = (&self.pools.kinds[index].name, name(choice[index]));
-        if cost(&cheapest) >= cost(&choice[index]) {
+        let most = match self.judge.goal.objective {
+            Objective::Cost => "cheapest",
+            Objective::Time => "fastest",
+        };
+        if value(&best) >= value(&choice[index]) {
             return match options.len() {
                 1 => format!("{kind}: {own} is its only choice"),
-                all => format!("{kind}: {own} is the cheapest of its {all} choices"),
+                all => format!("{kind}: {own} is the {most} of its {all} choices"),
             };
         }
         let mut other = choice.clone();
-        other[index] = cheapest;
-        let then = self.pools.schedules_of(&other, Effort::Quick);
-        let Some(then) = then.into_iter().min_by(|a, b| a.figures.end.total_cmp(&b.figures.end)) else {
-            return format!("{kind}: its cheapest choice takes more time than can be simulated");
+        other[index] = best;
+        // Which number of machines is used may be another one then.
+        let then = self.pools.schedules_of(&other, Effort::Thorough).into_iter();
+        let worth = |schedule: &Schedule| self.judge.worth(&schedule.figures);
+        let Some(then) = then.min_by(|a, b| worth(a).order(&worth(b))) else {
+            return format!("{kind}: its {most} choice takes more time than can be simulated");
         };
         let misses = self.judge.worth(&then.figures).excess > self.solution.best.worth.excess;
         format!(
-            "{kind}: with its cheapest choice, {}, all would take {} and cost {}{}",
-            name(cheapest),
+            "{kind}: with its {most} choice, {}, all would take {} and cost {}{}",
+            name(best),
             human_duration(Seconds(then.figures.end - self.judge.first)),
             usd(then.figures.cost),
             if misses { format!(", which misses {}", self.missed(&then, &other)) } else { String::new() }
@@ -231,6 +243,15 @@ impl Found<'_, '_> {
         }
         all.join(", and ")
     }
+}
+
+/// Names the machines of a plan and what tells it from others on them: `1 × p4d.24xlarge (pytorch-fsdp-compiled, data 8,
+/// ZeRO-3)`.
+fn machines_and_plan(plan: &Evaluated) -> String {
+    let spec = plan.plan.spec();
+    let strategy = strategy_and_state(spec);
+    let with = spec.stack.as_ref().map_or(strategy.clone(), |stack| format!("{stack}, {strategy}"));
+    format!("{} ({with})", plan.machines())
 }
 
 /// Collects the pools' warnings, each once, and the settings that change nothing.

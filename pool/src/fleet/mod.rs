@@ -146,11 +146,13 @@ impl Scheduled {
         Ok(Self { document, worth, pressed })
     }
 
-    /// Returns this one, whose plans are less simple, if it misses less or saves more than nothing by the objective.
+    /// Returns this one, whose plans are less simple, if it misses less, or saves more than nothing by the objective or in
+    /// both time and cost.
     fn if_better_than(self, other: Self) -> Self {
         let (own, others) = (self.worth, other.worth);
-        let saves = own.excess <= others.excess && own.value < others.value * (1.0 - INDISTINCT);
-        if own.excess < others.excess || saves { self } else { other }
+        let least = 1.0 - INDISTINCT;
+        let saves = own.value < others.value * least || own.value <= others.value && own.other < others.other * least;
+        if own.excess < others.excess || own.excess <= others.excess && saves { self } else { other }
     }
 }
 

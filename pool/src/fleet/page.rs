@@ -7,7 +7,7 @@ use trainyard_plan::Objective;
 use trainyard_plan::document::PriceUsed;
 use trainyard_planner::usd;
 use trainyard_reports::format::{bullets, facts, percent, table};
-use trainyard_reports::{Width, cluster, strategy};
+use trainyard_reports::{Width, cluster, strategy_and_state};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Formats a fleet for a reader: time and cost, the plan of each kind of jobs, and the pools. `each` lists the jobs one
@@ -27,10 +27,7 @@ pub fn page(document: &FleetDocument, width: Width, each: bool) -> String {
             text += &runs(pool, width);
         }
     }
-    let software = software(document);
-    if each || software.len() > 1 {
-        text += &bullets(width, "Software", &software);
-    }
+    text += &bullets(width, "Software", &software(document));
     text += &bullets(width, "Why", &document.reasons);
     text += &bullets(width, "Caveats", &document.warnings);
     text + &bullets(width, "Search", &search(document))
@@ -79,7 +76,7 @@ fn plans(document: &FleetDocument, width: Width) -> String {
             plan.name.clone(),
             plan.count.to_string(),
             cluster(&plan.plan),
-            strategy(&plan.plan),
+            strategy_and_state(&plan.plan),
             time(plan.time_s),
             usd(mean_cost(document, plan)),
             time(plan.start_s),
@@ -142,7 +139,7 @@ fn search(document: &FleetDocument) -> Vec<String> {
     let proof = if search.impossible {
         "it is proved that no schedule of these plans meets the goal".into()
     } else {
-        format!("no choice and no schedule {bound}; gap {}", percent(search.gap))
+        format!("no choice of these plans and no schedule {bound}; gap {}", percent(search.gap))
     };
     vec![
         plans,

@@ -233,31 +233,39 @@ impl<'a> Pools<'a> {
 
     /// Builds queues of the same jobs in different orders and, where that may save, on fewer instances than the quota.
     fn queues(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
+        // More instances than those of all jobs have nothing to do.
+        let most = self.of_all(placed).min(self.fleet.pool.max_instances);
         let on_all = self.orders_of_quota(placed, effort);
+        let on_all: Vec<QueueSpec> = on_all.iter().map(|queue| on_at_most(queue, most)).collect();
         let fewer = if effort == Effort::Thorough { self.fewer(placed) } else { Vec::new() };
         let on_fewer = fewer.iter().flat_map(|most| on_all.iter().map(|queue| on_at_most(queue, *most)));
         on_all.iter().cloned().chain(on_fewer).collect()
     }
 
-    /// Lists numbers of instances below the quota, descending. Instances that are kept warm start once and are kept for
+    /// Returns the number of instances of all jobs together.
+    fn of_all(&self, placed: &[Placed]) -> u32 {
+        let wide = placed.iter().map(|own| self.kinds[own.kind].count.saturating_mul(self.option(*own).instances));
+        wide.fold(0, u32::saturating_add)
+    }
+
+    /// Lists numbers of instances below those that jobs can use, descending. Instances that are kept warm start once and are kept for
     /// a while after their last job, so fewer of them cost less, and may end as early: in as many rounds.
     fn fewer(&self, placed: &[Placed]) -> Vec<u32> {
         if !self.fleet.pool.warm_pool {
             return Vec::new();
         }
         let wide = |placed: &Placed| (self.kinds[placed.kind].count, self.option(*placed).instances);
-        let all: u32 =
-            placed.iter().map(wide).fold(0, |sum, (count, each)| sum.saturating_add(count.saturating_mul(each)));
+        let all = self.of_all(placed);
+        let most = all.min(self.fleet.pool.max_instances);
         let longest = placed.iter().map(|placed| wide(placed).0).max().unwrap_or(1);
         let rounds = (1..=longest).flat_map(|rounds| {
             let of_kind = placed.iter().map(wide).map(move |(count, each)| each.saturating_mul(count.div_ceil(rounds)));
             of_kind.chain([all.div_ceil(rounds)])
         });
         let widest = placed.iter().map(|placed| wide(placed).1).max().unwrap_or(1);
-        let quota = self.fleet.pool.max_instances;
         let numbers: BTreeSet<u32> =
-            rounds.chain(1..=USED_IN_EVERY_NUMBER).filter(|most| (widest..quota).contains(most)).collect();
-        let mut last = quota;
+            rounds.chain(1..=USED_IN_EVERY_NUMBER).filter(|fewer| (widest..most).contains(fewer)).collect();
+        let mut last = most;
         let mut kept = numbers.into_iter().rev().collect::<Vec<_>>();
         kept.retain(|most| {
             let far = *most <= USED_IN_EVERY_NUMBER || f64::from(*most) <= FEWER * f64::from(last);
