@@ -117,16 +117,13 @@ fn evaluated(loss: &Loss) -> String {
 
 /// Tells that something else was at work on the machine, and by what that is known.
 fn disturbed(measured: &Figures) -> String {
-    match measured.processor_share {
-        Some(share) => format!(
-            "ranks had {:.0} % of the processor time that they needed: something else was at work on this machine",
-            share * 100.0
-        ),
-        None => {
-            let [low, high] = measured.interval_s.map(seconds);
-            format!("90 % of steps took {low} to {high}: something else was at work on this machine")
-        }
-    }
+    let how = if let Some(share) = measured.processor_share {
+        format!("ranks had {:.0} % of the processor time that they needed", share * 100.0)
+    } else {
+        let [low, high] = measured.interval_s.map(seconds);
+        format!("90 % of steps took {low} to {high}")
+    };
+    format!("{how}: something else was at work on this machine")
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl Larger {
     /// if these do too.
     fn on_others(&self, problem: &Problem, limits: &Limits, place: Place, own: Option<&Evaluated>) -> Option<String> {
         let problem = Problem { place, ..problem.clone() };
-        let plan = self.from_the_first().first(&problem, limits, Within::Goal)?;
+        let plan = self.with_own_cap().first(&problem, limits, Within::Goal)?;
         let cost = plan.cost_usd?;
         if own.and_then(|own| own.cost_usd).is_some_and(|own| cost > own * (1.0 - INDISTINCT)) {
             return None;
@@ -183,7 +183,7 @@ impl Larger {
     }
 
     /// Returns the same numbers of machines, and before them those that the job allows.
-    fn from_the_first(&self) -> Self {
+    fn with_own_cap(&self) -> Self {
         Self { cap: self.cap, caps: std::iter::once(self.cap).chain(self.caps.iter().copied()).collect() }
     }
 
@@ -195,7 +195,7 @@ impl Larger {
         }
         let free = freed(rental);
         let place = Place::Rented(Box::new(free.clone()));
-        let plan = self.from_the_first().first(&Problem { place, ..problem.clone() }, limits, Within::Goal)?;
+        let plan = self.with_own_cap().first(&Problem { place, ..problem.clone() }, limits, Within::Goal)?;
         let instances = plan.plan.cluster().instances;
         let refusal = rental.quotas.refusal(&free.offer(plan.choice).0, instances)?;
         let too = if instances > self.cap { format!(" and cluster.max_instances {}", self.cap) } else { String::new() };

@@ -14,12 +14,20 @@ pub(crate) struct Ordinary {
     pub(crate) own_engine: bool,
     /// Number of repeated layers, which stages usually share evenly.
     pub(crate) blocks: u32,
-    /// `true` if adapters alone are trained, whose optimizer state is too small to be worth sharing out, with software
-    /// that is there to do that.
-    pub(crate) shards_adapters: bool,
-    /// `true` if replicas share out the optimizer's state unless somebody forbids it: the distributed optimizer of
-    /// Megatron-LM, ZeRO of DeepSpeed. Nobody leaves it out to be a little faster with hardly any memory left.
-    pub(crate) shards_optimizer: bool,
+    /// What people do about the optimizer's state of replicas.
+    pub(crate) optimizer_state: OptimizerState,
+}
+
+/// Whether replicas share the optimizer's state out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptimizerState {
+    /// As one likes: it is a switch of the software, or nothing that it can do.
+    Either,
+    /// Adapters alone are trained, whose state is too small to be worth it, with software that is there to do that.
+    TooSmall,
+    /// Unless somebody forbids it: the distributed optimizer of Megatron-LM, ZeRO of DeepSpeed. Nobody leaves it out to be a
+    /// little faster with hardly any memory left.
+    Shared,
 }
 
 /// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
@@ -67,11 +75,14 @@ impl Complexity {
 
     fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
-        let switch = if ordinary.shards_adapters { StateSharding::None } else { StateSharding::Optimizer };
+        let for_adapters = ordinary.optimizer_state == OptimizerState::TooSmall;
+        let switch = if for_adapters { StateSharding::None } else { StateSharding::Optimizer };
         let replicas = parallel.data * parallel.context;
         let parts = [
-            ordinary.shards_adapters,
-            ordinary.shards_optimizer && replicas > 1 && variant.state_sharding == StateSharding::None,
+            for_adapters,
+            ordinary.optimizer_state == OptimizerState::Shared
+                && replicas > 1
+                && variant.state_sharding == StateSharding::None,
             variant.state_sharding > switch,
             variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
@@ -108,8 +119,7 @@ mod tests {
         own_scripts: true,
         own_engine: true,
         blocks: 40,
-        shards_adapters: false,
-        shards_optimizer: false,
+        optimizer_state: OptimizerState::Either,
     };
 
     #[test]
@@ -154,7 +164,7 @@ mod tests {
     #[test]
     fn a_distributed_optimizer_is_usual_where_the_software_has_one() {
         let of = |data, state_sharding| {
-            let ordinary = Ordinary { shards_optimizer: true, own_scripts: false, ..ORDINARY };
+            let ordinary = Ordinary { optimizer_state: OptimizerState::Shared, own_scripts: false, ..ORDINARY };
             let variant = Variant { state_sharding, ..Variant::PLAIN };
             let parallel = ParallelSpec { data, ..ParallelSpec::default() };
             Complexity::of_parts(parallel, Precision::Bf16Mixed, &variant, ordinary)
@@ -167,13 +177,14 @@ mod tests {
 
     #[test]
     fn the_optimizer_state_of_adapters_is_not_worth_sharing_out() {
-        let of = |shards_adapters, state_sharding| {
-            let ordinary = Ordinary { shards_adapters, ..ORDINARY };
+        let of = |optimizer_state, state_sharding| {
+            let ordinary = Ordinary { optimizer_state, ..ORDINARY };
             let variant = Variant { state_sharding, ..Variant::PLAIN };
             Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ordinary)
         };
         let (none, optimizer) = (StateSharding::None, StateSharding::Optimizer);
-        assert_eq!(of(false, none), of(false, optimizer));
-        assert!(of(false, none) < of(true, none) && of(true, none) < of(true, optimizer));
+        let (either, small) = (OptimizerState::Either, OptimizerState::TooSmall);
+        assert_eq!(of(either, none), of(either, optimizer));
+        assert!(of(either, none) < of(small, none) && of(small, none) < of(small, optimizer));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::aim::{Aim, amount};
 use super::bounds::Bounds;
-use super::complexity::{Complexity, Ordinary};
+use super::complexity::{Complexity, OptimizerState, Ordinary};
 use super::evaluate::{Fitting, Looked, Simulated, Times, Tried, look, simulated};
 use super::found::Found;
 use super::input_stalls::InputStalls;
@@ -244,7 +244,10 @@ fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
         own_scripts,
         own_engine,
         blocks,
-        shards_adapters: shards && method.has_adapters(),
-        shards_optimizer: shards && !method.has_adapters() && !(own_scripts && own_engine),
+        optimizer_state: match (shards, method.has_adapters()) {
+            (true, true) => OptimizerState::TooSmall,
+            (true, false) if !(own_scripts && own_engine) => OptimizerState::Shared,
+            _ => OptimizerState::Either,
+        },
     }
 }

@@ -64,15 +64,15 @@ struct Block {
     to: i32,
     /// The micro-batch, if the bar is one pass of one.
     number: Option<u32>,
-    /// The part of the lane's height that it takes, from the bottom.
-    part: [f64; 2],
+    /// The part of the lane's height that it takes, from the bottom, in [`PARTS`] of it.
+    part: [i32; 2],
 }
 
-/// The whole height of a lane.
-const WHOLE: [f64; 2] = [0.0, 1.0];
+/// Shares of a stretch are drawn to so many parts of a lane's height.
+const PARTS: i32 = 32;
 
-/// Shares of a stretch are drawn to this part of a lane's height.
-const FINEST_SHARE: f64 = 1.0 / 32.0;
+/// The whole height of a lane.
+const WHOLE: [i32; 2] = [0, PARTS];
 
 impl Block {
     fn letters(&self) -> Letters {
@@ -171,16 +171,16 @@ fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
         }
     }
     // A lane of several streams may be busy for more than the whole time.
-    let height = |share: f64| (share.min(1.0) / FINEST_SHARE).round() * FINEST_SHARE;
+    let height = |share: f64| (share.min(1.0) * f64::from(PARTS)).round() as i32;
     let part = |spent: &[f64; KINDS.len()], kind: usize| {
         let below = spent[..kind].iter().sum::<f64>();
         [below, below + spent[kind]].map(height)
     };
     let runs = |own: &[[f64; KINDS.len()]], kind: usize| -> Vec<Block> {
-        let parts: Vec<(i32, [f64; 2])> = (0..).zip(own.iter().map(|spent| part(spent, kind))).collect();
+        let parts: Vec<(i32, [i32; 2])> = (0..).zip(own.iter().map(|spent| part(spent, kind))).collect();
         let runs = parts.chunk_by(|one, other| one.1 == other.1);
         let drawn = runs.filter(|run| run[0].1[0] < run[0].1[1]);
-        let block = |run: &[(i32, [f64; 2])]| {
+        let block = |run: &[(i32, [i32; 2])]| {
             let to = ((run[0].0 + count(run.len())) * piece).min(frame.right - frame.left);
             Block { kind: KINDS[kind].0, from: run[0].0 * piece, to, number: None, part: run[0].1 }
         };
@@ -283,7 +283,7 @@ impl Frame {
                 // The background shows between neighbours where there is room for it.
                 let is_apart = to - from > 4 && is_computing && block.part == WHOLE;
                 let right = if is_apart { to - 1 } else { to };
-                let [low, high] = block.part.map(|share| bottom - (f64::from(bottom - top) * share).round() as i32);
+                let [low, high] = block.part.map(|part| bottom - ((bottom - top) * part + PARTS / 2) / PARTS);
                 picture.bar([(from, high), (right.min(self.right), low)], block.kind.colour());
                 let has_room = is_computing && bottom - top >= 12 && !unnumbered.contains(&block.kind);
                 let Some(number) = block.number.filter(|_| has_room) else { continue };
@@ -374,7 +374,9 @@ mod tests {
         let frame = Frame::of(Breadth::Wide, 60, 4, 24e-3, true);
         let area = |lanes: &Lanes, kind: Kind| -> f64 {
             let blocks = lanes.values().flatten().filter(|block| block.kind == kind);
-            blocks.map(|block| f64::from(block.to - block.from) * (block.part[1] - block.part[0])).sum()
+            blocks
+                .map(|block| f64::from((block.to - block.from) * (block.part[1] - block.part[0])) / f64::from(PARTS))
+                .sum()
         };
         let (exact, _) = exactly(&timeline, &frame);
         // Pieces of less than a pass, and of several.
