@@ -278,7 +278,7 @@ struct WorkerOutcome {
 }
 
 /// Trains `plan`. `observer` hears of each step and evaluation as it ends; when `stop` becomes true, the step is finished and the run
-/// ends with [`RunEnd::Interrupted`]. Either way a checkpoint is written at the end, if a place was given.
+/// ends with [`crate::RunEnd::Interrupted`]. Either way a checkpoint is written at the end, if a place was given.
 ///
 /// # Errors
 ///
