@@ -17,7 +17,10 @@ pub struct Abilities {
     /// Model families: `gpt`, `llama`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Vec<String>>,
-    /// Heads of encoders, as `plan.model.head` names them.
+    /// `true` if of models of the family `blocks` those alone are trained whose blocks can be layers of Megatron Core's
+    /// `GPTModel`.
+    pub gpt_layers: bool,
+    /// What is on top of models that have a choice, as `plan.model.head` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<Vec<String>>,
     /// Number formats in which expert parallelism is supported.

@@ -11,7 +11,7 @@ use crate::spec::{
 use crate::valid::Plan;
 use std::borrow::Cow;
 use std::fmt::Display;
-use trainyard_models::{Divisible, Family, HeadKind};
+use trainyard_models::{Divisible, Family, HeadKind, Model};
 
 /// Offloads that a software runs, each with the least sharding of states that it requires.
 pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
@@ -22,7 +22,9 @@ pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
 pub struct Executable {
     /// Model families; `None` if any is supported.
     pub families: Option<Cow<'static, [Family]>>,
-    /// Heads of encoders; `None` if any is supported.
+    /// `true` if of stacks of blocks those alone are supported that can be layers of Megatron Core's `GPTModel`.
+    pub gpt_layers: bool,
+    /// What is on top of models that have a choice; `None` if any is supported.
     pub heads: Option<Cow<'static, [HeadKind]>>,
     /// Number formats in which expert parallelism is supported.
     pub expert_precisions: Cow<'static, [Precision]>,
@@ -82,6 +84,7 @@ const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NO
 /// The plans that Trainyard's own executor runs, whatever the model.
 pub const EXECUTABLE: Executable = Executable {
     families: None,
+    gpt_layers: false,
     heads: None,
     expert_precisions: Cow::Borrowed(Precision::ALL),
     experts_need_sequence: false,
@@ -178,9 +181,7 @@ impl Executable {
             let refused = degree > 1 && !built;
             refused.then(|| NotExecutable { field, value: degree.to_string(), allowed: format!("{field} 1") })
         };
-        let family = plan.model().family();
-        let families = self.families.as_deref().and_then(|families| among("model.family", family, families));
-        families
+        self.refused_model(plan.model())
             .or_else(|| self.refused_head(plan))
             .or_else(|| degree("parallel.tensor", parallel.tensor, self.tensor))
             .or_else(|| degree("parallel.context", parallel.context, self.context))
@@ -198,6 +199,17 @@ impl Executable {
             .or_else(|| self.refused_placement(plan.mesh().placement()))
             .or_else(|| among("fine_tuning.method", plan.method(), &self.methods))
             .or_else(|| self.refused_objective(plan.tuning_kind()))
+    }
+
+    /// Returns what of a model the software does not train.
+    pub fn refused_model(&self, model: &Model) -> Option<NotExecutable> {
+        let family = model.family();
+        let families = self.families.as_deref().and_then(|families| among("model.family", family, families));
+        families.or_else(|| {
+            let part = model.beyond_gpt_layers().filter(|_| self.gpt_layers)?;
+            let allowed = format!("blocks that can be layers of Megatron Core's GPTModel, which have no such `{part}`");
+            Some(NotExecutable { field: "model.family", value: family.to_string(), allowed })
+        })
     }
 
     /// Returns `true` if the software can reduce gradients so, where replicas share this out and a step has so many

@@ -8,14 +8,9 @@ use crate::families::fields::{
     needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Family, ModelSpec};
+use crate::families::{Family, ModelSpec, rotary};
 use crate::graph::OperatorGraph;
 use crate::operator::AttentionKernel;
-
-/// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
-const ROTARY_BASE: f64 = 10_000.0;
-
-const ROTARY_BASE_MAX: u64 = 1 << 40;
 
 /// The epsilon of normalisations where nothing is said (`Gemma2Config` of transformers).
 const NORM_EPSILON: f64 = 1e-6;
@@ -39,7 +34,7 @@ dimensions! {
         attention: AttentionKernel = kernel(),
         window: Option<u64> = optional(SEQUENCE_MAX),
         window_blocks: Option<Vec<u32>> = within(window, layers),
-        rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
+        rotary_base: f64 = positive(rotary::BASE, rotary::BASE_MAX) unless rotary::BASE,
         norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
         query_scalar: u64 = or(head_width, WIDTH_MAX),
         score_cap: Option<f64> = bound(),

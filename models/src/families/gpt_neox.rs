@@ -8,15 +8,10 @@ use crate::families::fields::{
     optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Family, ModelSpec};
+use crate::families::{Family, ModelSpec, rotary};
 use crate::graph::OperatorGraph;
 use crate::operator::AttentionKernel;
 use trainyard_units::Invalid;
-
-/// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
-const ROTARY_BASE: f64 = 10_000.0;
-
-const ROTARY_BASE_MAX: u64 = 1 << 40;
 
 /// The epsilon of normalisations where nothing is said.
 const NORM_EPSILON: f64 = 1e-5;
@@ -37,7 +32,7 @@ dimensions! {
         seq_len: u64 = needed(SEQUENCE_MAX),
         attention: AttentionKernel = kernel(),
         rotary_width: Option<u64> = optional(hidden / heads),
-        rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
+        rotary_base: f64 = positive(rotary::BASE, rotary::BASE_MAX) unless rotary::BASE,
         norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
         parallel_norms: Option<u64> = two(),
         tied_head: bool = choice(false),

@@ -6,19 +6,14 @@ use crate::families::fields::{
     kernel, needed, optional, or, positive,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::rotary::scaling;
+use crate::families::rotary::{self, scaling};
 use crate::families::{Dropout, QueryKeyNorm, RotaryScaling};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask};
 use trainyard_units::Invalid;
 
-/// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
-const ROTARY_BASE: f64 = 10_000.0;
-
 /// The epsilon of normalisations where nothing is said, that of Llama 2 and 3 and of Mistral.
-const NORM_EPSILON: f64 = 1e-5;
-
-const ROTARY_BASE_MAX: u64 = 1 << 40;
+pub(super) const NORM_EPSILON: f64 = 1e-5;
 
 dimensions! {
     /// A decoder-only transformer as Llama 2 and 3, Mistral, Mixtral and Qwen: root-mean-square pre-normalisation, rotary
@@ -42,7 +37,7 @@ dimensions! {
         seq_len: u64 = needed(SEQUENCE_MAX),
         attention: AttentionKernel = kernel(),
         window: Option<u64> = optional(SEQUENCE_MAX),
-        rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
+        rotary_base: f64 = positive(rotary::BASE, rotary::BASE_MAX) unless rotary::BASE,
         rotary_scaling: Option<RotaryScaling> = scaling(),
         norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
         qkv_bias: bool = choice(false) unless false,

@@ -135,6 +135,15 @@ impl Model {
         Self::try_from(ModelSpec { attention: Some(kernel), ..self.spec() }).unwrap_or_else(|_| self.clone())
     }
 
+    /// Returns the first field of a stack of blocks that the layers of Megatron Core's `GPTModel` cannot have; `None` for
+    /// one that it can be, and for models of other families.
+    pub fn beyond_gpt_layers(&self) -> Option<&'static str> {
+        match self {
+            Self::Blocks(blocks) => blocks.beyond_gpt_layers(),
+            _ => None,
+        }
+    }
+
     /// Returns `true` for a model of the families with fused kernels, and for one of chosen parts that leaves scores as
     /// they are.
     fn has_fused_attention(&self) -> bool {

@@ -6,6 +6,11 @@ use crate::families::fields::Field;
 use serde::{Deserialize, Serialize};
 use trainyard_units::Invalid;
 
+/// The base of the frequencies where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
+pub(super) const BASE: f64 = 10_000.0;
+
+pub(super) const BASE_MAX: u64 = 1 << 40;
+
 /// The greatest factor by which positions may be scaled, which catches a slipped decimal.
 const FACTOR_MAX: f64 = 1e6;
 

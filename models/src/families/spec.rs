@@ -139,13 +139,13 @@ specification! {
     window: u64,
     /// Blocks, counted from 0, in which the window holds (gemma2, blocks); all if left out.
     window_blocks: Vec<u32>,
-    /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
+    /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2, blocks); 10000 if left out.
     /// It does not change what a model costs, only what it computes.
     rotary_base: f64,
     /// How those frequencies are changed for longer samples than those of the first training (llama); not at all if left
     /// out. It does not change what a model costs, only what it computes.
     rotary_scaling: RotaryScaling,
-    /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
+    /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2, blocks); 0.00001, for gemma2
     /// 0.000001 if left out. It does not change what a model costs, only what it computes.
     norm_epsilon: f64,
     /// The number by whose square root scores of attention are divided (gemma2); `head_width` if left out. It does not

@@ -66,20 +66,9 @@ impl Config<'_> {
         Ok(ModelSpec {
             dropout: None,
             output_bias: None,
-            norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
             rotary_scaling: self.rotary_scaling()?,
-            ..self.of_own_family(blocks, Family::Llama)?
+            ..of_own_family(blocks, Family::Llama)
         })
-    }
-
-    /// Returns a stack of blocks as a model of a family that the executor trains: with what it drops out and the base of
-    /// rotary positions.
-    fn of_own_family(&self, blocks: ModelSpec, family: Family) -> Result<ModelSpec, Invalid> {
-        let dropout = blocks.dropout.filter(|share| share.drops());
-        // What says nothing of its own has the share of the residual stream.
-        let attention = blocks.attention_dropout.filter(|share| share.drops() || dropout.is_some());
-        let rotary_base = Some(self.rotary_base()?);
-        Ok(ModelSpec { family, dropout, attention_dropout: attention, rotary_base, ..blocks })
     }
 
     pub(super) fn qwen2(&self) -> Result<ModelSpec, Invalid> {
@@ -133,8 +122,7 @@ impl Config<'_> {
             dropout: None,
             qkv_bias: None,
             part_norms: None,
-            norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
-            ..self.of_own_family(spec, Family::Gemma2)?
+            ..of_own_family(spec, Family::Gemma2)
         })
     }
 
@@ -181,8 +169,7 @@ impl Config<'_> {
         Ok(ModelSpec {
             norm: None,
             feed_forward: None,
-            norm_epsilon: Some(self.number("layer_norm_eps")?.unwrap_or(1e-5)),
-            ..self.of_own_family(spec, Family::GptNeox)?
+            ..of_own_family(spec, Family::GptNeox)
         })
     }
 
@@ -373,6 +360,8 @@ impl Config<'_> {
         let needs_positions = !matches!(self.model_type, "bloom" | "falcon");
         let tokens = self.count(TOKENS)?;
         Ok(ModelSpec {
+            rotary_base: Some(self.rotary_base()?),
+            norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
             head,
             classes: if head.is_some() { self.labels()? } else { None },
             head_bias: head.map(|_| false),
@@ -405,7 +394,10 @@ impl Config<'_> {
         let named = names.find_map(|name| self.text(name).transpose()).transpose()?;
         let is_relu = named == Some("relu");
         let feed_forward = if is_relu { FeedForward::Relu } else { FeedForward::Smooth };
-        Ok(ModelSpec { norm: Some(Norm::Layer), feed_forward: Some(feed_forward), ..spec })
+        let mut epsilons = ["layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"].into_iter();
+        let epsilon = epsilons.find_map(|name| self.number(name).transpose()).transpose()?;
+        let norm_epsilon = Some(epsilon.unwrap_or(1e-5));
+        Ok(ModelSpec { norm: Some(Norm::Layer), norm_epsilon, feed_forward: Some(feed_forward), ..spec })
     }
 
     /// Adds biases to all products of blocks, or none.
@@ -435,6 +427,14 @@ impl Config<'_> {
         let some = !blocks.is_empty();
         Ok(ModelSpec { window: some.then_some(window), window_blocks: some.then_some(blocks), ..spec })
     }
+}
+
+/// Returns a stack of blocks as a model of a family that the executor trains, with what it drops out.
+fn of_own_family(blocks: ModelSpec, family: Family) -> ModelSpec {
+    let dropout = blocks.dropout.filter(|share| share.drops());
+    // What says nothing of its own has the share of the residual stream.
+    let attention_dropout = blocks.attention_dropout.filter(|share| share.drops() || dropout.is_some());
+    ModelSpec { family, dropout, attention_dropout, ..blocks }
 }
 
 /// Refuses the configuration of a model that reads images besides, whose part for text is one of its own.

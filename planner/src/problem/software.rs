@@ -48,6 +48,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
     let sharding = |name: &String| words.one("reduces_micro_batches_from", name);
     Ok(Executable {
         families: runs.families.as_deref().map(|names| words.each("families", names)).transpose()?.map(Cow::Owned),
+        gpt_layers: runs.gpt_layers,
         heads: runs.heads.as_deref().map(|names| words.each("heads", names)).transpose()?.map(Cow::Owned),
         expert_precisions: words.among("expert_precisions", runs.expert_precisions.as_deref(), Precision::ALL)?,
         experts_need_sequence: runs.experts_need_sequence,
@@ -189,9 +190,8 @@ pub(crate) fn of_today(catalog: &Catalog) -> Vec<Arc<Stack>> {
 /// Returns `true` if a stack can train this, on one device.
 pub(crate) fn trains(software: &Executable, trained: Trained<'_>) -> bool {
     let Trained { model, kind, optimizer } = trained;
-    let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
     let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
-    family && head && software.trains(kind) && software.updates_with(optimizer)
+    software.refused_model(model).is_none() && head && software.trains(kind) && software.updates_with(optimizer)
 }
 
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run

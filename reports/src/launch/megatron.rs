@@ -14,7 +14,7 @@ use super::program::{Places, Program, asks_for_checkpoints, environment};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun;
-use trainyard_models::{Model, predicts_next_token};
+use trainyard_models::{Model, Norm, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StateSharding, Store,
@@ -123,7 +123,12 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
             let why = format!("without Transformer Engine, as on {generation} GPUs, Megatron-LM's attention does not");
             return Err(draft.cannot(Field::Context, format!("{why} share sequences")));
         }
-        if parallel.sequence && matches!(draft.job.plan().model(), Model::Llama(_)) {
+        let has_rms_norm = match draft.job.plan().model() {
+            Model::Llama(_) => true,
+            Model::Blocks(model) => model.norm == Norm::Rms,
+            _ => false,
+        };
+        if parallel.sequence && has_rms_norm {
             let why = format!("without Transformer Engine, as on {generation} GPUs, RMSNorm does not share sequences");
             return Err(draft.cannot(Field::Sequence, why));
         }

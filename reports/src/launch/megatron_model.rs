@@ -5,7 +5,10 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::megatron::{Words, uneven};
 use super::software::Attention;
-use trainyard_models::{AttentionKernel, Bert, Dropout, Experts, Gpt, HeadKind, Llama, Model};
+use trainyard_models::{
+    AttentionKernel, Bert, Blocks, Dropout, Experts, FeedForward, Gpt, HeadKind, Llama, Model, Norm, PositionKind,
+    RotaryScaling,
+};
 use trainyard_plan::Precision;
 
 /// Weight of the auxiliary loss of routers (Fedus et al., arXiv:2101.03961, section 2.2; Megatron-LM's guide to mixtures
@@ -20,7 +23,7 @@ const BERT: &str = "pretrain_bert.py of Megatron-LM (tag core_v0.16.0)";
 /// "Improving Language Understanding by Generative Pre-Training", section 4.1), as Megatron-LM does by default.
 const PUBLISHED_DROPOUT: f64 = 0.1;
 
-const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
+const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama, BERT and blocks that can be layers of its GPTModel";
 
 /// Adds the arguments of the model; returns the script that trains it, and a name for that script.
 pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'static str, &'static str), LaunchError> {
@@ -37,17 +40,22 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
                 words.flag("untie-embeddings-and-output-weights");
             }
             words.flag("disable-bias-linear");
-            experts(draft, model.experts, model.dense.layers, words)?;
+            experts(draft, model.experts, &routed_blocks(model.experts, model.dense.layers), words)?;
             attention(draft, model.dense.attention, words);
             draft.remark("the experts of the plan's model have ReLU between their products, Megatron-LM's have GELU");
             ("pretrain_gpt.py", GPT)
         }
         Model::Llama(model) => {
             llama(model, words);
-            scaling(draft, model, words);
+            scaling(draft, model.rotary_scaling.as_ref(), words);
             if let Some(routed) = model.experts {
-                experts(draft, routed, model.layers, words)?;
+                experts(draft, routed, &routed_blocks(routed, model.layers), words)?;
             }
+            attention(draft, model.attention, words);
+            ("pretrain_gpt.py", GPT)
+        }
+        Model::Blocks(model) if draft.job.plan().model().beyond_gpt_layers().is_none() => {
+            blocks(draft, model, words)?;
             attention(draft, model.attention, words);
             ("pretrain_gpt.py", GPT)
         }
@@ -136,11 +144,15 @@ fn gpt(model: &Gpt, words: &mut Words) {
     tokens(words, model.seq_len, model.seq_len);
 }
 
+fn groups(words: &mut Words, heads: u64, kv_heads: u64) {
+    if kv_heads < heads {
+        words.flag("group-query-attention").set("num-query-groups", kv_heads);
+    }
+}
+
 fn llama(model: &Llama, words: &mut Words) {
     sizes(words, model.layers, model.hidden, model.heads, model.ffn);
-    if model.kv_heads < model.heads {
-        words.flag("group-query-attention").set("num-query-groups", model.kv_heads);
-    }
+    groups(words, model.heads, model.kv_heads);
     words.set("kv-channels", model.head_width);
     tokens(words, model.seq_len, model.seq_len);
     words.line().flag("swiglu").set("normalization", "RMSNorm").set("norm-epsilon", model.norm_epsilon);
@@ -161,14 +173,93 @@ fn llama(model: &Llama, words: &mut Words) {
     }
 }
 
+/// Adds the arguments of blocks that `GPTModel` can be told to be, which `Model::beyond_gpt_layers` knows.
+fn blocks(draft: &mut Draft<'_>, model: &Blocks, words: &mut Words) -> Result<(), LaunchError> {
+    sizes(words, model.layers, model.hidden, model.heads, model.ffn);
+    groups(words, model.heads, model.kv_heads);
+    let rotated = model.rotary_width.unwrap_or(model.head_width);
+    if let Some(rank) = model.kv_rank {
+        latent_attention(model, rank, rotated, words);
+    } else {
+        words.set("kv-channels", model.head_width);
+    }
+    tokens(words, model.seq_len, model.positions.unwrap_or(model.seq_len));
+    words.line();
+    if model.feed_forward == FeedForward::Gated {
+        words.flag("swiglu");
+    }
+    let norm = if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" };
+    words.set("normalization", norm).set("norm-epsilon", model.norm_epsilon);
+    if !model.ffn_bias {
+        words.flag("disable-bias-linear");
+        if model.qkv_bias {
+            words.flag("add-qkv-bias");
+        }
+    }
+    // Latent attention normalises what is narrow, if it is told so.
+    if model.query_key_norm.is_some() || model.kv_rank.is_some() {
+        words.flag("qk-layernorm");
+    }
+    if model.position == PositionKind::Rotary {
+        words.set("position-embedding-type", "rope").set("rotary-base", model.rotary_base.round() as u64);
+        if model.kv_rank.is_none() && rotated < model.head_width {
+            words.set("rotary-percent", rotated as f64 / model.head_width as f64);
+        }
+        scaling(draft, None, words);
+    }
+    if !model.tied_head {
+        words.flag("untie-embeddings-and-output-weights");
+    }
+    if let Some(window) = model.window.filter(|window| *window < model.seq_len) {
+        words.set("window-size", format!("{},0", window.saturating_sub(1)));
+        let windowed = model.windowed_blocks();
+        if windowed.contains(&false) {
+            words.set("window-attn-skip-freq", pattern(&windowed));
+        }
+    }
+    let Some(routed) = model.experts else { return Ok(()) };
+    experts(draft, routed, &model.routed_blocks(), words)?;
+    words.set("moe-ffn-hidden-size", model.expert_ffn.unwrap_or(model.ffn));
+    if let Some(shared) = model.shared_ffn {
+        words.set("moe-shared-expert-intermediate-size", shared);
+    }
+    draft.remark("experts are chosen by a softmax of their scores, Megatron-LM's default: where config.json of the model says otherwise (scoring_func, n_group, routed_scaling_factor), add --moe-router-score-function and its like");
+    Ok(())
+}
+
+/// Adds the widths of latent attention. Megatron-LM takes YaRN's frequencies there, which are not scaled by default.
+fn latent_attention(model: &Blocks, kv_rank: u64, rotated: u64, words: &mut Words) {
+    words.line().flag("multi-latent-attention");
+    if let Some(rank) = model.query_rank {
+        words.set("q-lora-rank", rank);
+    }
+    words.set("kv-lora-rank", kv_rank).set("qk-head-dim", model.head_width - rotated);
+    words.set("qk-pos-emb-head-dim", rotated).set("v-head-dim", model.value_width);
+}
+
+/// Tells of each block whether it has experts: the last one of each run of blocks.
+fn routed_blocks(experts: Experts, layers: u32) -> Vec<bool> {
+    (1..=u64::from(layers)).map(|block| block.is_multiple_of(experts.interval)).collect()
+}
+
+/// Returns a list of blocks as Megatron-LM evaluates it: `[0]*3+[1]*58`.
+fn pattern(blocks: &[bool]) -> String {
+    let run = |run: &[bool]| match run.len() {
+        1 => format!("[{}]", u8::from(run[0])),
+        times => format!("[{}]*{times}", u8::from(run[0])),
+    };
+    let runs: Vec<String> = blocks.chunk_by(|one, next| one == next).map(run).collect();
+    runs.join("+")
+}
+
 /// Adds how the frequencies of rotary positions are changed: Megatron-LM has the scaling of Llama 3.1 to 3.3, of which it
 /// takes the factor alone, and positions that are divided by a whole number.
 ///
 /// # Source
 ///
 /// megatron-core 0.16, `megatron/core/models/common/embeddings/rotary_pos_embedding.py`.
-fn scaling(draft: &mut Draft<'_>, model: &Llama, words: &mut Words) {
-    let Some(scaling) = &model.rotary_scaling else {
+fn scaling(draft: &mut Draft<'_>, scaling: Option<&RotaryScaling>, words: &mut Words) {
+    let Some(scaling) = scaling else {
         if draft.starts_from_weights() {
             draft.remark("rotary positions are not scaled: if config.json of the weights has rope_scaling, plan a model with rotary_scaling");
         }
@@ -202,7 +293,7 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
 
 /// Adds the arguments of layers with experts, or tells why Megatron-LM does not train these with the plan:
 /// `validate_args` for half precision, `MoELayer.forward` for tensor parallelism.
-fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Words) -> Result<(), LaunchError> {
+fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
     if parallel.expert > 1 && plan.precision() == Precision::Fp16Mixed {
@@ -214,7 +305,8 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
         return Err(LaunchError::Inexpressible { field, value: "false".into(), why: why.into(), others: Vec::new() });
     }
     words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
-    words.set("moe-token-dispatcher-type", "alltoall");
+    // Scores of many experts need more digits than half precision has, as NVIDIA's own configurations say.
+    words.set("moe-token-dispatcher-type", "alltoall").set("moe-router-dtype", "fp32");
     let before = draft.job.attention().is_none_or(Attention::is_before_transformer_engine);
     if experts.count > u64::from(parallel.expert) && !before {
         words.flag("moe-grouped-gemm");
@@ -227,12 +319,8 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, layers: u32, words: &mut Wor
     if let Some(factor) = experts.capacity_factor {
         words.set("moe-expert-capacity-factor", factor);
     }
-    if experts.interval > 1 {
-        // The last block of each run of blocks has experts.
-        let pattern: Vec<&str> = (1..=u64::from(layers))
-            .map(|block| if block.is_multiple_of(experts.interval) { "1" } else { "0" })
-            .collect();
-        words.set("moe-layer-freq", format!("[{}]", pattern.join(",")));
+    if blocks.contains(&false) {
+        words.set("moe-layer-freq", pattern(blocks));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Launch files start what was priced, and say what a user must know to compare with the prediction.
 
 use super::stack_tests::{export, first, megatron, pytorch, sharded, stack};
+use super::tests::{model, over_eight_ranks};
 use super::{LaunchOptions, Target};
 use crate::launch::stack_tests::given;
 use serde_json::{Value, json};
@@ -8,13 +9,6 @@ use trainyard_hardware_profiles::Abilities;
 use trainyard_plan::LaunchDocument;
 
 const MEGATRON: [Target; 5] = [Target::Megatron, Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes];
-
-/// Returns the changes that make the plan one of another model of the catalog.
-fn of(name: &str) -> Vec<(&'static str, Value)> {
-    let model = &trainyard_models::find(name).expect("in the catalog").model;
-    let stages = json!([{ "first": 0, "layers": model.graph().len() }]);
-    vec![("plan.model", json!(model.spec())), ("plan.stages", stages)]
-}
 
 fn notes(launch: &LaunchDocument, about: &str) -> usize {
     launch.notes.iter().filter(|note| note.contains(about)).count()
@@ -31,7 +25,7 @@ fn the_index_of_the_data_is_written_beside_checkpoints() {
         assert!(text.contains(&format!(" --data-cache-path {folder} ")), "{text}");
         assert_eq!(notes(&launch, "all machines need the data"), usize::from(!mounts), "{}", target.name());
     }
-    let bert = first(&of("bert-large"), &megatron(), Target::Megatron);
+    let bert = first(&model("bert-large"), &megatron(), Target::Megatron);
     assert!(bert.contains(" --data-cache-path "), "{bert}");
     let results = LaunchOptions { results: Some("/fsx/run".into()), ..LaunchOptions::default() };
     let launch = given(&[], &megatron(), Target::Slurm, &results).expect("Megatron-LM");
@@ -44,12 +38,12 @@ fn the_index_of_the_data_is_written_beside_checkpoints() {
 fn causal_attention_takes_no_mask_from_the_loader() {
     let flag = " --no-create-attention-mask-in-dataloader";
     for name in ["gpt2", "llama-3-8b", "mixtral-8x7b"] {
-        let text = first(&of(name), &megatron(), Target::Megatron);
+        let text = first(&model(name), &megatron(), Target::Megatron);
         assert!(text.contains(flag), "{text}");
     }
     let old = [("plan.cluster.instance", json!("p3.16xlarge")), ("plan.precision", json!("fp16-mixed"))];
     assert!(first(&old, &megatron(), Target::Megatron).contains(flag));
-    assert!(!first(&of("bert-large"), &megatron(), Target::Megatron).contains(flag));
+    assert!(!first(&model("bert-large"), &megatron(), Target::Megatron).contains(flag));
 }
 
 #[test]
@@ -67,9 +61,9 @@ fn a_script_of_ones_own_hears_how_long_samples_were_priced() {
         let about = "samples were priced at 1,024 tokens each: the script must fill or cut them to that length; Hugging Face's run_clm.py takes --block_size 1024";
         assert_eq!(notes(&launch, about), 1, "{} {:?}", target.name(), launch.notes);
     }
-    let bert = export(&of("bert-large"), &ddp, Target::Torchrun).expect("replicas");
+    let bert = export(&model("bert-large"), &ddp, Target::Torchrun).expect("replicas");
     assert_eq!(notes(&bert, "run_mlm.py takes --max_seq_length 512"), 1, "{:?}", bert.notes);
-    let resnet = export(&of("resnet50"), &ddp, Target::Torchrun).expect("replicas");
+    let resnet = export(&model("resnet50"), &ddp, Target::Torchrun).expect("replicas");
     assert_eq!(notes(&resnet, "samples were priced"), 0, "{:?}", resnet.notes);
     // TRL's scripts are told.
     let tuned = export(&[("job.training.method", json!("full"))], &ddp, Target::Torchrun).expect("replicas");
@@ -126,7 +120,7 @@ fn the_copy_of_megatron_that_the_arguments_are_for_is_named() {
         assert!(text.contains("pretrain_gpt.py of Megatron-LM (tag core_v0.16.0)"), "{text}");
         assert_eq!(notes(&launch, "git clone --branch core_v0.16.0"), 1, "{} {:?}", target.name(), launch.notes);
     }
-    let bert = first(&of("bert-large"), &megatron(), Target::Megatron);
+    let bert = first(&model("bert-large"), &megatron(), Target::Megatron);
     assert!(bert.contains("pretrain_bert.py of Megatron-LM (tag core_v0.16.0)"), "{bert}");
 }
 
@@ -143,16 +137,45 @@ fn dropout_is_the_models_or_an_assumption() {
     };
     let tenth = Some("attention-dropout 0.1, hidden-dropout 0.1".to_owned());
     for name in ["bert-large", "gpt2"] {
-        assert_eq!(dropout(&of(name)), ("0.1 --hidden-dropout 0.1".to_owned(), tenth.clone()), "{name}");
+        assert_eq!(dropout(&model(name)), ("0.1 --hidden-dropout 0.1".to_owned(), tenth.clone()), "{name}");
     }
     let none = Some("attention-dropout 0.0, hidden-dropout 0.0".to_owned());
-    assert_eq!(dropout(&of("llama-3-8b")), ("0.0 --hidden-dropout 0.0".to_owned(), none));
-    let said = |share: f64| [of("bert-large"), vec![("plan.model.dropout", json!(share))]].concat();
+    assert_eq!(dropout(&model("llama-3-8b")), ("0.0 --hidden-dropout 0.0".to_owned(), none));
+    let said = |share: f64| [model("bert-large"), vec![("plan.model.dropout", json!(share))]].concat();
     assert_eq!(dropout(&said(0.2)), ("0.2 --hidden-dropout 0.2".to_owned(), None));
     assert_eq!(dropout(&said(0.0)), ("0.0 --hidden-dropout 0.0".to_owned(), None));
     let told = |changes: &[(&'static str, Value)]| {
         let launch = export(changes, &pytorch("pytorch-ddp", false), Target::Torchrun).expect("replicas");
         notes(&launch, "memory and time count dropout")
     };
-    assert_eq!((told(&of("bert-large")), told(&said(0.0)), told(&of("llama-3-8b"))), (1, 0, 0));
+    assert_eq!((told(&model("bert-large")), told(&said(0.0)), told(&model("llama-3-8b"))), (1, 0, 0));
+}
+
+/// Blocks of chosen parts are told as Megatron Core's GPTModel takes them; what its layers cannot have is refused.
+#[test]
+fn blocks_are_started_as_layers_of_megatron_core() {
+    let lines = |name: &str| first(&over_eight_ranks(name), &megatron(), Target::Megatron);
+    let qwen = lines("qwen3-30b-a3b");
+    for words in [
+        "--group-query-attention --num-query-groups 4 --kv-channels 128",
+        "--norm-epsilon 0.000001 --disable-bias-linear --qk-layernorm --position-embedding-type rope",
+        "--rotary-base 1000000",
+        "--num-experts 128 --moe-router-topk 8",
+        "--moe-ffn-hidden-size 768",
+    ] {
+        assert!(qwen.contains(words), "{words}: {qwen}");
+    }
+    assert!(!qwen.contains("moe-layer-freq") && !qwen.contains("multi-latent"), "{qwen}");
+    let deepseek = lines("deepseek-v3");
+    for words in [
+        "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512",
+        "--qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128",
+        "--moe-layer-freq '[0]*3+[1]*58' --moe-ffn-hidden-size 2048",
+        "--moe-shared-expert-intermediate-size 2048",
+    ] {
+        assert!(deepseek.contains(words), "{words}: {deepseek}");
+    }
+    assert!(!deepseek.contains("kv-channels") && !deepseek.contains("num-query-groups"), "{deepseek}");
+    let refused = export(&over_eight_ranks("gpt-oss-20b"), &megatron(), Target::Megatron).expect_err("sinks");
+    assert!(refused.to_string().starts_with("`plan.model` is gpt-oss-20b"), "{refused}");
 }

@@ -394,13 +394,13 @@ fn the_trainer_hears_the_same_as_deepspeed() {
 
 /// Returns the document of Mixtral, whose publication drops no token, with its experts over eight ranks.
 fn mixtral(changes: &[(&str, Value)]) -> Value {
-    let model = &trainyard_models::find("mixtral-8x7b").expect("in the catalog").model;
-    let own = [
-        ("plan.model", json!(model.spec())),
-        ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }])),
-        ("plan.parallel", json!({ "data": 16, "tensor": 1, "pipeline": 1, "expert": 8 })),
-    ];
-    with(&[&own, changes].concat())
+    with(&[&over_eight_ranks("mixtral-8x7b"), changes].concat())
+}
+
+/// Returns a model with its experts over eight ranks.
+pub(super) fn over_eight_ranks(name: &str) -> Vec<Field> {
+    let parallel = ("plan.parallel", json!({ "data": 16, "tensor": 1, "pipeline": 1, "expert": 8 }));
+    [model(name), vec![parallel]].concat()
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 mod attention;
 mod feed_forward;
+mod gpt_layers;
 mod head;
 
+use super::llama::NORM_EPSILON;
 use super::parts::{Experts, FeedForward, Norm, Stream, operator};
 use crate::families::dropout::{Dropped, any_dropout};
 use crate::families::fields::{
@@ -11,7 +13,7 @@ use crate::families::fields::{
     equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm};
+use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm, rotary};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Operator, OperatorKind, Split};
 use std::collections::BTreeMap;
@@ -46,11 +48,13 @@ dimensions! {
         positions: Option<u64> = table(position, seq_len),
         distances: Option<u64> = optional(SEQUENCE_MAX),
         rotary_width: Option<u64> = optional(head_width),
+        rotary_base: f64 = positive(rotary::BASE, rotary::BASE_MAX) unless rotary::BASE,
         norm: Norm = choice(Norm::Rms),
         part_norms: u64 = or(1, NORMS_MAX) unless 1,
         parallel_norms: Option<u64> = optional(NORMS_MAX),
         first_norm: bool = choice(true) unless true,
         final_norm: bool = choice(true) unless true,
+        norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
         embedding_norm: bool = choice(false) unless false,
         query_key_norm: Option<QueryKeyNorm> = maybe(),
         qkv_bias: bool = choice(false),
@@ -247,6 +251,16 @@ impl Blocks {
     /// Returns the features of a head that are rotated.
     fn rotated(&self) -> u64 {
         self.rotary_width.unwrap_or(self.head_width)
+    }
+
+    /// Tells of each block whether a window holds in it.
+    pub fn windowed_blocks(&self) -> Vec<bool> {
+        (0..self.layers).map(|index| self.kind(index).windowed).collect()
+    }
+
+    /// Tells of each block whether it has experts.
+    pub fn routed_blocks(&self) -> Vec<bool> {
+        (0..self.layers).map(|index| self.kind(index).routed).collect()
     }
 
     fn kind(&self, index: u32) -> BlockKind {
