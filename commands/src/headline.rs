@@ -22,12 +22,7 @@ pub(crate) struct Headline {
 
 impl Headline {
     fn of(plan: &PlanSpec, figures: Figures) -> Self {
-        let cluster = &plan.cluster;
-        Self {
-            model: Some(plan.model.name.clone()),
-            machines: Some(format!("{} × {}", cluster.instances, cluster.instance)),
-            figures,
-        }
+        Self { model: Some(plan.model.name.clone()), machines: Some(plan.cluster.to_string()), figures }
     }
 }
 

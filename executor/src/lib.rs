@@ -60,7 +60,7 @@ pub use optimizer::HyperParameters;
 pub use refusal::{oversubscription, refusal};
 pub use report::{
     CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunEvent,
-    RunReport, SlowRank, Span, StepPhases, StepReport,
+    RunReport, SlowRank, Span, StepReport,
 };
 pub use run::{Evaluation, RunError, RunOptions, RunOutcome, check_weights, run, run_in};
 pub use weights::{Differences, WeightError, dropout_beside};

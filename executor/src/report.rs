@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use trainyard_data::DataReport;
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_plan::document::number_or_null;
+use trainyard_plan::document::{Phases, number_or_null};
 
 /// The schema of measurement files that this version writes.
 pub const MEASUREMENT_SCHEMA: &str = "trainyard.measurement/1";
@@ -57,48 +57,27 @@ impl Span {
     }
 }
 
-/// Breakdown of a step's time, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StepPhases {
-    /// Forward passes.
-    pub forward_s: f64,
-    /// Backward passes.
-    pub backward_s: f64,
-    /// Moving bytes between ranks; with what was waited for, in files that do not tell it apart.
-    pub communication_s: f64,
-    /// Waiting for data, or for other ranks.
-    #[serde(default)]
-    pub wait_s: f64,
-    /// The optimizer's update.
-    pub optimizer_s: f64,
-    /// The rest.
-    pub other_s: f64,
+/// Sums the phases of a rank's spans in a step that took `seconds`.
+pub(crate) fn phases_of(spans: &[Span], seconds: f64) -> Phases {
+    let own = own_seconds(spans);
+    let sum = |phase| spans.iter().zip(&own).filter(|(s, _)| s.phase == phase).map(|(_, own)| own).sum::<f64>();
+    let [forward_s, backward_s, optimizer_s, wait_s] =
+        [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Wait].map(sum);
+    let communication_s = sum(Phase::Communication) + sum(Phase::Reduce) + sum(Phase::Gather);
+    let known = forward_s + backward_s + communication_s + wait_s + optimizer_s;
+    Phases { forward_s, backward_s, communication_s, wait_s, optimizer_s, other_s: (seconds - known).max(0.0) }
 }
 
-impl StepPhases {
-    /// Sums the phases of a rank's spans in a step that took `seconds`.
-    pub(crate) fn of(spans: &[Span], seconds: f64) -> Self {
-        let own = own_seconds(spans);
-        let sum = |phase| spans.iter().zip(&own).filter(|(s, _)| s.phase == phase).map(|(_, own)| own).sum::<f64>();
-        let [forward_s, backward_s, optimizer_s, wait_s] =
-            [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Wait].map(sum);
-        let communication_s = sum(Phase::Communication) + sum(Phase::Reduce) + sum(Phase::Gather);
-        let known = forward_s + backward_s + communication_s + wait_s + optimizer_s;
-        Self { forward_s, backward_s, communication_s, wait_s, optimizer_s, other_s: (seconds - known).max(0.0) }
-    }
-
-    /// Returns the mean of several breakdowns.
-    pub(crate) fn mean(all: &[Self]) -> Self {
-        let mean = |field: fn(&Self) -> f64| all.iter().map(field).sum::<f64>() / all.len().max(1) as f64;
-        Self {
-            forward_s: mean(|p| p.forward_s),
-            backward_s: mean(|p| p.backward_s),
-            communication_s: mean(|p| p.communication_s),
-            wait_s: mean(|p| p.wait_s),
-            optimizer_s: mean(|p| p.optimizer_s),
-            other_s: mean(|p| p.other_s),
-        }
+/// Returns the mean of several breakdowns.
+pub(crate) fn mean_phases(all: &[Phases]) -> Phases {
+    let mean = |field: fn(&Phases) -> f64| all.iter().map(field).sum::<f64>() / all.len().max(1) as f64;
+    Phases {
+        forward_s: mean(|p| p.forward_s),
+        backward_s: mean(|p| p.backward_s),
+        communication_s: mean(|p| p.communication_s),
+        wait_s: mean(|p| p.wait_s),
+        optimizer_s: mean(|p| p.optimizer_s),
+        other_s: mean(|p| p.other_s),
     }
 }
 
@@ -188,7 +167,7 @@ pub struct RankReport {
     pub stage: u32,
     pub replica: u32,
     /// Breakdown of its step time.
-    pub phases: StepPhases,
+    pub phases: Phases,
 }
 
 /// One checkpoint of a run.
@@ -287,7 +266,7 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_share: Option<f64>,
     /// Breakdown of the step's time, mean over ranks and over the steps after warm-up between the quartiles of their times.
-    pub phases: StepPhases,
+    pub phases: Phases,
     /// The same by rank.
     pub ranks: Vec<RankReport>,
     /// Ranks that compute much longer than others with the same work.
@@ -337,8 +316,8 @@ mod tests {
         let mut spans = vec![span(Phase::Forward, 0.0, 1.0), span(Phase::Backward, 1.0, 3.0)];
         spans.extend(span(Phase::Reduce, 3.0, 4.0).apart(0.75));
         spans.extend([span(Phase::Communication, 4.0, 4.5), span(Phase::Optimizer, 4.5, 5.0)]);
-        let phases = StepPhases::of(&spans, 5.25);
-        let expected = StepPhases {
+        let phases = phases_of(&spans, 5.25);
+        let expected = Phases {
             forward_s: 1.0,
             backward_s: 2.0,
             communication_s: 0.75,
@@ -347,13 +326,13 @@ mod tests {
             other_s: 0.25,
         };
         assert_eq!(phases, expected);
-        assert_eq!(StepPhases::mean(&[phases, phases]), phases);
+        assert_eq!(mean_phases(&[phases, phases]), phases);
     }
 
     #[test]
     fn what_is_gathered_within_a_pass_is_no_part_of_it() {
         let spans = [span(Phase::Gather, 0.5, 1.0), span(Phase::Forward, 0.0, 2.0), span(Phase::Wait, 1.0, 1.25)];
-        let phases = StepPhases::of(&spans, 2.0);
+        let phases = phases_of(&spans, 2.0);
         assert_eq!((phases.forward_s, phases.communication_s, phases.wait_s, phases.other_s), (1.25, 0.5, 0.25, 0.0));
     }
 
@@ -366,7 +345,7 @@ mod tests {
 
     #[test]
     fn files_of_earlier_times_are_read() {
-        let phases: StepPhases = serde_json::from_str(
+        let phases: Phases = serde_json::from_str(
             r#"{"forward_s": 1.0, "backward_s": 2.0, "communication_s": 0.5, "optimizer_s": 0.1, "other_s": 0.2}"#,
         )
         .expect("without waiting");

@@ -12,7 +12,7 @@ use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{network, wanted};
-use crate::report::{CheckpointReport, HeldOutReport, Phase, RunEvent, RunReport, Span, StepPhases, StepReport};
+use crate::report::{CheckpointReport, HeldOutReport, Phase, RunEvent, RunReport, Span, StepReport, phases_of};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
 use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
@@ -27,6 +27,7 @@ use trainyard_data::{DataError, DataSource, Dataset, Slice};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_host::{Clock, processor_time, threads_per_rank};
 use trainyard_models::Model;
+use trainyard_plan::document::Phases;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 use trainyard_units::Invalid;
 
@@ -259,7 +260,7 @@ struct Job<'a> {
 #[derive(Default)]
 struct WorkerOutcome {
     steps: Vec<StepReport>,
-    phases: Vec<StepPhases>,
+    phases: Vec<Phases>,
     /// The spans of the last steps, with the step's number.
     spans: VecDeque<(u64, f64, Vec<Span>)>,
     evaluations: Vec<HeldOutReport>,
@@ -691,7 +692,7 @@ fn agree(trainer: &mut Trainer, result: StepResult, stop: bool) -> Result<(f32, 
 
 fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
     outcome.steps.push(step);
-    outcome.phases.push(StepPhases::of(trainer.spans(), step.seconds));
+    outcome.phases.push(phases_of(trainer.spans(), step.seconds));
     if outcome.spans.len() == SPANS_KEPT {
         outcome.spans.pop_front();
     }

@@ -32,7 +32,7 @@ pub(crate) fn slow_ranks(ranks: &[RankReport]) -> Vec<SlowRank> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::StepPhases;
+    use trainyard_plan::document::Phases;
 
     /// Ranks by stage and seconds of forward; they wait as long as the slowest takes.
     fn ranks(times: &[(u32, f64)]) -> Vec<RankReport> {
@@ -40,7 +40,7 @@ mod tests {
             rank: rank as u32,
             stage: *stage,
             replica: 0,
-            phases: StepPhases { forward_s: *forward_s, communication_s: 9.0, ..StepPhases::default() },
+            phases: Phases { forward_s: *forward_s, communication_s: 9.0, ..Phases::default() },
         };
         times.iter().enumerate().map(report).collect()
     }

@@ -48,9 +48,6 @@ pub struct Gpu {
     /// Peak eight-bit floating-point rate of the tensor cores, without sparsity; left out if they do not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_fp8: Option<Sourced<FlopsPerSecond>>,
-    /// Peak eight-bit integer rate of the tensor cores, without sparsity; left out if they do not have the format.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_int8: Option<Sourced<FlopsPerSecond>>,
     /// Bandwidth of the host link, one direction, as the cloud wires it.
     pub host_bandwidth: Sourced<BytesPerSecond>,
     /// Rate of the JPEG engines, in bytes as stored; left out if there are none that are known.

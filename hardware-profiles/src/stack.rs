@@ -212,9 +212,8 @@ pub struct Stack {
     pub masked_head: Sourced<bool>,
     /// Size of the buckets in which gradients are reduced during backward; zero: in one piece after backward.
     pub bucket: Sourced<Bytes>,
-    /// Part of a point-to-point transfer between stages that a stage waits for, as it was fitted elsewhere. The
-    /// simulator only tests it against zero: if it is not zero, the sender is occupied until the bytes have left.
-    pub exposed_transfer: Sourced<f64>,
+    /// `true` if a stage that sends to another one computes nothing until the bytes have left.
+    pub blocking_transfers: Sourced<bool>,
     /// `true` if each rank of a tensor-parallel group sends its own part of an activation to the next stage, which
     /// gathers it, instead of each sending all of it.
     pub scattered_transfers: Sourced<bool>,

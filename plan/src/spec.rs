@@ -8,7 +8,9 @@ use crate::placement::Placement;
 use crate::schedules::ScheduleName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
 use trainyard_models::ModelSpec;
+use trainyard_units::human_count;
 
 /// How a training job is laid out: model, machines, degrees, batch, schedule and precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +99,13 @@ pub struct ClusterSpec {
     pub transport: Option<String>,
 }
 
+/// `48 × p4d.24xlarge`.
+impl Display for ClusterSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}", human_count(self.instances.into()), self.instance)
+    }
+}
+
 impl ClusterSpec {
     /// Returns `instances` machines of a catalog type.
     pub fn of(instance: &str, instances: u32) -> Self {
@@ -145,11 +154,26 @@ impl ParallelSpec {
         [self.tensor, self.pipeline, self.context, self.expert].iter().filter(|degree| **degree > 1).count() as u32
     }
 
+    /// Returns the degrees with their names, in the order in which a strategy is told.
+    pub const fn degrees(self) -> [(&'static str, u32); 5] {
+        let Self { data, tensor, pipeline, context, expert, .. } = self;
+        [("data", data), ("tensor", tensor), ("context", context), ("expert", expert), ("pipeline", pipeline)]
+    }
+
     /// Returns the number of ranks, of degrees as they are written: at most the largest number. Ranks that share experts
     /// are among the replicas.
     pub fn ranks(&self) -> u64 {
         let Self { data, tensor, pipeline, context, .. } = *self;
         [tensor, pipeline, context].into_iter().map(u64::from).fold(data.into(), u64::saturating_mul)
+    }
+}
+
+/// The degrees above one: `data 8 × tensor 2`.
+impl Display for ParallelSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let divided = self.degrees().into_iter().filter(|(_, degree)| *degree > 1);
+        let parts: Vec<String> = divided.map(|(name, degree)| format!("{name} {degree}")).collect();
+        if parts.is_empty() { f.write_str("one device") } else { f.write_str(&parts.join(" × ")) }
     }
 }
 
@@ -208,6 +232,17 @@ named! {
     }
 }
 
+impl Recompute {
+    /// Names what is computed again; `None` where nothing is.
+    pub const fn in_words(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Selective => Some("selective recomputation"),
+            Self::Full => Some("full recomputation"),
+        }
+    }
+}
+
 named! {
     /// How gradients are summed over replicas.
     Collectives {
@@ -237,6 +272,18 @@ named! {
         Gradients = "gradients" | "zero-2" | "zero2" | "2" | "shard-grad-op",
         /// Weights too, which are gathered layer by layer when they are needed (ZeRO-3, FSDP).
         Parameters = "parameters" | "zero-3" | "zero3" | "3" | "fsdp" | "full-shard",
+    }
+}
+
+impl StateSharding {
+    /// Returns the stage of ZeRO; `None` where every replica holds everything.
+    pub const fn zero(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Optimizer => Some("ZeRO-1"),
+            Self::Gradients => Some("ZeRO-2"),
+            Self::Parameters => Some("ZeRO-3"),
+        }
     }
 }
 

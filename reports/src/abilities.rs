@@ -136,7 +136,7 @@ mod tests {
         let fsdp = "data parallel; sharded gradients, parameters; most families of models";
         assert_eq!(in_brief(runs("pytorch-fsdp")), fsdp);
         assert!(in_brief(runs("deepspeed")).contains("sharded optimizer, gradients, parameters; offload"));
-        assert!(in_brief(runs("megatron-core")).ends_with("only gpt, gpt-moe, llama, bert"));
+        assert!(in_brief(runs("megatron-core")).ends_with("only gpt, gpt-moe, llama, bert, blocks"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What stands around a recommendation: what made room, how number formats and batches compare, what was rejected.
 
 use crate::format::{Width, bytes, columns, percent, rate, seconds, table, usd};
-use crate::layout::{sharing, split};
+use crate::layout::sharing;
 use trainyard_plan::Recompute;
 use trainyard_plan::document::{BatchChoice, PlanDocument, PrecisionChoice, Rejected, RejectedBy, Remedy};
 use trainyard_units::human_count;
@@ -59,7 +59,7 @@ fn precisions(document: &PlanDocument, width: Width) -> String {
         let software = other.map_or_else(String::new, |stack| format!(", {stack}"));
         [
             marked(choice.precision.to_string(), choice.recommended),
-            format!("{}{}{recompute}{software}", split(choice.parallel), sharing(choice.state_sharding)),
+            format!("{}{}{recompute}{software}", choice.parallel, sharing(choice.state_sharding)),
             choice.batch.micro.to_string(),
             seconds(choice.step_time_s),
             seconds(choice.time_s),
@@ -107,19 +107,19 @@ const NOTICEABLE: f64 = 1.005;
 
 /// Lists what was rejected, in sentences; machine types that certainly miss the same limit share one.
 pub(crate) fn rejected(document: &PlanDocument) -> Vec<String> {
-    let all = || document.rejected.iter().filter(|rejected| rejected.what != "other plans");
     let shares_sentence = |rejected: &&Rejected| {
         let limits = [RejectedBy::Objective, RejectedBy::Deadline, RejectedBy::Budget];
         rejected.times.is_some() && rejected.limit.is_some_and(|limit| limits.contains(&limit))
     };
-    let alone = all().filter(|rejected| !shares_sentence(rejected)).map(|rejected| {
+    let alone = document.rejected.iter().filter(|rejected| !shares_sentence(rejected)).map(|rejected| {
         let tried = human_count(rejected.count);
         let count = if rejected.count > 0 { format!(" ({tried} plans tried)") } else { String::new() };
         format!("{} {}{count}", rejected.what, rejected.why)
     });
     let mut sentences: Vec<String> = alone.collect();
     let of = |limit| -> Vec<&Rejected> {
-        all().filter(shares_sentence).filter(|rejected| rejected.limit == Some(limit)).collect()
+        let sharing = document.rejected.iter().filter(shares_sentence);
+        sharing.filter(|rejected| rejected.limit == Some(limit)).collect()
     };
     let (worse, open): (Vec<&Rejected>, Vec<&Rejected>) =
         of(RejectedBy::Objective).into_iter().partition(|rejected| rejected.times >= Some(NOTICEABLE));

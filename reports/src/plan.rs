@@ -161,11 +161,7 @@ pub(crate) fn details(document: &PlanDocument) -> Vec<(&'static str, String)> {
 }
 
 fn formats(plan: &PlanSpec) -> String {
-    let recompute = match plan.recompute {
-        Recompute::None => "",
-        Recompute::Selective => ", attention recomputed (selective)",
-        Recompute::Full => ", full recomputation",
-    };
+    let recompute = plan.recompute.in_words().map_or_else(String::new, |words| format!(", {words}"));
     format!("{}{recompute}", plan.precision)
 }
 

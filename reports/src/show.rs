@@ -214,12 +214,7 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced("peak fp32", &gpu.peak_fp32),
         sourced("peak fp16", &gpu.peak_fp16),
     ];
-    let formats = [
-        ("peak tf32", &gpu.peak_tf32),
-        ("peak bf16", &gpu.peak_bf16),
-        ("peak fp8", &gpu.peak_fp8),
-        ("peak int8", &gpu.peak_int8),
-    ];
+    let formats = [("peak tf32", &gpu.peak_tf32), ("peak bf16", &gpu.peak_bf16), ("peak fp8", &gpu.peak_fp8)];
     rows.extend(formats.into_iter().filter_map(|(name, peak)| peak.as_ref().map(|peak| sourced(name, peak))));
     rows.extend([
         sourced_as("host link", &gpu.host_bandwidth, bandwidth),
@@ -385,7 +380,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
         sourced("rate of products", &stack.gemm),
         sourced("memory traffic of the update", &stack.update_traffic),
         sourced("gradient bucket", &stack.bucket),
-        sourced("exposed transfer", &stack.exposed_transfer),
+        sourced("blocking transfers", &stack.blocking_transfers),
         sourced("scattered transfers", &stack.scattered_transfers),
         sourced("gradients in compute precision", &stack.compute_precision_gradients),
         sourced("sharded layers overlap", &stack.sharded_overlap),
@@ -473,7 +468,7 @@ mod tests {
     fn a_gpu_without_a_number_format_shows_no_rate_for_it() {
         let page = |name| gpu(catalog().gpu(name).expect("in the catalog"));
         assert!(page("a100-sxm4-40gb").contains("peak bf16"));
-        assert!(!page("t4").contains("peak bf16") && page("t4").contains("peak int8"));
+        assert!(!page("t4").contains("peak bf16") && page("t4").contains("peak fp16"));
         let list = gpus(catalog(), Width(120));
         assert!(list.lines().any(|line| line.trim_start().starts_with("t4 ") && line.contains('–')), "{list}");
     }

@@ -51,7 +51,7 @@ impl Machine {
     pub fn lowering(&self) -> Lowering {
         Lowering {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
-            blocking_transfers: self.stack.exposed_transfer.value > 0.0,
+            blocking_transfers: self.stack.blocking_transfers.value,
             sharded_overlap: self.stack.sharded_overlap.value,
             // The executor does, which runs on what was measured: only whole gradients tell whether they are finite.
             agrees_on_steps: matches!(self.cluster.first().device, Device::Measured(_)),

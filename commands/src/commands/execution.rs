@@ -696,7 +696,6 @@ fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
 pub(super) fn measured(report: &RunReport) -> Figures {
     let busy = |rank: &&trainyard_executor::RankReport| rank.phases.forward_s + rank.phases.backward_s;
     let busiest = report.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
-    let phases = busiest.map_or(report.phases, |rank| rank.phases);
     Figures {
         step_time_s: report.step_time_s,
         interval_s: report.interval_s,
@@ -704,14 +703,7 @@ pub(super) fn measured(report: &RunReport) -> Figures {
         samples_per_s: report.samples_per_s,
         memory_bytes: report.memory_bytes,
         processor_share: report.processor_share,
-        phases: Phases {
-            forward_s: phases.forward_s,
-            backward_s: phases.backward_s,
-            communication_s: phases.communication_s,
-            wait_s: phases.wait_s,
-            optimizer_s: phases.optimizer_s,
-            other_s: phases.other_s,
-        },
+        phases: busiest.map_or(report.phases, |rank| rank.phases),
     }
 }
 

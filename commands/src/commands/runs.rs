@@ -42,21 +42,15 @@ const ROUNDING: f64 = -1e-6;
 
 /// Refuses a run in which something took less than no time.
 fn durations(report: &RunReport) -> Result<(), Invalid> {
-    let phases = &report.phases;
     let steps = report.steps.iter().map(|step| (format!("steps[{}].seconds", step.step), step.seconds));
     let whole = [
         ("step_time_s", report.step_time_s),
         ("interval_s[0]", report.interval_s[0]),
         ("interval_s[1]", report.interval_s[1]),
-        ("phases.forward_s", phases.forward_s),
-        ("phases.backward_s", phases.backward_s),
-        ("phases.communication_s", phases.communication_s),
-        ("phases.wait_s", phases.wait_s),
-        ("phases.optimizer_s", phases.optimizer_s),
-        ("phases.other_s", phases.other_s),
     ];
     let whole = whole.into_iter().map(|(field, seconds)| (field.to_owned(), seconds));
-    match whole.chain(steps).find(|(_, seconds)| !(seconds.is_finite() && *seconds >= ROUNDING)) {
+    let phases = report.phases.named().map(|(phase, seconds)| (format!("phases.{phase}_s"), seconds));
+    match whole.chain(phases).chain(steps).find(|(_, seconds)| !(seconds.is_finite() && *seconds >= ROUNDING)) {
         Some((field, seconds)) => Err(Invalid::value(field, seconds, "a number of seconds, at least 0")),
         None => Ok(()),
     }

@@ -2,15 +2,16 @@
 
 use super::WorkerOutcome;
 use crate::process_group::{GroupError, ProcessGroup};
-use crate::report::{Span, StepPhases};
+use crate::report::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use trainyard_host::Clock;
+use trainyard_plan::document::Phases;
 
 /// The part of the report that each rank sends to rank 0. What all ranks know alike, rank 0 knows itself.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    phases: Vec<StepPhases>,
+    phases: Vec<Phases>,
     spans: VecDeque<(u64, f64, Vec<Span>)>,
     /// Seconds on its clock when all ranks met.
     met_s: f64,

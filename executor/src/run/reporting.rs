@@ -3,7 +3,7 @@
 use super::{Job, WARM_UP_STEPS, WorkerOutcome, sequence};
 use crate::device::{Devices, computes_in_place, framework};
 use crate::report::{
-    DeviceReport, LossReport, MEASUREMENT_SCHEMA, RankReport, RunEnd, RunReport, Span, StepPhases, StepReport,
+    DeviceReport, LossReport, MEASUREMENT_SCHEMA, RankReport, RunEnd, RunReport, Span, StepReport, mean_phases,
 };
 use crate::slow_ranks::slow_ranks;
 use crate::statistics::{median, quantile};
@@ -25,8 +25,8 @@ pub(super) fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         .enumerate()
         .map(|(rank, outcome)| {
             let at = mesh.coordinates(Rank(rank as u32));
-            let phases: Vec<StepPhases> = usual.iter().map(|step| outcome.phases[warm_up + step]).collect();
-            let phases = StepPhases::mean(&phases);
+            let phases: Vec<Phases> = usual.iter().map(|step| outcome.phases[warm_up + step]).collect();
+            let phases = mean_phases(&phases);
             RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
         })
         .collect();
@@ -48,7 +48,7 @@ pub(super) fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         tokens_per_s: samples_per_s * sequence(job.plan) as f64,
         memory_bytes: outcomes[0].memory,
         processor_share: processor_share(job, &outcomes[0], &ranks),
-        phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
+        phases: mean_phases(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
         slow_ranks: slow_ranks(&ranks),
         other_heads: job.first_weights.map_or_else(Vec::new, |weights| weights.other_heads().to_vec()),
         skipped_steps: outcomes[0].skipped,

@@ -315,7 +315,6 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
         peak_tf32: format("peak_tf32", spec.peak_tf32, &like.peak_tf32)?,
         peak_bf16: format("peak_bf16", spec.peak_bf16, &like.peak_bf16)?,
         peak_fp8: format("peak_fp8", spec.peak_fp8, &like.peak_fp8)?,
-        peak_int8: like.peak_int8.clone().filter(|_| is_like && !has_peaks),
         achieved,
         ..like
     })

@@ -217,7 +217,6 @@ fn check_gpu(gpu: &Gpu) -> Result<(), Invalid> {
         ("peak_tf32", flops(&gpu.peak_tf32), RATES),
         ("peak_bf16", flops(&gpu.peak_bf16), RATES),
         ("peak_fp8", flops(&gpu.peak_fp8), RATES),
-        ("peak_int8", flops(&gpu.peak_int8), RATES),
         ("host_bandwidth", Some(gpu.host_bandwidth.value.0), RATES),
         ("jpeg_decode", gpu.jpeg_decode.as_ref().map(|rate| rate.value.0), RATES),
         ("achieved.gemm_fp8", gpu.achieved.gemm_fp8.as_ref().map(|part| part.value), (0.1, 2.0)),
@@ -231,7 +230,6 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
     let unfitted = [
         ("image_decoding", stack.image_decoding.as_ref().map(|time| time.value.0), (0.0, 1e3)),
         ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
-        ("exposed_transfer", Some(stack.exposed_transfer.value), (0.0, 10.0)),
         ("resident", Some(stack.resident.value.as_f64()), (0.0, BYTES_MAX)),
         ("token_activations", stack.token_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("frozen_activations", stack.frozen_activations.as_ref().map(|part| part.value), (0.0, 100.0)),

@@ -166,11 +166,7 @@ impl Config<'_> {
             let (qkv_bias, output_bias) = (Some(attention_bias), Some(attention_bias));
             return Ok(ModelSpec { qkv_bias, output_bias, ..self.biased(spec, true) });
         }
-        Ok(ModelSpec {
-            norm: None,
-            feed_forward: None,
-            ..of_own_family(spec, Family::GptNeox)
-        })
+        Ok(ModelSpec { norm: None, feed_forward: None, ..of_own_family(spec, Family::GptNeox) })
     }
 
     pub(super) fn gptj(&self) -> Result<ModelSpec, Invalid> {

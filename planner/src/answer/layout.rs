@@ -2,44 +2,24 @@
 //! fields that are held.
 
 use crate::problem::Problem;
-use crate::search::{Evaluated, recomputation, sharded};
-use trainyard_plan::{Fixed, Offload, Plan};
+use crate::search::{Evaluated, other_offload, other_sharding};
+use trainyard_plan::{Fixed, Plan};
 
 /// Lists what another plan has instead: other degrees, sharding, offload and software.
 pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
-    let (mine, theirs) = (own.mesh().parallel(), other.mesh().parallel());
-    let degrees = [
-        ("data", mine.data, theirs.data),
-        ("tensor", mine.tensor, theirs.tensor),
-        ("pipeline", mine.pipeline, theirs.pipeline),
-        ("context", mine.context, theirs.context),
-        ("expert", mine.expert, theirs.expert),
-    ];
-    let degrees: Vec<String> = degrees
-        .iter()
-        .filter(|(_, own, other)| own != other)
-        .map(|(name, _, other)| format!("{name} {other}"))
-        .collect();
-    let sharding = |plan: &Plan| (plan.state_sharding(), plan.sharding_ranks());
-    let offload = match other.offload() {
-        Offload::NONE => "no offload".into(),
-        offload => format!("offload {offload}"),
-    };
+    let [mine, theirs] = [own, other].map(|plan| plan.mesh().parallel().degrees());
+    let others = mine.into_iter().zip(theirs).filter(|(own, other)| own != other);
+    let degrees: Vec<String> = others.map(|(_, (name, degree))| format!("{name} {degree}")).collect();
     let stack = other.stack().filter(|_| own.stack() != other.stack());
     [
         (!degrees.is_empty()).then(|| degrees.join(" × ")),
-        (sharding(own) != sharding(other)).then(|| sharded(other)),
-        (own.offload() != other.offload()).then_some(offload),
+        other_sharding(own, other),
+        other_offload(own, other),
         stack.map(Into::into),
     ]
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// Names what another plan computes again in backward, if it is not what this one does.
-pub(super) fn other_recomputation(own: &Plan, other: &Plan) -> Option<String> {
-    (own.recompute() != other.recompute()).then(|| recomputation(other).into())
 }
 
 /// Returns held fields with all others that tell a plan from its neighbours, so that a search finds this one even where

@@ -1,13 +1,15 @@
 //! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
 //! other kind and comparing.
 
-use super::layout::{differences, held_as, other_recomputation};
+use super::layout::{differences, held_as};
 use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
 use crate::relative::{apart, pace, pace_beside, price, same, would_be};
-use crate::search::{Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, UNSHARDED, Within};
+use crate::search::{
+    Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, UNSHARDED, Within, other_recomputation,
+};
 use rayon::prelude::*;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
@@ -460,14 +462,9 @@ impl Reasons<'_> {
         if self.fixed.recompute.is_some() {
             return None;
         }
-        let own = self.chosen.plan.recompute();
-        if own == Recompute::None {
+        let Some(what) = self.chosen.plan.recompute().in_words() else {
             let rented = matches!(self.problem.place, Place::Rented(_));
             return rented.then(|| "no activation recomputation: all activations of a micro-batch fit".into());
-        }
-        let what = match own {
-            Recompute::Selective => "attention recomputed (selective)",
-            _ => "full recomputation",
         };
         let kept = |held| Fixed { recompute: Some(Recompute::None), ..held };
         let other = format!("{what}: keeping all activations at these degrees");

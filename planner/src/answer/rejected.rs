@@ -46,11 +46,6 @@ impl Rejections<'_> {
         all.extend(Remedies::new(self.problem, self.fixed, self.chosen).too_large());
         all.extend(self.formats(job));
         all.extend(self.too_large_elsewhere());
-        let proved = self.found.candidates - self.found.simulated - self.found.count_too_large();
-        if proved > 0 {
-            let why = "a lower bound is no better".into();
-            all.push(Rejected { count: proved, ..rejected(RejectedBy::Objective, "other plans", why, None) });
-        }
         all
     }
 

@@ -119,11 +119,10 @@ impl<'a> Remedies<'a> {
     fn rejected(&self, name: &str, fixed: &Fixed) -> Option<Rejected> {
         let (None, Some((count, needed, available))) = recommended(self.problem, fixed) else { return None };
         let times = needed.as_f64() / available.as_f64().max(1.0);
-        let cluster = self.chosen.cluster();
         let much = if times < 1.1 { times_the_memory(needed, available) } else { format!("{times:.1}") };
         let (needed, available) = apart(needed, available);
         Some(Rejected {
-            what: format!("{name} on {} × {}", cluster.instances, cluster.instance),
+            what: format!("{name} on {}", self.chosen.cluster()),
             why: format!("does not fit (at least {needed} needed, {available} available, {much} times as much)"),
             count,
             limit: Some(RejectedBy::Memory),
@@ -273,21 +272,14 @@ impl<'a> Remedies<'a> {
 
     fn recomputation(&self, plain: &Draft) -> Option<Step> {
         let blocks = self.has_blocks();
-        let own = self.chosen.recompute();
-        let taken = (own != Recompute::None).then(|| format!("{own} recomputation"));
+        let taken = self.chosen.recompute().in_words().map(Into::into);
         let draft = Draft { recompute: Recompute::Full, ..plain.clone() };
         blocks.then(|| Step { name: "full recomputation".into(), changes_training: false, draft, taken })
     }
 
     fn sharing_out(&self, plain: &Draft) -> Option<Step> {
         let replicas = self.replicas(plain).0;
-        let own = self.chosen.state_sharding();
-        let taken = match own {
-            StateSharding::None => None,
-            StateSharding::Optimizer => Some("ZeRO-1".into()),
-            StateSharding::Gradients => Some("ZeRO-2".into()),
-            StateSharding::Parameters => Some("ZeRO-3".into()),
-        };
+        let taken = self.chosen.state_sharding().zero().map(Into::into);
         let draft = Draft { sharding: StateSharding::Parameters, ..plain.clone() };
         let name = format!("everything sharded over {replicas} replicas (ZeRO-3)");
         (replicas > 1).then_some(Step { name, changes_training: false, draft, taken })

@@ -41,11 +41,7 @@ fn first_pass(loading: &Loading) -> Option<String> {
 
 fn devices(plan: &Plan) -> String {
     let (cluster, mesh) = (plan.cluster(), plan.mesh());
-    let machines = if cluster.profile.is_some() {
-        format!("on {}", cluster.instance)
-    } else {
-        format!("on {} × {}", cluster.instances, cluster.instance)
-    };
+    let machines = if cluster.profile.is_some() { format!("on {}", cluster.instance) } else { format!("on {cluster}") };
     let parts = mesh.tensor() * mesh.pipeline() * mesh.context();
     match (mesh.ranks(), mesh.data(), parts) {
         (1, ..) => format!("one device {machines} holds the whole model"),

@@ -1,6 +1,6 @@
 //! In what else than its degrees a plan differs from another one.
 
-use trainyard_plan::{Offload, Plan, Recompute, StateSharding};
+use trainyard_plan::{Offload, Plan};
 
 /// Says of a plan that its state is not sharded.
 pub(crate) const UNSHARDED: &str = "unsharded states";
@@ -8,26 +8,36 @@ pub(crate) const UNSHARDED: &str = "unsharded states";
 /// Lists how another plan is arranged where this one is not: schedule, sharding, offload and recomputation, or else the
 /// micro-batch and the number format: `interleaved-1f1b with 3 runs of layers a stage`, `ZeRO-1`.
 pub(super) fn arrangement(own: &Plan, other: &Plan) -> Vec<String> {
-    let sharding = |plan: &Plan| (plan.state_sharding(), plan.sharding_ranks());
-    let offload = || match other.offload() {
-        Offload::NONE => "no offload".to_owned(),
-        offload => format!("offload {offload}"),
-    };
-    let mut all: Vec<String> = [
-        schedule(other).filter(|theirs| schedule(own).as_ref() != Some(theirs)),
-        (sharding(own) != sharding(other)).then(|| sharded(other)),
-        (own.offload() != other.offload()).then(offload),
-        (own.recompute() != other.recompute()).then(|| recomputation(other).to_owned()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let other_schedule = schedule(other).filter(|theirs| schedule(own).as_ref() != Some(theirs));
+    let parts =
+        [other_schedule, other_sharding(own, other), other_offload(own, other), other_recomputation(own, other)];
+    let mut all: Vec<String> = parts.into_iter().flatten().collect();
     if all.is_empty() {
         let (micro, precision) = (other.batch().micro, other.precision());
         all.extend((own.batch().micro != micro).then(|| format!("micro-batch {micro}")));
         all.extend((own.precision() != precision).then(|| precision.to_string()));
     }
     all
+}
+
+/// Says how the state of another plan is sharded, if it is not as that of this one.
+pub(crate) fn other_sharding(own: &Plan, other: &Plan) -> Option<String> {
+    let sharding = |plan: &Plan| (plan.state_sharding(), plan.sharding_ranks());
+    (sharding(own) != sharding(other)).then(|| sharded(other))
+}
+
+/// Names what another plan keeps off the devices, if it is not what this one does.
+pub(crate) fn other_offload(own: &Plan, other: &Plan) -> Option<String> {
+    (own.offload() != other.offload()).then(|| match other.offload() {
+        Offload::NONE => "no offload".into(),
+        offload => format!("offload {offload}"),
+    })
+}
+
+/// Names what another plan computes again in backward, if it is not what this one does.
+pub(crate) fn other_recomputation(own: &Plan, other: &Plan) -> Option<String> {
+    let differs = own.recompute() != other.recompute();
+    differs.then(|| other.recompute().in_words().unwrap_or("no recomputation").into())
 }
 
 /// Names the schedule of a pipeline.
@@ -38,23 +48,9 @@ fn schedule(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Names what a plan computes again in backward.
-pub(crate) fn recomputation(plan: &Plan) -> &'static str {
-    match plan.recompute() {
-        Recompute::None => "no recomputation",
-        Recompute::Selective => "attention recomputed",
-        Recompute::Full => "full recomputation",
-    }
-}
-
 /// Says how the state of a plan is sharded.
-pub(crate) fn sharded(plan: &Plan) -> String {
-    let sharding = match plan.state_sharding() {
-        StateSharding::None => UNSHARDED,
-        StateSharding::Optimizer => "ZeRO-1",
-        StateSharding::Gradients => "ZeRO-2",
-        StateSharding::Parameters => "ZeRO-3",
-    };
+fn sharded(plan: &Plan) -> String {
+    let sharding = plan.state_sharding().zero().unwrap_or(UNSHARDED);
     match plan.sharding_ranks() {
         Some(ranks) => format!("{sharding} over {ranks} ranks"),
         None => sharding.into(),
@@ -64,7 +60,7 @@ pub(crate) fn sharded(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, Stages};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, Stages, StateSharding};
 
     #[test]
     fn what_a_plan_does_besides_its_degrees_is_named_where_another_does_not() {

@@ -34,11 +34,6 @@ pub(super) fn nearer(one: (Bytes, Bytes), other: (Bytes, Bytes)) -> (Bytes, Byte
 }
 
 impl Found {
-    /// Counts the plans that were looked at and do not fit.
-    pub(crate) fn count_too_large(&self) -> u64 {
-        self.too_large.values().map(|(count, ..)| count).sum()
-    }
-
     /// Counts the dropped plans as too large. The least memory that a type needs comes from plans that were looked at,
     /// where there are some, and not from a bound.
     pub(super) fn count_dropped(&mut self, dropped: &Found) {

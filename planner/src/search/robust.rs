@@ -218,15 +218,15 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         Gain::Some(gain) if without.is_empty() && chosen.plan.stack() == optimum.plan.stack() => gain,
         _ => simpler(),
     };
-    let cluster = optimum.plan.cluster();
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
     let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
-    let arranged: Vec<String> =
-        [degrees(&optimum.plan)].into_iter().chain(arrangement(&chosen.plan, &optimum.plan)).collect();
+    let arranged: Vec<String> = [optimum.plan.mesh().parallel().to_string()]
+        .into_iter()
+        .chain(arrangement(&chosen.plan, &optimum.plan))
+        .collect();
     Some(format!(
-        "{worse} than the {what} plan ({} × {}{with}, {}){doubt}, but {gain}",
-        cluster.instances,
-        cluster.instance,
+        "{worse} than the {what} plan ({}{with}, {}){doubt}, but {gain}",
+        optimum.plan.cluster(),
         arranged.join(", "),
     ))
 }
@@ -278,21 +278,6 @@ fn uneven(plan: &Plan) -> bool {
     let blocks =
         |position| stages.layers_at(position).filter(|layer| graph.layer(*layer).role == LayerRole::Block).count();
     (1..stages.chunks()).any(|position| blocks(position) != blocks(0))
-}
-
-/// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.
-pub(crate) fn degrees(plan: &Plan) -> String {
-    let parallel = plan.mesh().parallel();
-    let all = [
-        ("data", parallel.data),
-        ("tensor", parallel.tensor),
-        ("pipeline", parallel.pipeline),
-        ("context", parallel.context),
-        ("expert", parallel.expert),
-    ];
-    let names: Vec<String> =
-        all.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
-    if names.is_empty() { "one GPU".into() } else { names.join(" × ") }
 }
 
 /// Formats a part of one: `27 %`.

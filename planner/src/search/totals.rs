@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, StepSize, StorageMode};
 use trainyard_sim::{Intake, LoaderRates, Machine, Outcome, step_time};
-use trainyard_units::{Bytes, Seconds, human_count};
+use trainyard_units::{Bytes, Seconds};
 
 /// Plans with longer simulations than this are not simulated again: together they would take as long as a search.
 const TASKS_MAX: u64 = 8192;
@@ -134,8 +134,7 @@ impl Evaluated {
 
     /// Names those machines: `48 × p4d.24xlarge`.
     pub fn machines(&self) -> String {
-        let cluster = self.plan.cluster();
-        format!("{} × {}", human_count(cluster.instances.into()), cluster.instance)
+        self.plan.cluster().to_string()
     }
 }
 

@@ -211,7 +211,7 @@ impl<'a> Job<'a> {
 
     /// Formats the machines: `2 × p4d.24xlarge`.
     pub(super) fn machines_in_words(&self) -> String {
-        format!("{} × {}", self.plan.cluster().instances, self.plan.cluster().instance)
+        self.plan.cluster().to_string()
     }
 
     /// Returns the blocks of each run of layers, which engines count: the first layer is the embedding, the last the head.

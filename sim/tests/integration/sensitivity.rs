@@ -358,7 +358,7 @@ fn slower_software_takes_longer() {
         outcome(with(wide(), |s| (s.parallel.data, s.batch.accumulation) = (4, 8)), &machine).step_time
     };
     assert!(beside(0.9) > beside(0.3), "kernels beside collectives");
-    assert!(piped(&|s| s.exposed_transfer.value = 0.0) < blocking, "sends beside kernels");
+    assert!(piped(&|s| s.blocking_transfers.value = false) < blocking, "sends beside kernels");
     assert!(piped(&|s| s.scattered_transfers.value = true) < blocking, "sends in parts");
     assert!(piped(&|s| s.compute_precision_gradients.value = true) < blocking, "smaller gradients");
     let gathered = with(wide(), |s| s.state_sharding = StateSharding::Parameters);

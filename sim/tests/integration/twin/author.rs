@@ -90,7 +90,7 @@ impl<'a> Author<'a> {
             micro_batches: u32::try_from(spec.batch.accumulation).expect("few micro-batches"),
             cut: spec.stages.iter().map(|run| run.first..run.first + run.layers).collect(),
             bucket: Some(machine.stack.bucket.value.0).filter(|bytes| *bytes > 0),
-            sends_block: machine.stack.exposed_transfer.value > 0.0,
+            sends_block: machine.stack.blocking_transfers.value,
             gathers_beside: machine.stack.sharded_overlap.value,
             kinds: pools.flat_map(|(kind, pool)| (0..pool.devices()).map(move |_| kind)).collect(),
             costs,
