@@ -189,10 +189,10 @@ pub(crate) struct JobArguments {
     /// Rank of the adapters of lora and qlora [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) lora_rank: Option<u64>,
-    /// GPUs, links and stacks that stand before those of the catalog
+    /// GPUs, links and stacks that override those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
     pub(crate) constants: Option<PathBuf>,
-    /// Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a
+    /// Prices that override those of the catalog; `trainyard show prices` and `trainyard prices import` write such a
     /// table
     #[arg(long, value_name = "PRICES.csv", help_heading = "Machines and goal")]
     pub(crate) prices: Option<PathBuf>,
@@ -314,7 +314,7 @@ pub(crate) struct ReportArguments {
     /// Possible courses of the whole training that are drawn
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(1..=1_000_000))]
     pub(crate) runs: u64,
-    /// How these courses go
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     pub(crate) seed: u64,
 }
@@ -454,7 +454,7 @@ pub(crate) struct SimulateArguments {
     /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
     #[arg(long)]
     pub(crate) unfold: bool,
-    /// GPUs, links and stacks that stand before those of the catalog; those of the plan if left out
+    /// GPUs, links and stacks that override those of the catalog; those of the plan if left out
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
@@ -629,7 +629,7 @@ pub(crate) struct ValidateArguments {
     pub(crate) table: PathBuf,
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
-    /// GPUs, links and stacks that stand before those of the catalog
+    /// GPUs, links and stacks that override those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
 }
@@ -702,7 +702,7 @@ pub(crate) struct ShowArguments {
     /// One entry, with the source of every number; or a pattern such as 'p4*', which lists what it fits; or, of models, a
     /// file or folder, as a config.json
     pub(crate) name: Option<String>,
-    /// GPUs, links and stacks that stand before those of the catalog
+    /// GPUs, links and stacks that override those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
 }

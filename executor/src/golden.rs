@@ -213,7 +213,7 @@ impl Cut {
             .map(|stage| StageSpec { first: start(stage), layers: start(stage + 1) - start(stage) })
             .collect();
         let spec = PlanSpec {
-            parallel: ParallelSpec { data, tensor, pipeline, context, expert, sequence },
+            parallel: ParallelSpec { data, tensor, pipeline, context, expert, sequence, ..ParallelSpec::default() },
             batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
             schedule: if pipeline > 1 { self.schedule } else { ScheduleName::None },
             stages,

@@ -20,6 +20,9 @@ pub struct Abilities {
     /// `true` if of models of the family `blocks` those alone are trained whose blocks can be layers of Megatron Core's
     /// `GPTModel`.
     pub gpt_layers: bool,
+    /// Generations of GPUs on which latent attention, whose values are narrower than its keys, is computed; all if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latent_attention: Option<Vec<String>>,
     /// What is on top of models that have a choice, as `plan.model.head` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<Vec<String>>,
@@ -28,6 +31,9 @@ pub struct Abilities {
     pub expert_precisions: Option<Vec<String>>,
     /// `true` if models with experts need sequence parallelism beside tensor parallelism.
     pub experts_need_sequence: bool,
+    /// `true` if experts are shared out over the ranks of a stage as they are numbered, those of a tensor group and parts of
+    /// a sample too, so that tensor parallelism splits no expert.
+    pub folds_experts: bool,
     /// `true` if ranks that share experts cannot shard states besides.
     pub experts_need_whole_states: bool,
     /// Kinds of parallelism besides data parallelism: `tensor`, `sequence`, `pipeline`, `context`, `expert`, and

@@ -104,26 +104,39 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Inv
             return Err(wrong("parallel.context", parallel.context, rule, hint));
         }
     }
-    if parallel.expert == 1 {
+    if parallel.folded_experts && parallel.tensor > 1 && !parallel.sequence {
+        let rule = "ranks of a tensor group that share experts out share tokens too";
+        return Err(wrong("parallel.folded_experts", true, rule, "set parallel.sequence = true"));
+    }
+    if parallel.expert_ranks() == 1 {
         return Ok(());
     }
-    let replicas = ("replicas (parallel.data)", u64::from(parallel.data));
+    let copies = u64::from(parallel.data) * u64::from(parallel.context);
+    let replicas = match parallel.folded_experts {
+        true => (1, "replicas times parts of a sample (parallel.context)", copies),
+        false => (1, "replicas (parallel.data)", u64::from(parallel.data)),
+    };
     let to_divide = match graph.divisible() {
         None => {
             let rule = "the model has no experts or embedding tables";
             return Err(wrong("parallel.expert", parallel.expert, rule, "set parallel.expert = 1"));
         }
-        Some(Divisible::Experts(experts)) => vec![("experts of a layer", experts), replicas],
+        Some(Divisible::Experts(experts)) => {
+            let each = if parallel.folded_experts { u64::from(parallel.tensor) } else { 1 };
+            vec![(each, "experts of a layer", experts), replicas]
+        }
         Some(Divisible::TableColumns(columns)) if u64::from(parallel.expert) > columns => {
             let rule = format!("the model's embedding tables have {columns} columns");
             return Err(wrong("parallel.expert", parallel.expert, rule, format!("set parallel.expert = {columns}")));
         }
         Some(Divisible::TableColumns(_)) => vec![replicas],
     };
-    for (what, number) in to_divide {
-        if !number.is_multiple_of(u64::from(parallel.expert)) {
-            let hint = format!("parallel.expert {} divides them", divisor_near(number, parallel.expert));
-            let rule = format!("it must divide the {number} {what}");
+    for (each, what, number) in to_divide {
+        if !number.is_multiple_of(each * u64::from(parallel.expert)) {
+            let hint =
+                format!("parallel.expert {} divides them", divisor_near(number / each.min(number), parallel.expert));
+            let times = if each > 1 { format!(", times parallel.tensor {each},") } else { String::new() };
+            let rule = format!("it{times} must divide the {number} {what}");
             return Err(wrong("parallel.expert", parallel.expert, rule, hint));
         }
     }

@@ -6,7 +6,7 @@ use crate::offload::{Offload, Store};
 use crate::placement::Placement;
 use crate::schedules::ScheduleName;
 use crate::spec::{
-    Collectives, GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding,
+    Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, Precision, Recompute, StateSharding,
 };
 use crate::valid::Plan;
 use std::borrow::Cow;
@@ -24,6 +24,8 @@ pub struct Executable {
     pub families: Option<Cow<'static, [Family]>>,
     /// `true` if of stacks of blocks those alone are supported that can be layers of Megatron Core's `GPTModel`.
     pub gpt_layers: bool,
+    /// `true` if latent attention, whose values are narrower than its keys, is supported.
+    pub latent_attention: bool,
     /// What is on top of models that have a choice; `None` if any is supported.
     pub heads: Option<Cow<'static, [HeadKind]>>,
     /// Number formats in which expert parallelism is supported.
@@ -38,6 +40,8 @@ pub struct Executable {
     pub context: bool,
     /// `true` if the software has expert parallelism.
     pub expert: bool,
+    /// `true` if experts are shared out over tensor ranks and parts of a sample too.
+    pub folds_experts: bool,
     /// `true` if ranks that share experts cannot shard states besides.
     pub experts_need_whole_states: bool,
     /// `true` if the software shards embedding tables over ranks, which plans call `parallel.expert` too.
@@ -85,6 +89,7 @@ const OPTIMIZER: Offload = Offload { optimizer: Some(Store::Host), ..Offload::NO
 pub const EXECUTABLE: Executable = Executable {
     families: None,
     gpt_layers: false,
+    latent_attention: true,
     heads: None,
     expert_precisions: Cow::Borrowed(Precision::ALL),
     experts_need_sequence: false,
@@ -92,6 +97,7 @@ pub const EXECUTABLE: Executable = Executable {
     sequence: true,
     context: true,
     expert: true,
+    folds_experts: false,
     experts_need_whole_states: true,
     tables: false,
     precisions: Cow::Borrowed(&[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed]),
@@ -186,6 +192,7 @@ impl Executable {
             .or_else(|| degree("parallel.tensor", parallel.tensor, self.tensor))
             .or_else(|| degree("parallel.context", parallel.context, self.context))
             .or_else(|| degree("parallel.expert", parallel.expert, self.distributes(plan.graph().divisible())))
+            .or_else(|| self.refused_folding(parallel))
             .or_else(|| among("precision", plan.precision(), &self.precisions))
             .or_else(|| among("schedule", plan.schedule(), &self.schedules))
             .or_else(|| among("recompute", plan.recompute(), &self.recompute))
@@ -205,7 +212,12 @@ impl Executable {
     pub fn refused_model(&self, model: &Model) -> Option<NotExecutable> {
         let family = model.family();
         let families = self.families.as_deref().and_then(|families| among("model.family", family, families));
-        families.or_else(|| {
+        let latent = || {
+            let refused = model.has_latent_attention() && !self.latent_attention;
+            let allowed = "latent attention on Hopper GPUs alone".to_owned();
+            refused.then(|| NotExecutable { field: "model.family", value: family.to_string(), allowed })
+        };
+        families.or_else(latent).or_else(|| {
             let part = model.beyond_gpt_layers().filter(|_| self.gpt_layers)?;
             let allowed = format!("blocks that can be layers of Megatron Core's GPTModel, which have no such `{part}`");
             Some(NotExecutable { field: "model.family", value: family.to_string(), allowed })
@@ -297,6 +309,12 @@ impl Executable {
             return refused(format!("{none} with {optimizer}, which needs whole tensors"));
         }
         None
+    }
+
+    fn refused_folding(&self, parallel: ParallelSpec) -> Option<NotExecutable> {
+        let refused = parallel.folded_experts && !self.folds_experts;
+        let field = "parallel.folded_experts";
+        refused.then(|| NotExecutable { field, value: "true".into(), allowed: format!("{field} false") })
     }
 
     fn refused_head(&self, plan: &Plan) -> Option<NotExecutable> {

@@ -270,6 +270,8 @@ fields! {
     Context decides [plan.parallel.context]: "ranks per sample", of u32, unless 1, held context, count RANKS, also "cp";
     Expert decides [plan.parallel.expert]: "replicas that share the experts of a layer", of u32, unless 1, held expert,
         count RANKS, also "ep";
+    FoldedExperts decides [plan.parallel.folded_experts]: "whether a tensor group shares experts out too", of bool,
+        unless false;
     Sequence decides [plan.parallel.sequence]: "whether a tensor group shares tokens too", of bool, unless false,
         held sequence, also "sp";
     Global decides [plan.batch.global]: "samples of a step", job "training.global_batch", of u64, held global,

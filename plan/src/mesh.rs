@@ -96,12 +96,13 @@ impl Mesh {
 
     /// Returns how the ranks of a stage share its layers.
     pub fn sharing(self) -> Sharing {
-        let ParallelSpec { tensor, context, expert, sequence, .. } = self.parallel;
+        let ParallelSpec { tensor, context, expert, folded_experts, sequence, .. } = self.parallel;
         Sharing {
             tensor: u64::from(tensor),
             sequence: sequence && tensor > 1,
             context: u64::from(context),
             expert: u64::from(expert),
+            folded_experts,
         }
     }
 
@@ -184,6 +185,17 @@ impl Mesh {
         match group {
             Group::Tensor => (0..self.tensor()).map(|tensor| self.rank(Coordinates { tensor, ..at })).collect(),
             Group::Context => (0..self.context()).map(|context| self.rank(Coordinates { context, ..at })).collect(),
+            Group::Expert if self.parallel.folded_experts => {
+                let first = copy / expert * expert;
+                let copies = (first..first + expert).map(|copy| (copy / self.context(), copy % self.context()));
+                let of = |(data, context)| {
+                    (0..self.tensor()).map(move |tensor| self.rank(Coordinates { data, context, tensor, ..at }))
+                };
+                copies.flat_map(of).collect()
+            }
+            Group::ExpertGradient if self.parallel.folded_experts => {
+                of_copies(&mut (copy % expert..self.copies()).step_by(expert as usize))
+            }
             Group::Expert => {
                 let first = at.data / expert * expert;
                 (first..first + expert).map(|data| self.rank(Coordinates { data, ..at })).collect()
@@ -205,7 +217,7 @@ impl Mesh {
         match group {
             Group::Tensor => self.tensor(),
             Group::Context => self.context(),
-            Group::Expert => self.parallel.expert,
+            Group::Expert => self.parallel.expert_ranks(),
             Group::Gradient => self.copies(),
             Group::ExpertGradient => self.copies() / self.parallel.expert,
             Group::Shard => self.shard,
@@ -239,9 +251,11 @@ mod tests {
         #[test]
         fn ranks_and_coordinates_are_a_bijection_and_groups_partition_the_ranks(
             experts in 1u32..4, expert in 1u32..4, tensor in 1u32..5, pipeline in 1u32..5, context in 1u32..4,
-            placement in prop::sample::select(Placement::all().collect::<Vec<_>>()),
+            placement in prop::sample::select(Placement::all().collect::<Vec<_>>()), folded_experts: bool,
         ) {
-            let parallel = ParallelSpec { data: expert * experts, tensor, pipeline, context, expert, sequence: false };
+            let parallel = ParallelSpec {
+                data: expert * experts, tensor, pipeline, context, expert, folded_experts, sequence: false,
+            };
             let mesh = Mesh::new(parallel, placement, Some(expert * context));
             for rank in (0..mesh.ranks()).map(Rank) {
                 prop_assert_eq!(mesh.rank(mesh.coordinates(rank)), rank);

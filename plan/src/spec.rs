@@ -134,9 +134,15 @@ pub struct ParallelSpec {
     /// Ranks that share each sample's tokens.
     #[serde(default = "one")]
     pub context: u32,
-    /// Replicas that share the experts of each layer; a part of `data`.
+    /// Replicas that share the experts of each layer; a part of `data`, or of `data` times `context` where experts are
+    /// folded.
     #[serde(default = "one")]
     pub expert: u32,
+    /// Whether experts are shared out over the ranks of a stage as they are numbered, those of a tensor group too, so that
+    /// tensor parallelism splits none: over `expert` times `tensor` ranks (Liu et al., "MoE Parallel Folding",
+    /// arXiv:2504.14960).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub folded_experts: bool,
     /// Whether the ranks of a tensor group also share the tokens of what tensor parallelism does not split.
     #[serde(default)]
     pub sequence: bool,
@@ -144,7 +150,7 @@ pub struct ParallelSpec {
 
 impl Default for ParallelSpec {
     fn default() -> Self {
-        Self { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence: false }
+        Self { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, folded_experts: false, sequence: false }
     }
 }
 
@@ -152,6 +158,23 @@ impl ParallelSpec {
     /// Counts the kinds of parallelism besides data parallelism.
     pub fn kinds(&self) -> u32 {
         [self.tensor, self.pipeline, self.context, self.expert].iter().filter(|degree| **degree > 1).count() as u32
+    }
+
+    /// Returns the number of ranks that share the experts of a layer.
+    pub const fn expert_ranks(self) -> u32 {
+        if self.folded_experts { self.expert * self.tensor } else { self.expert }
+    }
+
+    /// Returns the fewest replicas whose ranks have all experts between them.
+    pub const fn fewest_replicas(self) -> u32 {
+        if !self.folded_experts {
+            return self.expert;
+        }
+        let (mut common, mut rest) = (self.expert, self.context);
+        while rest > 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        self.expert / common
     }
 
     /// Returns the degrees with their names, in the order in which a strategy is told.
@@ -495,7 +518,7 @@ mod tests {
     #[test]
     fn ranks_are_counted_without_those_that_share_experts() {
         let degrees = |data, tensor, pipeline, context, expert| {
-            ParallelSpec { data, tensor, pipeline, context, expert, sequence: false }.ranks()
+            ParallelSpec { data, tensor, pipeline, context, expert, ..ParallelSpec::default() }.ranks()
         };
         assert_eq!((degrees(1, 1, 1, 1, 1), degrees(8, 2, 3, 5, 4)), (1, 240));
         assert_eq!(degrees(1 << 16, 1 << 8, 1 << 8, 1, 1), 1 << 32);

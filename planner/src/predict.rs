@@ -55,7 +55,7 @@ pub(crate) fn predict_of(
 ) -> Result<(Prediction, Outcome), Invalid> {
     let fed = fed(plan, machine, data, outcome.step_time, steps)?;
     let step = fed.map_or(outcome.step_time, |feed| feed.step_time).0;
-    let interval_s = fed_interval(plan, interval(plan, machine, &outcome), outcome.step_time, fed.as_ref());
+    let interval_s = fed_interval(plan, possible(plan, machine, &outcome), outcome.step_time, fed.as_ref());
     let time_s = fed.map_or(step * steps as f64, |feed| feed.time.0);
     // Of a training whose steps take so long, what is not the same for all of them stays what it is.
     let uneven_s = time_s - step * steps as f64;
@@ -81,6 +81,7 @@ pub(crate) fn predict_of(
         evaluations_s,
         reference_s,
         interruptions: None,
+        failures: None,
         checkpoint_interval_s: None,
         cost_usd: None,
         cost_parts: None,
@@ -113,6 +114,12 @@ fn fed(
     let supply =
         LoaderRates::new(intake, machine, data, input).map_err(|error| inside("plan", &error, error.hint()))?;
     Ok(Some(supply.feed(step, steps)))
+}
+
+/// Returns the interval of a step, whose lower end is no shorter than its arithmetic at the peak of the devices.
+fn possible(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
+    let [low, high] = interval(plan, machine, outcome);
+    [low.max(outcome.step_time.0 * outcome.mfu.unwrap_or(0.0)), high]
 }
 
 /// Returns the interval of a step that may have to wait. Without prefetching the two times add up; otherwise the longer

@@ -60,8 +60,17 @@ fn headline(document: &CampaignDocument) -> Vec<(&'static str, String)> {
         ),
         ("interruptions", interruptions(document.interruptions)),
     ];
+    rows.extend(within(document).map(|goals| ("goals", goals)));
     rows.extend(document.price.as_ref().map(|price| ("price", each(price, document.plan.pricing, ""))));
     rows
+}
+
+/// Formats how many of the courses meet what the job asks for.
+fn within(document: &CampaignDocument) -> Option<String> {
+    let goals = [(document.within_deadline, "the deadline"), (document.within_budget, "the budget")];
+    let told = goals.into_iter().filter_map(|(share, goal)| Some(format!("{} within {goal}", percent(share?))));
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 fn interruptions(interruptions: Interruptions) -> String {

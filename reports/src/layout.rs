@@ -15,7 +15,9 @@ pub fn strategy(plan: &PlanSpec) -> String {
     let parallel = plan.parallel;
     let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
     let how = |name: &str| match name {
-        "tensor" if parallel.sequence => " (sequence too)".to_owned(),
+        "tensor" if parallel.folded_experts => " (sequence and experts too)".to_owned(),
+        "tensor" if parallel.sequence => " (sequence too)".into(),
+        "expert" if parallel.folded_experts && parallel.context > 1 => " (inside data × context)".into(),
         "expert" => " (inside data)".into(),
         "pipeline" => format!(" ({}{runs})", plan.schedule),
         _ => String::new(),

@@ -183,6 +183,9 @@ fn time(prediction: &Prediction) -> String {
     format!("{all}: {} of {step} (90 %: {low} to {high})", counted(prediction.steps, "step"))
 }
 
+/// Share of the whole from which a part of what comes on top of the steps is named.
+const NAMED_ON_TOP: f64 = 5e-4;
+
 /// The part of the steps' time that is worth telling when it comes on top.
 const TOLD_ON_TOP: f64 = 0.005;
 
@@ -197,9 +200,11 @@ fn in_all(prediction: &Prediction) -> Option<String> {
         (prediction.evaluations_s, "evaluation"),
         (prediction.reference_s, "the reference model"),
         (prediction.interruptions.map(|interruptions| interruptions.total_s()), "interruptions"),
+        (prediction.failures.map(|failures| failures.total_s()), "failures"),
     ];
+    let told = prediction.elapsed_s() * NAMED_ON_TOP;
     let parts: Vec<&str> =
-        on_top.into_iter().filter(|(time, _)| time.is_some_and(|time| time > 0.0)).map(|(_, name)| name).collect();
+        on_top.into_iter().filter(|(time, _)| time.is_some_and(|time| time > told)).map(|(_, name)| name).collect();
     Some(format!("{} with {}", seconds(prediction.elapsed_s()), listed(&parts)))
 }
 
@@ -214,12 +219,14 @@ fn listed(words: &[&str]) -> String {
 /// Formats what comes on top of the time of steps.
 fn around(prediction: &Prediction) -> Option<String> {
     let (start_up, checkpoints) = (prediction.start_up_s?, prediction.checkpoints_s?);
-    let interrupted = prediction.interruptions.map(|interruptions| {
-        let count = expected_count(interruptions.expected);
-        format!(", {} of interruptions ({count} expected)", seconds(interruptions.total_s()))
-    });
-    let interrupted = interrupted.unwrap_or_default();
-    Some(format!("{} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints)))
+    let mut all =
+        vec![format!("{} of start-up", seconds(start_up)), format!("{} of checkpoints", seconds(checkpoints))];
+    let lost = [(prediction.interruptions, "interruptions"), (prediction.failures, "failures")];
+    all.extend(lost.into_iter().filter_map(|(losses, what)| {
+        let losses = losses?;
+        Some(format!("{} of {what} ({} expected)", seconds(losses.total_s()), expected_count(losses.expected)))
+    }));
+    Some(all.join(", "))
 }
 
 /// Formats how long a reference model scores the samples before the first step, where it does.
@@ -252,6 +259,7 @@ fn parts_of(parts: &CostParts) -> String {
         ("evaluations", parts.evaluations_usd),
         ("reference", parts.reference_usd),
         ("interruptions", parts.interruptions_usd),
+        ("failures", parts.failures_usd),
         ("storage", parts.storage_usd),
     ];
     let counts = |amount: f64| amount >= parts.total() / 1000.0;

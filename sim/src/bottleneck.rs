@@ -1,10 +1,10 @@
 //! Limits of a step.
 
-use crate::cost::{device_costs, layer_costs};
+use crate::cost::{LayerCost, device_costs, layer_costs};
 use crate::machine::Machine;
 use crate::simulate::{Outcome, step_time};
 use std::sync::Arc;
-use trainyard_plan::{Bottleneck, Plan};
+use trainyard_plan::{Bottleneck, Plan, Recompute};
 use trainyard_units::Seconds;
 
 /// So much faster that it limits nothing.
@@ -63,13 +63,19 @@ pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLim
     }
 }
 
-/// Seconds of the communication inside all layers for one micro-batch, forward and backward. Nothing for a measured machine.
+/// Seconds of the communication inside all layers for one micro-batch, forward, backward and where layers are computed again.
+/// Nothing for a measured machine.
 fn inside_layers(plan: &Plan, machine: &Machine) -> Option<Seconds> {
     device_costs(&machine.cluster.first().device).peaks(plan.precision())?;
     let graph = plan.graph();
     let costs = layer_costs(graph, plan.batch().micro, plan.mesh(), plan.precision(), machine).ok()?;
     let layers = (0..graph.len()).map(|index| costs.layer(index));
-    Some(layers.map(|price| price.inside_forward + price.inside_backward).sum())
+    let again = |price: &LayerCost| plan.recompute() == Recompute::Full && price.recomputed;
+    let inside = |price: LayerCost| {
+        let passes_forward = if again(&price) { 2.0 } else { 1.0 };
+        price.inside_forward * passes_forward + price.inside_backward
+    };
+    Some(layers.map(inside).sum())
 }
 
 fn without_arithmetic(machine: &Machine) -> Machine {

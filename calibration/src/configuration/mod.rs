@@ -287,7 +287,7 @@ impl Knobs {
                 if given && sensible {
                     let [data, tensor, pipeline] = [data, tensor, pipeline].map(|degree| degree as u32);
                     let sequence = row.sequence_parallel && tensor > 1;
-                    degrees.push(ParallelSpec { data, tensor, pipeline, context, sequence, expert: 1 });
+                    degrees.push(ParallelSpec { data, tensor, pipeline, context, sequence, ..ParallelSpec::default() });
                 }
             }
         }
@@ -374,7 +374,7 @@ fn equal_blocks(blocks: usize, stages: usize) -> Vec<StageSpec> {
 fn stated(row: &Row) -> Option<ParallelSpec> {
     let (data, tensor, pipeline) = (row.dp?, row.tp?, row.pp?);
     let (context, sequence) = (row.cp.unwrap_or(1), row.sequence_parallel && tensor > 1);
-    Some(ParallelSpec { data, tensor, pipeline, context, sequence, expert: 1 })
+    Some(ParallelSpec { data, tensor, pipeline, context, sequence, ..ParallelSpec::default() })
 }
 
 fn precision(text: &str) -> Result<Precision, Unsupported> {

@@ -144,6 +144,11 @@ impl Model {
         }
     }
 
+    /// Returns `true` if keys and values come out of what is narrow (DeepSeek-AI, arXiv:2405.04434, section 2.1).
+    pub fn has_latent_attention(&self) -> bool {
+        matches!(self, Self::Blocks(blocks) if blocks.kv_rank.is_some())
+    }
+
     /// Returns `true` for a model of the families with fused kernels, and for one of chosen parts that leaves scores as
     /// they are.
     fn has_fused_attention(&self) -> bool {

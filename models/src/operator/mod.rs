@@ -334,13 +334,17 @@ impl Operator {
         let part = self.part(sharing);
         // What is gathered for a product, or scattered after a lookup, is kept in parts under sequence parallelism.
         let scattered = self.split == Split::Columns || matches!(self.kind, OperatorKind::Embedding { .. });
-        let parts = if scattered { sharing.token_parts() } else { 1 };
+        let whole = sharing.folded_experts && matches!(part, OperatorKind::ExpertLinear { .. });
+        let parts = if scattered && !whole { sharing.token_parts() } else { 1 };
         part.share_tokens(parts).for_samples(samples).stored()
     }
 
     fn part(&self, sharing: Sharing) -> OperatorKind {
-        let part = self.kind.share_tokens(sharing.context).share_experts(sharing.expert);
+        let part = self.kind.share_tokens(sharing.context).share_experts(sharing.expert_ranks());
         match self.split {
+            _ if sharing.folded_experts && matches!(part, OperatorKind::ExpertLinear { .. }) => {
+                part.share_tokens(sharing.token_parts())
+            }
             Split::Replicated => part,
             Split::Tokens => part.share_tokens(sharing.token_parts()),
             Split::Columns | Split::Rows | Split::Width => part.split(self.split, sharing.tensor),

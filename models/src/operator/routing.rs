@@ -127,13 +127,24 @@ impl Routing {
         }
     }
 
+    /// Returns the kernels that are launched: with masks, softmax, choice, positions of tokens among the places and
+    /// normalised weights besides products; by index, what counts tokens, chooses, spreads them evenly by a loss and sorts them.
+    ///
+    /// # Source
+    ///
+    /// megatron-core 0.16, counted in `transformer/moe/router.py`, `moe_utils.py` and `token_dispatcher.py` with fused
+    /// permutations: operators on tensors between the input of `TopKRouter` and that of the experts.
     pub(super) fn kernels(self, pass: Pass) -> u32 {
-        let products = self.gemms().len() as u32 * if pass == Pass::Forward { 1 } else { 2 };
-        match self {
-            // Softmax, choice, positions of tokens among the places, normalised weights.
-            Self::Router { .. } => products + 6,
-            Self::Dispatch(_) | Self::Combine(_) => products.max(1),
-        }
+        let is_forward = pass == Pass::Forward;
+        let products = self.gemms().len() as u32 * if is_forward { 1 } else { 2 };
+        let [forward, backward] = match self {
+            Self::Router { places: Places { group: Some(_), .. }, .. } => [6, 6],
+            Self::Dispatch(Places { group: Some(_), .. }) | Self::Combine(Places { group: Some(_), .. }) => [0, 0],
+            Self::Router { .. } => [24, 12],
+            Self::Dispatch(_) => [18, 6],
+            Self::Combine(_) => [4, 4],
+        };
+        products + if is_forward { forward } else { backward }
     }
 
     pub(super) fn stored(self) -> Storage {

@@ -13,15 +13,23 @@ pub struct Sharing {
     /// Ranks that split the experts of a layer (Lepikhin et al., arXiv:2006.16668), or its embedding tables (Naumov et
     /// al., arXiv:1906.00091, section 4).
     pub expert: u64,
+    /// `true` if the ranks of a tensor group share the experts out too, each with its part of the tokens, instead of
+    /// splitting their matrices.
+    pub folded_experts: bool,
 }
 
 impl Sharing {
     /// One rank holds all of it.
-    pub const WHOLE: Self = Self { tensor: 1, sequence: false, context: 1, expert: 1 };
+    pub const WHOLE: Self = Self { tensor: 1, sequence: false, context: 1, expert: 1, folded_experts: false };
 
     /// Tensor parallelism of this degree alone.
     pub fn tensor(tensor: u64) -> Self {
         Self { tensor, ..Self::WHOLE }
+    }
+
+    /// Returns the number of ranks that share the experts of a layer.
+    pub fn expert_ranks(self) -> u64 {
+        if self.folded_experts { self.expert * self.tensor } else { self.expert }
     }
 
     /// Ranks among which the tokens of a [`Split::Tokens`] operator are divided, besides those of `context`.

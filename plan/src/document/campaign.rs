@@ -37,6 +37,12 @@ pub struct CampaignDocument {
     pub cost_histogram_usd: Option<Histogram>,
     /// Training that counts over time in which machines are held.
     pub goodput: Quantiles,
+    /// Share of the courses that end within the job's deadline; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_deadline: Option<f64>,
+    /// Share of the courses that cost no more than the job's budget; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_budget: Option<f64>,
     /// Where the time goes: means over the courses.
     pub phases: CampaignPhases,
     /// Interruptions of a course.

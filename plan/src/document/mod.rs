@@ -137,7 +137,11 @@ pub struct Prediction {
     /// they come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruptions: Option<ExpectedInterruptions>,
-    /// Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and
+    /// What failures of machines add, expected values at the job's `campaign.node_mtbf` or the default. Absent where nothing
+    /// is known of what surrounds the steps, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<ExpectedInterruptions>,
+    /// Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions, failures and
     /// storage. Absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
@@ -173,14 +177,17 @@ pub struct CostParts {
     /// Instances while reclaimed ones are replaced, made ready, and lost work is done again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interruptions_usd: f64,
+    /// The same of machines that fail.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures_usd: f64,
 }
 
-/// What reclaims of spot instances add to a training, expected values at the published band of their type or at what the job
-/// says, times its scenario.
+/// What machines that are lost add to a training, expected values: spot instances that are reclaimed, at the published band of
+/// their type or at what the job says, times its scenario, or machines that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedInterruptions {
-    /// Instances that are reclaimed; each stops all.
+    /// Machines that are lost; each stops all.
     pub expected: f64,
     /// Seconds until they are replaced.
     pub waiting_s: f64,
@@ -201,12 +208,12 @@ impl CostParts {
     /// Returns the sum of the parts, in USD.
     pub fn total(&self) -> f64 {
         let saved = self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd;
-        saved + self.interruptions_usd + self.evaluations_usd + self.reference_usd
+        saved + self.interruptions_usd + self.failures_usd + self.evaluations_usd + self.reference_usd
     }
 }
 
 impl Prediction {
-    /// Returns the seconds from the request for machines to the last checkpoint, expected reclaims included. A deadline
+    /// Returns the seconds from the request for machines to the last checkpoint, expected reclaims and failures included. A deadline
     /// is compared with this number.
     pub fn elapsed_s(&self) -> f64 {
         self.time_s + self.around_s()
@@ -214,7 +221,8 @@ impl Prediction {
 
     /// Returns the seconds of [`Self::elapsed_s`] that are not steps.
     pub fn around_s(&self) -> f64 {
-        let interrupted = self.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
+        let lost = [self.interruptions, self.failures].into_iter().flatten();
+        let interrupted: f64 = lost.map(|interruptions| interruptions.total_s()).sum();
         let saved = self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0);
         saved + interrupted + self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0)
     }

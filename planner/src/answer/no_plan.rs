@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::ways_out::WaysOut;
 use crate::problem::{
-    Description, Place, Problem, names_of_those_that, never_as_many, of_these, refused, software_of, trains,
+    Description, Place, Problem, names_of_those_that, never_as_many, of_these, of_today, refused, software_of, trains,
 };
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
@@ -154,6 +154,9 @@ fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         return Some(NoPlan::NoUnits { precision: held, instances: with_units(problem, held) });
     }
     let softwares = machines.map(|machine| software_of(problem.trained(), &machine));
+    if let Some(refused) = no_software_trains(problem, softwares.clone()) {
+        return Some(refused);
+    }
     let softwares = softwares.filter(|software| trains(software, problem.trained()));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
@@ -171,6 +174,19 @@ fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
         several => format!("none of the stacks of this job runs: {}", several.join(", ")),
     };
     Some(NoPlan::Unable { field: field.into(), value, stacks, others })
+}
+
+/// Returns the error for a model that none of the job's stacks trains on its machines.
+fn no_software_trains(problem: &Problem, mut softwares: impl Iterator<Item = Executable> + Clone) -> Option<NoPlan> {
+    let refusal = softwares.clone().find_map(|software| software.refused_model(&problem.model))?;
+    softwares.all(|software| software.refused_model(&problem.model).is_some()).then(|| {
+        let stacks: Vec<&str> = problem.place.stacks().iter().map(|stack| stack.name.as_str()).collect();
+        let stacks = format!("{} does not run here: it runs {}", stacks.join(", "), refusal.allowed);
+        let able = |software: &Executable| trains(software, problem.trained());
+        let others = names_of_those_that(&of_today(problem.place.catalog()), able);
+        let others = others.into_iter().filter(|name| !stacks.contains(name)).collect();
+        NoPlan::Unable { field: refusal.field.into(), value: refusal.value, stacks, others }
+    })
 }
 
 /// Lists what would relieve a want of memory.

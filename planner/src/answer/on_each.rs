@@ -21,8 +21,8 @@ pub struct OnMachines {
     pub best: Evaluated,
     /// The deadline with which it is recommended; `None` if it is without one.
     pub within: Option<Seconds>,
-    /// Time from the end of the start-up to the last checkpoint: download, steps, evaluation and checkpoints. Reclaims are
-    /// left out.
+    /// Time from the end of the start-up to the last checkpoint: download, steps, evaluation, checkpoints and expected
+    /// failures. Reclaims are left out.
     pub training: Seconds,
     complexity: Complexity,
 }

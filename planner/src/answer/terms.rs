@@ -1,6 +1,7 @@
 //! What to be careful about with the terms on which machines are rented.
 
 use super::reclaimed::spot;
+use crate::amount::expected_count;
 use crate::cost::{Rented, RunConditions};
 use crate::problem::{Place, Rental, class, purchase, settings};
 use trainyard_hardware_profiles::Service;
@@ -27,10 +28,25 @@ pub(crate) fn terms(
             format!("{instance} is offered in {}; whether any are free there is not known", price.zones.join(", "))
         }
     };
-    let without = if prediction.evaluations_s.is_some() { "failures are" } else { "failures and evaluation are" };
-    let rest = "not in time and cost, but in `trainyard simulate --campaign`";
-    warnings.push(format!("{availability}; {without} {rest}"));
+    let unasked = "the model is not evaluated unless `campaign.evaluation` says how often";
+    let evaluated = prediction.evaluations_s.is_some();
+    warnings.push(if evaluated { availability } else { format!("{availability}; {unasked}") });
+    warnings.extend(failures(prediction));
     warnings
+}
+
+/// Share of a training from which failures are told.
+const FAILURES_TOLD: f64 = 0.01;
+
+/// Warns of machines that fail in a large or long training.
+fn failures(prediction: &Prediction) -> Option<String> {
+    let failures = prediction.failures.filter(|own| own.total_s() > FAILURES_TOLD * prediction.elapsed_s())?;
+    Some(format!(
+        "{} failures of machines are expected and are in time and cost: {} on average; `trainyard simulate --campaign` shows \
+         how much that varies, and `campaign.node_mtbf` sets how often machines fail",
+        expected_count(failures.expected),
+        human_duration(Seconds(failures.total_s()))
+    ))
 }
 
 /// Warns of what a reservation costs beyond this training.

@@ -8,7 +8,7 @@ use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
-use trainyard_models::{AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Sample, Tuned};
+use trainyard_models::{AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
@@ -150,7 +150,17 @@ impl Warnings<'_> {
             "experts are not shared out over GPUs, because no software that is modelled does that for this model; Megatron \
              Core does it for many, and may be several times faster",
         );
-        let all: Vec<&str> = [adapters, elsewhere].into_iter().flatten().collect();
+        let dropless = |kind: &OperatorKind| match kind {
+            OperatorKind::Routing(Routing::Router { per_token, .. }) => per_token.is_some(),
+            _ => false,
+        };
+        let mut operators = self.plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
+        let shared_out = self.plan.mesh().parallel().expert_ranks() > 1;
+        let even = (shared_out && operators.any(|operator| dropless(&operator.kind))).then_some(
+            "tokens are taken to spread evenly over experts, as a loss makes them do in time: in the first steps the fullest \
+             GPU has more to do and to hold",
+        );
+        let all: Vec<&str> = [adapters, elsewhere, even].into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

@@ -60,6 +60,8 @@ pub fn campaign(
         time_histogram_s: summary::time_histogram(&simulated),
         cost_histogram_usd: summary::cost_histogram(&campaign, &simulated),
         goodput: summary::goodput(&campaign, &simulated),
+        within_deadline: summary::within_deadline(&document.job.goal, &simulated),
+        within_budget: summary::within_budget(&document.job.goal, &campaign, &simulated),
         phases: summary::phases(&simulated),
         interruptions: summary::interruptions(&simulated),
         checkpoint: CheckpointUse {
@@ -122,7 +124,8 @@ fn simulated_runs(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<Simul
             human_duration(Seconds(3600.0 / per_hour)),
             human_duration(restart)
         );
-        let hint = "use fewer machines, a longer node_mtbf, or on-demand instances";
+        let terms = if hazards.reclaims_per_hour > 0.0 { ", or on-demand instances" } else { "" };
+        let hint = format!("use fewer machines, a shorter checkpoint_interval, or a longer node_mtbf{terms}");
         Invalid::inside("job.campaign", sentence).with_hint(hint)
     })
 }

@@ -1,6 +1,6 @@
 //! Many runs in a few numbers.
 
-use trainyard_plan::{CampaignPhases, Histogram, Interruptions, Quantiles, Scenario};
+use trainyard_plan::{CampaignPhases, GoalSpec, Histogram, Interruptions, Quantiles, Scenario};
 use trainyard_sim::campaign::{Campaign, RunPhases, SimulatedRun};
 use trainyard_units::Seconds;
 
@@ -11,6 +11,22 @@ pub(super) fn time(runs: &[SimulatedRun]) -> Quantiles {
 /// Computes the cost; `None` on machines without a price.
 pub(super) fn cost(campaign: &Campaign, runs: &[SimulatedRun]) -> Option<Quantiles> {
     campaign.price.map(|_| quantiles(runs.iter().map(|run| run.cost.0)))
+}
+
+/// Returns the share of the runs that end within the deadline; `None` without one.
+pub(super) fn within_deadline(goal: &GoalSpec, runs: &[SimulatedRun]) -> Option<f64> {
+    let deadline = goal.deadline.as_deref()?.parse::<Seconds>().ok()?;
+    Some(share(runs, |run| run.time() <= deadline))
+}
+
+/// Returns the share of the runs that cost no more than the budget; `None` without one, and on machines without a price.
+pub(super) fn within_budget(goal: &GoalSpec, campaign: &Campaign, runs: &[SimulatedRun]) -> Option<f64> {
+    let budget = goal.budget.filter(|_| campaign.price.is_some())?;
+    Some(share(runs, |run| run.cost.0 <= budget))
+}
+
+fn share(runs: &[SimulatedRun], counts: impl Fn(&SimulatedRun) -> bool) -> f64 {
+    runs.iter().filter(|run| counts(run)).count() as f64 / runs.len() as f64
 }
 
 /// Number of bins of a histogram.

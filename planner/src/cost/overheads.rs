@@ -1,11 +1,11 @@
-//! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
+//! Time and money around the steps of a training: start-up, checkpoints, lost machines and storage.
 
 use super::run_conditions::RunConditions;
 use crate::problem::{ForwardTimes, Hourly, Problem};
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
-use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, longest_interval, open_interval};
+use trainyard_sim::campaign::{Exposure, Losses, checkpoints, longest_interval, open_interval};
 use trainyard_units::{Seconds, Usd};
 
 /// The overheads of a training that do not depend on how long a step takes.
@@ -19,9 +19,10 @@ pub(crate) struct Overheads {
     write: Seconds,
     /// Time from one checkpoint to the next; `None` if only the last step is followed by one.
     pub(super) interval: Option<Seconds>,
-    /// The reclaims of machines, and the time of a restart without the data set; `None` where machines are not
-    /// reclaimed, or nobody published how often.
-    exposure: Option<Exposure>,
+    /// How often machines are lost, and the time of a restart without the data set.
+    exposure: Exposure,
+    /// `true` if machines are reclaimed and it is known how often.
+    reclaimed: bool,
     /// Price of storing checkpoints for an hour.
     checkpoints_hour: Usd,
     /// Price of storing the data set for an hour, by the storage from which samples are read; free storage is left out.
@@ -51,8 +52,10 @@ pub(crate) struct TrainingCost {
     pub(crate) checkpoints: Seconds,
     /// Forward passes besides the steps.
     forward: ForwardTimes,
-    /// Expected losses due to reclaims.
-    pub(crate) reclaims: Option<Reclaims>,
+    /// What reclaims of machines are expected to add, where they are reclaimed and it is known how often.
+    pub(crate) reclaims: Option<Losses>,
+    /// What failures of machines are expected to add, where overheads are known.
+    pub(crate) failures: Option<Losses>,
 }
 
 impl TrainingCost {
@@ -63,7 +66,8 @@ impl TrainingCost {
             || {
                 let nothing = Seconds(0.0);
                 let (start_up, paid_start_up, checkpoints) = (nothing, nothing, nothing);
-                Self { steps: work.steps, start_up, paid_start_up, checkpoints, forward: work.forward, reclaims: None }
+                let (steps, forward) = (work.steps, work.forward);
+                Self { steps, start_up, paid_start_up, checkpoints, forward, reclaims: None, failures: None }
             },
             |overheads| overheads.training_cost(steps, work),
         )
@@ -72,6 +76,12 @@ impl TrainingCost {
     /// Computes what it costs on machines at so much by the hour, with what is stored besides, as the overheads say.
     pub(crate) fn cost(&self, hourly: Hourly, overheads: Option<&Overheads>, input: Option<StorageMode>) -> CostParts {
         let storage_hour = overheads.map_or(0.0, |overheads| overheads.storage_hour(input));
+        let of_losses = |losses: Option<Losses>| {
+            losses.map_or(0.0, |losses| {
+                // While one is replaced, the others are paid for.
+                hourly.of_others(losses.waiting) + hourly.of_all(losses.restarts + losses.lost + losses.saving)
+            })
+        };
         CostParts {
             instances_usd: hourly.of_all(self.steps),
             start_up_usd: hourly.of_all(self.paid_start_up),
@@ -79,11 +89,8 @@ impl TrainingCost {
             checkpoints_usd: hourly.of_all(self.checkpoints),
             evaluations_usd: hourly.of_all(self.forward.evaluations),
             reference_usd: hourly.of_all(self.forward.reference),
-            interruptions_usd: self.reclaims.map_or(0.0, |reclaims| {
-                // While one is replaced, the others are paid for.
-                let idle = hourly.of_others(reclaims.waiting);
-                idle + hourly.of_all(reclaims.restarts + reclaims.lost + reclaims.saving)
-            }),
+            interruptions_usd: of_losses(self.reclaims),
+            failures_usd: of_losses(self.failures),
         }
     }
 
@@ -92,9 +99,9 @@ impl TrainingCost {
         self.steps + self.start_up + self.checkpoints + self.interrupted() + self.forward.total()
     }
 
-    /// Returns the total time lost to reclaims.
+    /// Returns the total time lost with machines.
     fn interrupted(&self) -> Seconds {
-        self.reclaims.map_or(Seconds(0.0), |reclaims| reclaims.total())
+        [self.reclaims, self.failures].into_iter().flatten().map(|losses| losses.total()).sum()
     }
 }
 
@@ -105,22 +112,21 @@ impl Overheads {
         let write = conditions.transfer_time().unwrap_or(Seconds(0.0));
         let settings = conditions.settings;
         let known = conditions.hazards(settings.scenario);
-        let hazards = known.clone().or_else(|_| {
-            let pricing = Pricing::OnDemand;
-            RunConditions { pricing, ..*conditions }.hazards(settings.scenario)
-        });
-        let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(conditions.instances(), write));
+        let reclaimed = known.is_ok() && conditions.pricing == Pricing::Spot;
+        let hazards = known.unwrap_or_else(|_| conditions.failures());
         let interval = settings.interval.or_else(|| {
-            let open = open_interval(losing, write)?;
+            let open = open_interval(hazards.losing_rate(conditions.instances(), write), write)?;
             Some(Seconds(open.0.min(longest_interval(write).0)))
         });
-        let exposure = known.ok().filter(|_| conditions.pricing == Pricing::Spot).map(|hazards| Exposure {
+        let restart = conditions.restart();
+        let exposure = Exposure {
             instances: conditions.instances(),
             hazards,
-            restart: conditions.restart().software + write,
+            restart: restart.software + write,
+            replacing: restart.machines,
             write,
             interval,
-        });
+        };
         let start = conditions.start();
         let copies = |storage: &StorageMode| {
             let price = RunConditions { input: Some(*storage), ..*conditions }.copies_hour();
@@ -133,6 +139,7 @@ impl Overheads {
             write,
             interval,
             exposure,
+            reclaimed,
             checkpoints_hour: conditions.checkpoints_hour(),
             copies_hour: kept.iter().filter_map(copies).collect(),
         }
@@ -153,17 +160,16 @@ impl Overheads {
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
         let paid_start_up = self.software + download;
-        let reclaims = self.exposure.map(|exposure| {
-            let exposure = Exposure { restart: exposure.restart + download, ..exposure };
-            exposure.reclaims(time + forward.total(), step)
-        });
+        let exposure = Exposure { restart: self.exposure.restart + download, ..self.exposure };
+        let exposed = time + forward.total();
         TrainingCost {
             steps: time,
             start_up: self.waiting + paid_start_up,
             paid_start_up,
             checkpoints: Seconds(self.write.0 * written as f64),
             forward,
-            reclaims,
+            reclaims: self.reclaimed.then(|| exposure.reclaims(exposed, step)),
+            failures: Some(exposure.failures(exposed, step)),
         }
     }
 

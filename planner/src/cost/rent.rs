@@ -78,11 +78,13 @@ impl Rent {
             (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
             prediction.checkpoint_interval_s = overheads.interval.map(|interval| interval.0);
         }
-        prediction.interruptions = own.reclaims.map(|reclaims| ExpectedInterruptions {
-            expected: reclaims.expected,
-            waiting_s: reclaims.waiting.0,
-            restarts_s: reclaims.restarts.0,
-            lost_s: (reclaims.lost + reclaims.saving).0,
+        [prediction.interruptions, prediction.failures] = [own.reclaims, own.failures].map(|losses| {
+            losses.map(|losses| ExpectedInterruptions {
+                expected: losses.expected,
+                waiting_s: losses.waiting.0,
+                restarts_s: losses.restarts.0,
+                lost_s: (losses.lost + losses.saving).0,
+            })
         });
         let parts = self.cost(&own, input);
         (prediction.cost_usd, prediction.cost_parts) = (parts.map(|parts| parts.total()), parts);
@@ -144,9 +146,11 @@ mod tests {
         assert!((one / other - 1.0).abs() < 1e-9, "{one} and {other}");
     }
 
-    /// All the hours of the machines that a plan uses at `usd` an hour for all of them.
+    /// All the hours of the machines that a plan uses at `usd` an hour for all of them; one that has failed is not paid for.
     fn paid(document: &PlanDocument, usd: f64) -> f64 {
-        document.prediction.elapsed_s() / 3600.0 * usd
+        let failed = document.prediction.failures.map_or(0.0, |failures| failures.waiting_s);
+        let of_one = failed / f64::from(document.plan.cluster.instances);
+        (document.prediction.elapsed_s() - of_one) / 3600.0 * usd
     }
 
     #[test]

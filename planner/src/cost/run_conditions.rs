@@ -173,17 +173,22 @@ impl RunConditions<'_> {
     /// Returns the rates of reclaims and failures, if spot instances are reclaimed `scenario` times as often as
     /// published.
     pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, Invalid> {
-        let operations = operations();
         let reclaims_per_hour = match self.pricing {
             Pricing::Spot => f64::from(scenario) * reclaims_per_hour(self.monthly_reclaims()?.0),
             Pricing::OnDemand | Pricing::Reserved | Pricing::ReservedThreeYears => 0.0,
         };
-        Ok(Hazards {
-            reclaims_per_hour,
+        Ok(Hazards { reclaims_per_hour, ..self.failures() })
+    }
+
+    /// Returns the rate of failures, without reclaims.
+    pub(crate) fn failures(&self) -> Hazards {
+        let operations = operations();
+        Hazards {
+            reclaims_per_hour: 0.0,
             notice: operations.spot_notice.value,
             wait: operations.spot_wait.value,
             failures_per_hour: 3600.0 / self.node_mtbf().0,
-        })
+        }
     }
 
     pub(crate) fn node_mtbf(&self) -> Seconds {

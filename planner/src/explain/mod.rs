@@ -128,12 +128,7 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     } else {
         format!("{:.2} USD/h together", price.of_all(cluster.instances))
     };
-    let what = format!(
-        "{} × {} for {} at {rate}",
-        cluster.instances,
-        cluster.instance,
-        human_duration(Seconds(prediction.time_s)),
-    );
+    let what = format!("{cluster} for {} at {rate}", human_duration(Seconds(prediction.time_s)),);
     let Some(parts) = prediction.cost_parts else { return vec![CostPart { what, usd }] };
     let rest = [
         ("start-up", parts.start_up_usd),
@@ -141,6 +136,7 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
         ("evaluating the model", parts.evaluations_usd),
         ("scores of the reference model", parts.reference_usd),
         ("interruptions of spot instances", parts.interruptions_usd),
+        ("failures of machines", parts.failures_usd),
         ("keeping checkpoints and data", parts.storage_usd),
     ];
     let rest = rest.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(what, usd)| CostPart { what: what.into(), usd });

@@ -98,12 +98,11 @@ fn context(plan: &Plan, spread: Spread) -> Option<String> {
 }
 
 fn experts(plan: &Plan, spread: Spread) -> Option<String> {
-    let devices = plan.mesh().parallel().expert;
+    let parallel = plan.mesh().parallel();
+    let (devices, what) =
+        (parallel.expert_ranks(), if parallel.folded_experts { "devices of a stage" } else { "replicas" });
     (devices > 1).then(|| {
-        format!(
-            "experts or tables are divided over {devices} replicas, which exchange samples {}",
-            place(spread.expert)
-        )
+        format!("experts or tables are divided over {devices} {what}, which exchange samples {}", place(spread.expert))
     })
 }
 

@@ -49,6 +49,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
     Ok(Executable {
         families: runs.families.as_deref().map(|names| words.each("families", names)).transpose()?.map(Cow::Owned),
         gpt_layers: runs.gpt_layers,
+        latent_attention: true,
         heads: runs.heads.as_deref().map(|names| words.each("heads", names)).transpose()?.map(Cow::Owned),
         expert_precisions: words.among("expert_precisions", runs.expert_precisions.as_deref(), Precision::ALL)?,
         experts_need_sequence: runs.experts_need_sequence,
@@ -56,6 +57,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
         sequence: degree("sequence"),
         context: degree("context"),
         expert: degree("expert"),
+        folds_experts: runs.folds_experts,
         experts_need_whole_states: runs.experts_need_whole_states,
         tables: degree("tables"),
         precisions: match runs.precisions.as_deref() {
@@ -95,6 +97,8 @@ pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
     let mut software = executable(&machine.stack)?;
     let Some(gpu) = machine.cluster.first().device.gpu() else { return Ok(software) };
     let runs = &machine.stack.runs;
+    software.latent_attention =
+        runs.latent_attention.as_ref().is_none_or(|generations| generations.contains(&gpu.generation));
     let lacks = |degree: &str| runs.degrees_with_fused_attention.iter().any(|name| name == degree);
     if runs.attention_on(&gpu.generation).is_some_and(|kernel| kernel == AttentionKernel::Unfused.name()) {
         software.sequence &= !lacks("sequence");

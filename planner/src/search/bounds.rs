@@ -216,13 +216,14 @@ impl Bounds {
         let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
         let (instances, parallel) = if is_measured(cluster) {
-            let stages = parallel.data / parallel.expert * parallel.pipeline;
-            (1, ParallelSpec { data: parallel.expert, pipeline: stages, ..parallel })
+            let fewest = parallel.fewest_replicas();
+            let stages = parallel.data / fewest * parallel.pipeline;
+            (1, ParallelSpec { data: fewest, pipeline: stages, ..parallel })
         } else if self.placement != Placement::Cluster {
             (candidate.instances, parallel)
         } else {
-            let ranks = parallel.tensor * parallel.context * parallel.expert;
-            let alone = ParallelSpec { data: parallel.expert, pipeline: 1, ..parallel };
+            let alone = ParallelSpec { data: parallel.fewest_replicas(), pipeline: 1, ..parallel };
+            let ranks = alone.ranks() as u32;
             (ranks.div_ceil(cluster.first().devices_per_instance).min(candidate.instances), alone)
         };
         PriceKey { choice, instances, parallel, precision, micro }
@@ -234,7 +235,7 @@ impl Bounds {
         if is_measured(&self.clusters[key.choice]) {
             return *key;
         }
-        let parallel = ParallelSpec { data: key.parallel.expert, pipeline: 1, ..key.parallel };
+        let parallel = ParallelSpec { data: key.parallel.fewest_replicas(), pipeline: 1, ..key.parallel };
         PriceKey { choice: alike[key.choice], instances: 1, parallel, ..*key }
     }
 

@@ -39,7 +39,7 @@ pub fn cases_to_measure(problem: &Problem, fixed: &Fixed, ranks: &[u32], is_cpu:
         let mesh = Mesh::from(parallel);
         let at_work = ranks.iter().copied().filter(|ranks| *ranks >= mesh.ranks()).min();
         let Some(at_work) = at_work.or_else(|| ranks.iter().copied().max()) else { continue };
-        let Sharing { tensor, sequence, context, expert } = mesh.sharing();
+        let Sharing { tensor, sequence, context, expert, .. } = mesh.sharing();
         if seen.insert((batch.micro, tensor, sequence, context, expert, at_work, precision)) {
             let cases = cases_of_layers(graph, batch.micro, mesh.sharing(), at_work, precision);
             all.extend(cases.into_iter().filter(|case| wanted(batch.micro, case)));

@@ -207,7 +207,7 @@ fn device(machine: &Machine) -> Option<DeviceMemory> {
 }
 
 fn key(choice: usize, candidate: &Candidate, offload: Offload) -> HeldKey {
-    let parallel = ParallelSpec { data: candidate.parallel.expert, pipeline: 1, ..candidate.parallel };
+    let parallel = ParallelSpec { data: candidate.parallel.fewest_replicas(), pipeline: 1, ..candidate.parallel };
     (choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
 }
 

@@ -305,7 +305,7 @@ impl<'a> Space<'a> {
 
     /// Returns a plan with everything that all plans of the space have in common.
     pub(super) fn common(&self) -> PlanSpec {
-        let parallel = ParallelSpec { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence: false };
+        let parallel = ParallelSpec::default();
         let batch = BatchSpec { global: 1, micro: 1, accumulation: 1 };
         let (precision, recompute) = (Precision::Fp32, Recompute::None);
         let any = Candidate { choice: 0, instances: 1, parallel, batch, precision, recompute, plans: 1 };
@@ -392,18 +392,25 @@ impl<'a> Space<'a> {
     /// Lists degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads
     /// evenly; a stage has at least one layer; tokens and experts are divided evenly.
     fn degrees(&self, software: &Executable, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
+        if software.refused_model(&self.problem.model).is_some() {
+            return Vec::new();
+        }
         let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
         let stages = if pipelined { self.most_stages() } else { 1 };
-        let needs_sequence =
-            software.experts_need_sequence && matches!(self.graph().divisible(), Some(Divisible::Experts(_)));
+        let has_experts = matches!(self.graph().divisible(), Some(Divisible::Experts(_)));
+        let needs_sequence = software.experts_need_sequence && has_experts;
         let mut all = Vec::new();
         for tensor in divisors_of(ranks).filter(|tensor| self.splits_heads(software, *tensor, devices)) {
             for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= stages) {
                 let rest = ranks / tensor / pipeline;
                 for context in divisors_of(rest).filter(|context| self.splits_tokens(software, *context)) {
                     let data = rest / context;
-                    for expert in divisors_of(data).filter(|expert| self.splits_experts(software, *expert)) {
-                        let plain = ParallelSpec { data, tensor, pipeline, context, expert, sequence: false };
+                    let folded_experts = software.folds_experts && has_experts && tensor * context > 1;
+                    let plain =
+                        ParallelSpec { data, tensor, pipeline, context, folded_experts, ..ParallelSpec::default() };
+                    let copies = if folded_experts { data * context } else { data };
+                    let all_experts = divisors_of(copies).map(|expert| ParallelSpec { expert, ..plain });
+                    for plain in all_experts.filter(|parallel| self.splits_experts(software, *parallel)) {
                         if tensor == 1 || !needs_sequence {
                             all.push(plain);
                         }
@@ -451,10 +458,10 @@ impl<'a> Space<'a> {
         software.context && tokens.is_multiple_of(parts) && sensible
     }
 
-    fn splits_experts(&self, software: &Executable, expert: u32) -> bool {
-        let divisible = self.graph().divisible();
-        let admitted = || divisible.is_some_and(|divisible| divisible.admits(u64::from(expert)));
-        expert == 1 || (software.distributes(divisible) && admitted())
+    fn splits_experts(&self, software: &Executable, parallel: ParallelSpec) -> bool {
+        let (divisible, ranks) = (self.graph().divisible(), parallel.expert_ranks());
+        let admitted = || divisible.is_some_and(|divisible| divisible.admits(u64::from(ranks)));
+        ranks == 1 || (software.distributes(divisible) && admitted())
     }
 
     fn push(
@@ -494,8 +501,9 @@ impl<'a> Space<'a> {
         precisions: &[Precision],
     ) -> impl Iterator<Item = (Precision, Recompute)> {
         let software = self.software(choice);
-        let formats =
-            precisions.iter().filter(move |own| parallel.expert == 1 || software.expert_precisions.contains(own));
+        let formats = precisions
+            .iter()
+            .filter(move |own| parallel.expert_ranks() == 1 || software.expert_precisions.contains(own));
         formats.flat_map(|precision| software.recompute.iter().map(|kind| (*precision, *kind)))
     }
 

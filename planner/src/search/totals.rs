@@ -118,13 +118,14 @@ impl Evaluated {
     }
 
     /// Returns the time of the training from the end of its start-up to the last checkpoint, without reclaims: download,
-    /// steps, checkpoints and forward passes.
+    /// steps, checkpoints, forward passes and expected failures.
     pub(crate) fn training(&self, problem: &Problem) -> Seconds {
         let work = self.work();
         let steps = problem.training.steps(self.plan.batch().global);
         let overheads = Overheads::of_plan(problem, &self.plan, &self.machine(problem), self.choice);
-        let saved = TrainingCost::of(overheads.as_ref(), steps, work).checkpoints;
-        work.download + work.steps + saved + work.forward.total()
+        let spent = TrainingCost::of(overheads.as_ref(), steps, work);
+        let failed = spent.failures.map_or(Seconds(0.0), |failures| failures.total());
+        work.download + work.steps + spent.checkpoints + work.forward.total() + failed
     }
 
     /// Returns the machines that the plan is for.

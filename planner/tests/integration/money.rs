@@ -53,7 +53,20 @@ fn a_cost_is_the_sum_of_its_parts_and_lies_in_its_interval() {
     assert_eq!(prediction.start_up_s, Some(280.0));
     let checkpoints = prediction.checkpoints_s.expect("rented");
     assert!(near(parts.checkpoints_usd, instances * price.usd_per_hour * checkpoints / 3600.0));
-    assert!(near(prediction.elapsed_s(), prediction.time_s + 280.0 + checkpoints));
+    let failures = prediction.failures.expect("rented");
+    assert!(failures.expected > 0.0 && parts.failures_usd > 0.0, "{failures:?} {parts:?}");
+    assert!(near(prediction.elapsed_s(), prediction.time_s + 280.0 + checkpoints + failures.total_s()));
+}
+
+/// Machines that fail ten times as often cost more, and never to save progress costs most.
+#[test]
+fn failures_are_in_time_and_cost() {
+    let with = |campaign: CampaignSpec| plan(&JobSpec { campaign: Some(campaign), ..job() }).prediction;
+    let often = || CampaignSpec { node_mtbf: Some("20 h".into()), ..CampaignSpec::default() };
+    let [usual, failing] = [CampaignSpec::default(), often()].map(with);
+    assert!(failing.elapsed_s() > usual.elapsed_s() && failing.cost_usd > usual.cost_usd);
+    let unsaved = with(CampaignSpec { checkpoint_interval: Some("1000 d".into()), ..often() });
+    assert!(unsaved.cost_usd > failing.cost_usd, "{:?} {:?}", unsaved.cost_usd, failing.cost_usd);
 }
 
 #[test]
@@ -75,7 +88,8 @@ fn evaluations_are_in_time_and_cost() {
     let instances = parts.instances_usd / (price.usd_per_hour * with.time_s / 3600.0);
     assert!(near(parts.evaluations_usd, instances * price.usd_per_hour * took / 3600.0), "{parts:?}");
     assert!(near(parts.total(), with.cost_usd.expect("rented")));
-    assert!(near(with.elapsed_s(), with.time_s + 280.0 + with.checkpoints_s.expect("rented") + took));
+    let failures = with.failures.expect("rented").total_s();
+    assert!(near(with.elapsed_s(), with.time_s + 280.0 + with.checkpoints_s.expect("rented") + took + failures));
     // 400,000 samples forward: a third of the arithmetic of 40 % of the training.
     assert!(took > 0.08 * with.time_s && took < 0.2 * with.time_s, "{took} of {}", with.time_s);
     assert!(with.cost_usd > without.cost_usd && plain.prediction.evaluations_s.is_none());

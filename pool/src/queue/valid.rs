@@ -186,13 +186,14 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
     Ok(Work { instances, duration, encrypted })
 }
 
-/// Returns the time of a plan's training from its start-up to its last checkpoint: download, steps, evaluation and
-/// checkpoints. Reclaims are left out, as they are of all queues.
+/// Returns the time of a plan's training from its start-up to its last checkpoint: download, steps, evaluation,
+/// checkpoints and expected failures. Reclaims are left out, as they are of all queues.
 fn training_time(document: &PlanDocument) -> Seconds {
     let prediction = &document.prediction;
     let download = prediction.input.map_or(0.0, |input| input.download_s);
     let forward = prediction.evaluations_s.unwrap_or(0.0) + prediction.reference_s.unwrap_or(0.0);
-    Seconds(download + prediction.time_s + prediction.checkpoints_s.unwrap_or(0.0) + forward)
+    let failed = prediction.failures.map_or(0.0, |failures| failures.total_s());
+    Seconds(download + prediction.time_s + prediction.checkpoints_s.unwrap_or(0.0) + forward + failed)
 }
 
 /// Returns what to do with a plan for other machines than those of the pool, which are of a type that is rented out.

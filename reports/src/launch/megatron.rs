@@ -180,8 +180,12 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     if parallel.context > 1 {
         words.set("context-parallel-size", parallel.context);
     }
-    if parallel.expert > 1 {
-        words.set("expert-model-parallel-size", parallel.expert);
+    if parallel.expert_ranks() > 1 {
+        words.set("expert-model-parallel-size", parallel.expert_ranks());
+    }
+    // Left out it is that of tensor parallelism, which would split each expert.
+    if parallel.folded_experts && parallel.tensor > 1 {
+        words.set("expert-tensor-parallel-size", 1);
     }
     if parallel.sequence {
         words.flag("sequence-parallel");
@@ -198,7 +202,14 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
             draft.note(Field::Placement, "Megatron-LM numbers ranks as TDP or TPD; steps may take longer");
         }
     }
-    draft.tells(&[Field::Tensor, Field::Pipeline, Field::Context, Field::Expert, Field::Sequence]);
+    draft.tells(&[
+        Field::Tensor,
+        Field::Pipeline,
+        Field::Context,
+        Field::Expert,
+        Field::FoldedExperts,
+        Field::Sequence,
+    ]);
     let runs = [ScheduleName::None, ScheduleName::OneForwardOneBackward, ScheduleName::Interleaved];
     if !runs.contains(&plan.schedule()) {
         return Err(draft.cannot(Field::Schedule, "Megatron-LM runs 1f1b and interleaved-1f1b"));

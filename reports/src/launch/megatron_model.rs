@@ -296,7 +296,7 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
 fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
-    if parallel.expert > 1 && plan.precision() == Precision::Fp16Mixed {
+    if parallel.expert_ranks() > 1 && plan.precision() == Precision::Fp16Mixed {
         return Err(draft.cannot(Field::Precision, "Megatron-LM shares experts out in bf16-mixed and fp32 only"));
     }
     if parallel.tensor > 1 && !parallel.sequence {
@@ -308,7 +308,7 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut
     // Scores of many experts need more digits than half precision has, as NVIDIA's own configurations say.
     words.set("moe-token-dispatcher-type", "alltoall").set("moe-router-dtype", "fp32");
     let before = draft.job.attention().is_none_or(Attention::is_before_transformer_engine);
-    if experts.count > u64::from(parallel.expert) && !before {
+    if experts.count > u64::from(parallel.expert_ranks()) && !before {
         words.flag("moe-grouped-gemm");
     }
     // By default Megatron-LM weighs the loss that spreads tokens over experts with 0.
@@ -343,7 +343,9 @@ fn loader(model: &Model) -> Option<&'static str> {
 /// Fails for cuts that the converter cannot make.
 pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
-    let Some(loader) = loader(plan.model()) else {
+    // The converter splits experts as tensor parallelism does.
+    let folds = plan.mesh().parallel().folded_experts && plan.mesh().tensor() > 1;
+    let Some(loader) = loader(plan.model()).filter(|_| !folds) else {
         draft.remark(format!(
             "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral, Mixtral and Qwen 2 of Hugging Face only; Megatron Bridge reads more models (AutoBridge.import_ckpt)"
         ));

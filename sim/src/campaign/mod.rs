@@ -7,14 +7,14 @@
 
 mod course;
 mod interval;
+mod losses;
 mod random;
-mod reclaims;
 mod straggler;
 mod stretch;
 
 pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
-pub use reclaims::{Exposure, Reclaims};
+pub use losses::{Exposure, Losses};
 
 use straggler::slowest;
 use trainyard_units::{Seconds, Usd};

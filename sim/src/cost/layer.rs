@@ -338,7 +338,7 @@ impl<'a> Inside<'a> {
     /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows
     /// of tables to the samples that need them (Naumov et al., arXiv:1906.00091, section 4).
     fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
-        if self.sharing.expert == 1 || layer.exchanged_elements == 0 {
+        if self.sharing.expert_ranks() == 1 || layer.exchanged_elements == 0 {
             return Ok(Seconds::ZERO);
         }
         let bytes = Bytes(self.exchanged(layer) * self.element);

@@ -195,7 +195,14 @@ fn any_spec() -> impl Strategy<Value = PlanSpec> {
         let (data, tensor, pipeline, context, sequence, halves) = degrees;
         let (schedule, sharding, reduction, compression, recompute, collectives, placement, offload) = knobs;
         let tensor = 1 << tensor;
-        let parallel = ParallelSpec { data, tensor, pipeline, context, expert: 1, sequence: sequence && tensor > 1 };
+        let parallel = ParallelSpec {
+            data,
+            tensor,
+            pipeline,
+            context,
+            sequence: sequence && tensor > 1,
+            ..ParallelSpec::default()
+        };
         let plain = spec(parallel, micro, groups * u64::from(pipeline), schedule);
         PlanSpec {
             schedule: if pipeline > 1 && plain.schedule == ScheduleName::None {

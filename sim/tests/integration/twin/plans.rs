@@ -79,6 +79,9 @@ fn place() -> impl Strategy<Value = Place> {
     )
 }
 
+/// Experts of a layer: as many as a tensor group has ranks at most.
+const EXPERTS: u32 = 4;
+
 /// A language model of few blocks: with a table that its first and last layer share, without, or with experts.
 fn model() -> impl Strategy<Value = ModelSpec> {
     let families = prop::sample::select(vec![Family::Gpt, Family::Llama, Family::GptMoe]);
@@ -93,7 +96,7 @@ fn model() -> impl Strategy<Value = ModelSpec> {
             ..ModelSpec::new("small", family)
         };
         if family == Family::GptMoe {
-            ModelSpec { experts: Some(4), experts_per_token: Some(2), expert_interval: Some(2), ..plain }
+            ModelSpec { experts: Some(EXPERTS.into()), experts_per_token: Some(2), expert_interval: Some(2), ..plain }
         } else {
             plain
         }
@@ -108,19 +111,21 @@ struct Degrees {
     pipeline: u32,
     context: u32,
     expert: u32,
+    is_folded: bool,
     is_sequence: bool,
 }
 
 fn degrees() -> impl Strategy<Value = Degrees> {
     let contexts = prop::sample::select(vec![1u32, 1, 2]);
     let experts = prop::sample::select(vec![1u32, 2, 4]);
-    (1u32..9, 0u32..3, 1u32..5, contexts, experts, any::<bool>()).prop_map(
-        |(data, tensor, pipeline, context, expert, is_sequence)| Degrees {
+    (1u32..9, 0u32..3, 1u32..5, contexts, experts, any::<bool>(), any::<bool>()).prop_map(
+        |(data, tensor, pipeline, context, expert, is_folded, is_sequence)| Degrees {
             data,
             tensor: 1 << tensor,
             pipeline,
             context,
             expert,
+            is_folded,
             is_sequence,
         },
     )
@@ -133,8 +138,12 @@ fn parallel(degrees: &Degrees, has_experts: bool, devices: u32) -> ParallelSpec 
     let tensor = [degrees.tensor, 2, 1].into_iter().find(|tensor| tensor * pipeline <= most).expect("one fits");
     let context = if degrees.context * tensor * pipeline <= most { degrees.context } else { 1 };
     let data = degrees.data.min(most / (pipeline * tensor * context));
-    let expert = if has_experts && data.is_multiple_of(degrees.expert) { degrees.expert } else { 1 };
-    ParallelSpec { data, tensor, pipeline, context, expert, sequence: degrees.is_sequence && tensor > 1 }
+    let sequence = degrees.is_sequence && tensor > 1;
+    let folded_experts = has_experts && degrees.is_folded && (sequence || tensor == 1);
+    let (copies, each) = if folded_experts { (data * context, tensor) } else { (data, 1) };
+    let divides = |expert: &u32| copies.is_multiple_of(*expert) && EXPERTS.is_multiple_of(expert * each);
+    let expert = [degrees.expert, 1].into_iter().find(|expert| has_experts && divides(expert)).unwrap_or(1);
+    ParallelSpec { data, tensor, pipeline, context, expert, folded_experts, sequence }
 }
 
 /// A cut of layers into runs of any length.

@@ -71,10 +71,15 @@ impl Ranks {
         self.those(|seat| (seat.tensor, seat.stage) == (own.tensor, own.stage))
     }
 
-    /// Those of them that hold the same experts: experts are dealt out to neighbouring replicas.
+    /// Those of them that hold the same experts: experts are dealt out to neighbouring replicas or, folded, to neighbouring
+    /// parts of them.
     pub(crate) fn holders_of_experts(&self, rank: usize) -> Vec<usize> {
-        let own = self.seats[rank].data % self.parallel.expert;
-        self.holders(rank).into_iter().filter(|other| self.seats[*other].data % self.parallel.expert == own).collect()
+        let dealt = |seat: &Seat| if self.parallel.folded_experts { self.copy(seat) } else { seat.data };
+        let own = dealt(&self.seats[rank]) % self.parallel.expert;
+        self.holders(rank)
+            .into_iter()
+            .filter(|other| dealt(&self.seats[*other]) % self.parallel.expert == own)
+            .collect()
     }
 
     /// Those that each have a part of the same layers.

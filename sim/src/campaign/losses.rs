@@ -1,4 +1,4 @@
-//! Mean time and cost that reclaims of spot machines add to a training, in closed form.
+//! Mean time that reclaims of spot machines and failures of any add to a training, in closed form.
 
 use super::Hazards;
 use trainyard_units::Seconds;
@@ -7,27 +7,29 @@ use trainyard_units::Seconds;
 /// one is ever recommended; the result stays a number.
 const MOST: f64 = 200.0;
 
-/// Machines that are exposed to reclaims, the training apart.
+/// Machines that are exposed to reclaims and failures, the training apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exposure {
-    /// Machines that train together: when one is reclaimed, all stop.
+    /// Machines that train together: when one is lost, all stop.
     pub instances: u32,
-    /// Events that end a machine, of which reclaims are counted.
+    /// Events that end a machine.
     pub hazards: Hazards,
     /// Making a replaced machine ready, copying the data set to it and reading a checkpoint.
     pub restart: Seconds,
+    /// Time until a failure is noticed and the machine replaced.
+    pub replacing: Seconds,
     /// Writing a checkpoint.
     pub write: Seconds,
     /// Training time from one checkpoint to the next; nothing if only the last step is followed by one.
     pub interval: Option<Seconds>,
 }
 
-/// Expected values of what reclaims add to a training.
+/// Expected values of what machines that are lost add to a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reclaims {
-    /// Machines that are reclaimed.
+pub struct Losses {
+    /// Machines that are lost.
     pub expected: f64,
-    /// Until reclaimed machines are replaced; the others are paid for.
+    /// Until lost machines are replaced; the others are paid for.
     pub waiting: Seconds,
     /// Making replaced machines ready and reading checkpoints.
     pub restarts: Seconds,
@@ -37,7 +39,7 @@ pub struct Reclaims {
     pub saving: Seconds,
 }
 
-impl Reclaims {
+impl Losses {
     /// All that is added.
     pub fn total(&self) -> Seconds {
         self.waiting + self.restarts + self.lost + self.saving
@@ -54,35 +56,58 @@ impl Exposure {
     ///
     /// With λ reclaims a second of any machine, a restart R and a time L of training and checkpoints, λL reclaims meet
     /// the training if each saves what is done; each is followed by exp(λR) − 1 more that meet a restart. Where a
-    /// checkpoint takes longer than the notice, the time τ + δ from one to the next is done again until it passes
-    /// without a reclaim, (exp(λ(τ+δ)) − 1) / λ on average (Daly 2006, doi:10.1016/j.future.2004.11.016, section 3).
-    /// While a machine is waited for, nothing can be reclaimed.
-    pub fn reclaims(&self, training: Seconds, step: Seconds) -> Reclaims {
+    /// checkpoint takes longer than the notice, work is lost as in [`Self::failures`].
+    pub fn reclaims(&self, training: Seconds, step: Seconds) -> Losses {
         let rate = self.hazards.reclaim_rate(self.instances);
-        if rate == 0.0 || training.0 <= 0.0 {
-            return Reclaims::default();
+        if !self.hazards.leave_time_for(self.write) {
+            return self.unannounced(rate, self.hazards.wait, training, step);
         }
+        if rate == 0.0 || training.0 <= 0.0 {
+            return Losses::default();
+        }
+        let (segments, length) = self.segments(training, step);
+        let met = rate * segments * length;
+        Losses {
+            // On average half of the step in which it is announced.
+            lost: Seconds(met * step.0.min(training.0) / 2.0),
+            saving: Seconds(met * self.write.0),
+            ..self.met(met, rate, self.hazards.wait)
+        }
+    }
+
+    /// Returns what failures of machines add to `training`, as [`Self::reclaims`] does: the time τ + δ from one checkpoint to
+    /// the next is done again until it passes without a failure, (exp(λ(τ+δ)) − 1) / λ on average (Daly 2006,
+    /// doi:10.1016/j.future.2004.11.016, section 3). While a machine is replaced, nothing can fail.
+    pub fn failures(&self, training: Seconds, step: Seconds) -> Losses {
+        self.unannounced(self.hazards.failure_rate(self.instances), self.replacing, training, step)
+    }
+
+    fn unannounced(&self, rate: f64, replacing: Seconds, training: Seconds, step: Seconds) -> Losses {
+        if rate == 0.0 || training.0 <= 0.0 {
+            return Losses::default();
+        }
+        let (segments, length) = self.segments(training, step);
+        let met = segments * power(rate * length);
+        let lost = met / rate - segments * length;
+        Losses { lost: Seconds(lost.max(0.0)), ..self.met(met, rate, replacing) }
+    }
+
+    /// Returns the number of segments, each of which ends in a checkpoint, and the seconds of one.
+    fn segments(&self, training: Seconds, step: Seconds) -> (f64, f64) {
         let longest = training.0.max(step.0);
         let between = self.interval.map_or(longest, |interval| interval.0.max(step.0).min(longest));
-        let segments = training.0 / between;
-        let length = between + self.write.0;
+        (training.0 / between, between + self.write.0)
+    }
+
+    /// Returns what so many losses that meet the training lead to, those that meet restarts among them.
+    fn met(&self, met: f64, rate: f64, replacing: Seconds) -> Losses {
         let again = power(rate * self.restart.0);
-        let saves = self.hazards.leave_time_for(self.write);
-        let (met, lost, saving) = if saves {
-            let met = rate * segments * length;
-            // On average half of the step in which it is announced.
-            (met, met * step.0.min(training.0) / 2.0, met * self.write.0)
-        } else {
-            let met = segments * power(rate * length);
-            (met, met / rate - segments * length, 0.0)
-        };
         let expected = met * (1.0 + again);
-        Reclaims {
+        Losses {
             expected,
-            waiting: Seconds(expected * self.hazards.wait.0),
+            waiting: Seconds(expected * replacing.0),
             restarts: Seconds(met * again / rate),
-            lost: Seconds(lost.max(0.0)),
-            saving: Seconds(saving),
+            ..Losses::default()
         }
     }
 }
@@ -109,13 +134,20 @@ mod tests {
         campaign
     }
 
-    fn of(campaign: &Campaign) -> Reclaims {
-        let training = campaign.steps.mean as f64 * campaign.step_time.median.0;
+    fn exposure(campaign: &Campaign) -> Exposure {
         let restart = campaign.restart.software + campaign.download + campaign.checkpoint.read;
         let (hazards, write) = (campaign.hazards, campaign.checkpoint.write);
         let interval = Some(campaign.checkpoint.interval);
-        let exposure = Exposure { instances: campaign.instances, hazards, restart, write, interval };
-        exposure.reclaims(Seconds(training), campaign.step_time.median)
+        let replacing = campaign.restart.machines;
+        Exposure { instances: campaign.instances, hazards, restart, replacing, write, interval }
+    }
+
+    fn of(campaign: &Campaign) -> Losses {
+        exposure(campaign).reclaims(training(campaign), campaign.step_time.median)
+    }
+
+    fn training(campaign: &Campaign) -> Seconds {
+        Seconds(campaign.steps.mean as f64 * campaign.step_time.median.0)
     }
 
     #[test]
@@ -137,8 +169,32 @@ mod tests {
     }
 
     #[test]
+    fn drawn_campaigns_fail_as_often_and_as_long() {
+        for (mean_time, write) in [(20_000.0, 10.0), (5_000.0, 60.0), (8_000.0, 200.0)] {
+            let reclaimed = reclaimed(mean_time, write);
+            let mut campaign = reclaimed.clone();
+            campaign.hazards.reclaims_per_hour = 0.0;
+            campaign.hazards.failures_per_hour = reclaimed.hazards.reclaims_per_hour;
+            campaign.restart.machines = Seconds(700.0);
+            campaign.checkpoint.interval = best_interval(&campaign);
+            let mut calm = campaign.clone();
+            calm.hazards.failures_per_hour = 0.0;
+            let undisturbed = simulate_campaign(&calm, 1, 3).expect("it gets on")[0].time().0;
+            let courses = simulate_campaign(&campaign, 2_000, 3).expect("it gets on");
+            let mean = |value: &dyn Fn(&crate::campaign::SimulatedRun) -> f64| {
+                courses.iter().map(value).sum::<f64>() / courses.len() as f64
+            };
+            let expected = exposure(&campaign).failures(training(&campaign), campaign.step_time.median);
+            let drawn = mean(&|course| course.failures as f64);
+            assert!((expected.expected / drawn - 1.0).abs() < 0.03, "{mean_time} {write}: {expected:?} {drawn}");
+            let added = mean(&|course| course.time().0) - undisturbed;
+            assert!((expected.total().0 / added - 1.0).abs() < 0.04, "{mean_time} {write}: {expected:?} {added}");
+        }
+    }
+
+    #[test]
     fn what_nothing_reclaims_is_not_longer() {
-        assert_eq!(of(&calm()), Reclaims::default());
+        assert_eq!(of(&calm()), Losses::default());
     }
 
     #[test]
@@ -159,11 +215,18 @@ mod tests {
                 instances: 8,
                 hazards: campaign.hazards,
                 restart: Seconds(200.0),
+                replacing: Seconds(700.0),
                 write: Seconds(write),
                 interval: interval.map(Seconds),
             };
-            let added = |step: f64| exposure.reclaims(Seconds(step * steps as f64), Seconds(step)).total().0;
-            prop_assert!(added(step * longer) >= added(step) * (1.0 - 1e-9));
+            let exposure = Exposure {
+                hazards: Hazards { failures_per_hour: 0.3 * campaign.hazards.reclaims_per_hour, ..campaign.hazards },
+                ..exposure
+            };
+            for losses in [Exposure::reclaims, Exposure::failures] {
+                let added = |step: f64| losses(&exposure, Seconds(step * steps as f64), Seconds(step)).total().0;
+                prop_assert!(added(step * longer) >= added(step) * (1.0 - 1e-9));
+            }
         }
     }
 }
