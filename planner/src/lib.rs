@@ -58,6 +58,7 @@ pub use answer::{
 pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
+pub use cost::checkpoint_time;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};

@@ -7,6 +7,7 @@ use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::{CostParts, ExpectedInterruptions, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, StorageMode};
 use trainyard_sim::Machine;
+use trainyard_sim::campaign::checkpoints;
 use trainyard_units::{Invalid, Seconds, UsdPerHour};
 
 /// The price of an hour of a plan's machines, and the overheads that it applies to besides the steps.
@@ -23,6 +24,15 @@ pub(crate) struct Rent {
 pub(crate) fn forward_of(prediction: &Prediction) -> ForwardTimes {
     let seconds = |seconds: Option<f64>| Seconds(seconds.unwrap_or(0.0));
     ForwardTimes { evaluations: seconds(prediction.evaluations_s), reference: seconds(prediction.reference_s) }
+}
+
+/// Returns the time of writing one checkpoint, which a prediction has for all of them together; `None` where it is not
+/// known.
+pub fn checkpoint_time(prediction: &Prediction) -> Option<Seconds> {
+    let all = prediction.checkpoints_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0)?;
+    let step = Seconds(prediction.time_s / prediction.steps as f64);
+    let written = prediction.checkpoint_interval_s.map_or(1, |s| checkpoints(prediction.steps, step, Seconds(s)));
+    Some(Seconds(all / written.max(1) as f64))
 }
 
 impl Rent {
@@ -98,6 +108,7 @@ impl Rent {
 
 #[cfg(test)]
 mod tests {
+    use super::checkpoint_time;
     use crate::answer::{Limits, recommend};
     use crate::campaign::campaign;
     use crate::missed_goal;
@@ -221,6 +232,20 @@ mod tests {
         let error = problem(&job, resources(&file(None, ""))).expect_err("nothing costs anything");
         assert_eq!(error.to_string().split(':').next(), Some("`goal.budget` and `cluster.file` exclude each other"));
         assert!(error.hint().is_some_and(|hint| hint.starts_with("`usd_per_hour = 24.0` in [[machines]]")), "{error}");
+    }
+
+    #[test]
+    fn a_checkpoint_takes_what_the_campaign_says() {
+        let described = file(Some([12.0, 5.0]), SHARED);
+        let mut wanted = job();
+        for interval in [None, Some("10 min")] {
+            wanted.campaign.get_or_insert_default().checkpoint_interval = interval.map(Into::into);
+            let document = planned(&described, &wanted, Some("small"));
+            let drawn = campaign(&document, resources(&described).machine_files(), 10, 1).expect("a campaign");
+            assert_same(checkpoint_time(&document.prediction).expect("known").0, drawn.checkpoint.write_s);
+        }
+        let unknown = planned(&file(Some([12.0, 5.0]), ""), &job(), Some("small"));
+        assert_eq!(checkpoint_time(&unknown.prediction), None);
     }
 
     #[test]

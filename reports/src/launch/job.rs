@@ -8,12 +8,18 @@ use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
-use trainyard_planner::{DEFAULT_REGION, Evaluations, forward_passes, stored_bytes};
+use trainyard_planner::{DEFAULT_REGION, Evaluations, checkpoint_time, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds, human_duration};
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
 /// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
+
+/// Time of writing a checkpoint where a prediction has none. A stated default.
+const CHECKPOINT_UNKNOWN: Seconds = Seconds(120.0);
+
+/// Ratio of the time that is left for a checkpoint to its predicted one: storage that others use too may be slower.
+const CHECKPOINT_MARGIN: f64 = 1.5;
 
 /// Greatest gradient norm where the job states none: the default of Megatron-LM and of transformers' Trainer. Without a
 /// mean of squares nothing is clipped, as networks for images are trained (Goyal et al., arXiv:1706.02677).
@@ -388,6 +394,23 @@ impl<'a> Job<'a> {
         let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
         let steps = prediction.time_s * if slower.is_finite() { slower } else { 1.0 };
         Seconds(steps + prediction.around_s())
+    }
+
+    /// Returns the slow end of the prediction of a step.
+    pub(super) fn slow_step(&self) -> Seconds {
+        Seconds(self.document.prediction.interval_s[1].max(0.0))
+    }
+
+    /// Returns the predicted time of writing a checkpoint, where it is known.
+    pub(super) fn checkpoint_time(&self) -> Option<Seconds> {
+        checkpoint_time(&self.document.prediction)
+    }
+
+    /// Returns the seconds that ranks need to end with a checkpoint: a slow step, after which they write it, and what
+    /// writing is predicted to take, with a margin.
+    pub(super) fn saving_at_most(&self) -> Seconds {
+        let write = self.checkpoint_time().unwrap_or(CHECKPOINT_UNKNOWN);
+        Seconds(self.slow_step().0 + CHECKPOINT_MARGIN * write.0)
     }
 
     /// Returns the steps from one line of the log to the next: few, to compare with the prediction early, but not each

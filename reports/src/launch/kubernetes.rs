@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::LaunchFile;
 
+/// Longest time in seconds that a pod is given to end: a document may hold any.
+const LONGEST_GRACE_S: f64 = 86_400.0;
+
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
 
 /// Huge pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
@@ -116,8 +119,10 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         pod["nodeSelector"] = selector;
     }
     if draft.job.is_spot() {
-        // Of the 30 that pods get otherwise a checkpoint may take more.
-        pod["terminationGracePeriodSeconds"] = json!(catalog().operations().spot_notice.value.0 as u64);
+        // Of the 30 that pods get otherwise a checkpoint may take more, and more than the notice where a node is drained.
+        let needed = draft.job.checkpoint_time().map_or(0.0, |_| draft.job.saving_at_most().0);
+        let grace = needed.max(catalog().operations().spot_notice.value.0);
+        pod["terminationGracePeriodSeconds"] = json!(grace.min(LONGEST_GRACE_S).ceil() as u64);
     }
     json!({ "spec": pod })
 }

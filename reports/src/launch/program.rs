@@ -12,7 +12,9 @@ use super::script::command_with;
 use super::software::Engine;
 use super::training_arguments::{self, Sharding};
 use crate::shell::quoted;
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Collectives, LaunchFile, Precision};
+use trainyard_units::human_duration;
 
 /// A script with the arguments that express the plan.
 #[derive(Clone, Debug)]
@@ -130,6 +132,14 @@ pub(super) fn asks_for_checkpoints(draft: &mut Draft<'_>) -> bool {
 }
 
 fn notice(draft: &mut Draft<'_>) {
+    let notice = catalog().operations().spot_notice.value;
+    if let Some(write) = draft.job.checkpoint_time().filter(|write| *write > notice) {
+        let [write, notice] = [write, notice].map(human_duration);
+        draft.remark(format!(
+            "a checkpoint takes {write}, longer than the notice of a spot instance ({notice}): work since the last checkpoint is lost, as expected interruptions are priced"
+        ));
+        return;
+    }
     draft.remark(
         "where a checkpoint is written within the two minutes' notice of a spot instance, the prediction counts on one: ranks write it on SIGTERM, which something must send them when the notice comes (AWS Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
     );

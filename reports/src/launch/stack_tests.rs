@@ -216,6 +216,38 @@ fn ranks_are_asked_for_a_checkpoint_before_a_slurm_job_is_queued_again() {
     assert!(first(&slow, &pytorch("pytorch-ddp", false), Target::Slurm).contains("--signal=B:USR1@720\n"));
 }
 
+/// 900 s for one of four checkpoints, with room for half as long again, and a slow step of 110 s: 1,460 s to wait for, a
+/// minute for signals and one for queueing. mpirun waits twice.
+#[test]
+fn a_slurm_job_is_signalled_as_early_as_its_checkpoint_takes() {
+    let saved = |all: f64, time: f64| {
+        vec![
+            ("prediction.interval_s", json!([40.0, 110.0])),
+            ("prediction.step_time_s", json!(60.0)),
+            ("prediction.steps", json!(400)),
+            ("prediction.time_s", json!(time)),
+            ("prediction.checkpoint_interval_s", json!(6_000.0)),
+            ("prediction.checkpoints_s", json!(all)),
+        ]
+    };
+    let script = first(&saved(3_600.0, 24_000.0), &megatron(), Target::Slurm);
+    assert!(script.contains("#SBATCH --signal=B:USR1@1620\n") && script.contains("  timeout 1560 tail "), "{script}");
+    let own = stack("trainyard-executor", &["slurm"], Abilities::default());
+    let script = first(&saved(3_600.0, 24_000.0), &own, Target::Slurm);
+    assert!(script.contains("@3060\n") && script.contains(" odls_base_sigkill_timeout 1470 "), "{script}");
+    // Half of a day is the most.
+    let script = first(&saved(400_000.0, 24_000.0), &megatron(), Target::Slurm);
+    assert!(script.contains("@43200\n") && script.contains("# - a step and a checkpoint may take 41 h "), "{script}");
+    let mut spot = saved(3_600.0, 24_000.0);
+    spot.push(("plan.pricing", json!("spot")));
+    let pods = first(&spot, &megatron(), Target::Kubernetes);
+    assert!(pods.contains("terminationGracePeriodSeconds: 1460\n"), "{pods}");
+    assert!(
+        pods.contains("a checkpoint takes 15 min, longer than the notice of a spot instance (2 min 00 s)"),
+        "{pods}"
+    );
+}
+
 /// Few partitions let a job run for longer than a day.
 #[test]
 fn a_long_run_is_a_chain_of_slurm_jobs() {

@@ -1,6 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{WAIT, directives, requeue, script};
+use super::{REQUEUE_S, WAIT, directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
@@ -9,9 +9,8 @@ use crate::launch::script::{command, exports};
 use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};
 
-/// Seconds that mpirun gives ranks for a step and a checkpoint, from SIGTERM to SIGKILL, instead of one. mpirun waits as
-/// long before it signals the ranks: both are over before the shell stops waiting for it.
-const GRACE_S: u32 = 270;
+/// mpirun waits before it signals the ranks, and as long again before it kills them.
+const WAITS: u32 = 2;
 
 /// The command that has mpirun ask the ranks for a checkpoint, which they write when they are asked to end.
 const TELL: &str = "kill -TERM \"$!\"";
@@ -30,9 +29,10 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         });
     }
     told_by_the_document(&mut draft);
-    let body = body(&mut draft);
+    let lead_s = lead_s(&mut draft, WAITS);
+    let body = body(&mut draft, lead_s);
     let processes = draft.job.processes();
-    let directives = directives(&mut draft, processes);
+    let directives = directives(&mut draft, processes, lead_s);
     let head = draft.close("Runs the plan with Trainyard itself, a rank in each MPI process: `sbatch slurm.sh`.")?;
     let text = script(&directives, &head, &body);
     Ok(draft.finished(vec![LaunchFile { name: "slurm.sh".into(), text }]))
@@ -63,7 +63,9 @@ fn told_by_the_document(draft: &mut Draft<'_>) {
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
 }
 
-fn body(draft: &mut Draft<'_>) -> String {
+/// Returns the lines of the script behind its head. Ranks have a step and a checkpoint from mpirun's SIGTERM to its SIGKILL,
+/// instead of a second: both waits are over before the shell stops waiting for it.
+fn body(draft: &mut Draft<'_>, lead_s: u64) -> String {
     let job = draft.job;
     let data = draft.asks(Flag::Data, "DATA", "file or folder to train on, at the same path on all machines");
     let results = draft.asks(Flag::Results, "RESULTS", "folder that all machines share, for checkpoints and results");
@@ -81,15 +83,16 @@ fn body(draft: &mut Draft<'_>) -> String {
     words.push(vec!["--checkpoint-every".into(), steps.to_string()]);
     draft.writes(Field::CheckpointInterval, format!("checkpoint-every {steps}"));
     let weights = draft.weights().map(|weights| format!("--weights {}", quoted(&weights))).unwrap_or_default();
+    let grace = (lead_s - 2 * REQUEUE_S) / u64::from(WAITS);
     let start = format!(
-        "mpirun -np {} --map-by ppr:{}:node --bind-to none --mca odls_base_sigkill_timeout {GRACE_S}",
+        "mpirun -np {} --map-by ppr:{}:node --bind-to none --mca odls_base_sigkill_timeout {grace}",
         job.machines() * job.processes(),
         job.processes()
     );
     let environment = exports(&environment(draft));
     let run = command(&start, &words);
     let run = run.trim_end();
-    let requeue = requeue(draft, TELL);
+    let requeue = requeue(lead_s, TELL);
     format!(
         "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{PASS_ON}{WAIT}",
         quoted(&results)

@@ -1,6 +1,6 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
-use super::{WAIT, directives, requeue, script};
+use super::{WAIT, directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
@@ -25,13 +25,14 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let run = program.command(&start(job));
     let first_host = if job.machines() > 1 { FIRST_HOST } else { "" };
     let environment = exports(&environment(&mut draft));
-    let body = format!("{environment}{first_host}{}{} &\n{WAIT}", requeue(&draft, TELL), run.trim_end());
+    let lead_s = lead_s(&mut draft, 1);
+    let body = format!("{environment}{first_host}{}{} &\n{WAIT}", requeue(lead_s, TELL), run.trim_end());
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
     if job.machines() == 1 {
         draft.remark("the folder for checkpoints must be one that the next machine reaches too");
     }
     // The directives are for one task, the launcher, which starts the ranks of its machine.
-    let directives = directives(&mut draft, 1);
+    let directives = directives(&mut draft, 1, lead_s);
     let head = draft.close(&format!(
         "Starts {} under torchrun on each machine: `sbatch slurm.sh`. Queued again, it goes on from its newest checkpoint.",
         program.what

@@ -20,11 +20,14 @@ const PATIENCE: f64 = 1.5;
 /// itself again.
 const LONGEST_MIN: u64 = 24 * 60;
 
-/// Seconds before the end of its time at which Slurm signals the shell, besides those of a step: for a checkpoint.
+/// Least seconds before the end of its time at which Slurm signals the shell, besides those of a step: for a checkpoint.
 const CHECKPOINT_S: f64 = 600.0;
 
-/// Seconds of that which are left for queueing the job again.
+/// Seconds of that which are left for queueing the job again, and as many for signals to arrive.
 const REQUEUE_S: u64 = 60;
+
+/// The greatest such number of seconds that `--signal` takes, in whole minutes.
+const SIGNAL_MAX_S: u64 = 65_520;
 
 /// The end of a script: waits on although a signal ends a wait, and exits as what it started does.
 const WAIT: &str = "wait \"$!\" || true\nwait \"$!\"\n";
@@ -39,15 +42,20 @@ pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
     }
 }
 
-/// Returns the `--time` of the job: that of the run with room, at most a day; says what happens to a longer run.
+/// Returns the minutes that a job asks for: those of the run with room, at most a day.
+fn minutes(draft: &Draft<'_>) -> (u64, bool) {
+    let wanted = (draft.job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0);
+    let is_cut = wanted > LONGEST_MIN as f64;
+    (if is_cut { LONGEST_MIN } else { wanted as u64 }, is_cut)
+}
+
+/// Returns the `--time` of the job; says what happens to a longer run.
 fn time(draft: &mut Draft<'_>) -> String {
-    let run = draft.job.elapsed_at_most();
-    let wanted = (run.0 * PATIENCE / 60.0).ceil().max(60.0);
-    let minutes = if wanted > LONGEST_MIN as f64 { LONGEST_MIN } else { wanted as u64 };
+    let (minutes, is_cut) = minutes(draft);
     let (days, hours, rest) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
     let time = format!("--time={days}-{hours:02}:{rest:02}:00");
-    if wanted > LONGEST_MIN as f64 {
-        let run = human_duration(run);
+    if is_cut {
+        let run = human_duration(draft.job.elapsed_at_most());
         draft.leaves(
             &time,
             format!(
@@ -58,29 +66,38 @@ fn time(draft: &mut Draft<'_>) -> String {
     time
 }
 
-/// Returns the seconds before the end of its time at which Slurm signals the shell: enough for a slow step, after which
-/// a checkpoint is written, and for the checkpoint; in whole minutes.
-fn warning_s(draft: &Draft<'_>) -> u64 {
-    let step = draft.job.document().prediction.interval_s[1];
+/// Returns the seconds before the end of its time at which Slurm signals the shell, in whole minutes: those that ranks
+/// need for a slow step and a checkpoint after it, as many times as the launcher waits so long, and those for queueing the
+/// job again; at most half of the job's time, and says so.
+fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
+    let (step, saving) = (draft.job.slow_step(), draft.job.saving_at_most());
+    let wanted = (saving.0 * f64::from(waits) + 2.0 * REQUEUE_S as f64).max(step.0 + CHECKPOINT_S);
     // A document may hold any time: it is compared before it becomes a whole number.
-    let wanted = ((step.max(0.0) + CHECKPOINT_S) / 60.0).ceil() * 60.0;
-    let most = 30 * 60;
-    if wanted < most as f64 { wanted as u64 } else { most }
+    let wanted = (wanted / 60.0).ceil() * 60.0;
+    let most = (minutes(draft).0 / 2 * 60).min(SIGNAL_MAX_S);
+    if wanted <= most as f64 {
+        return wanted as u64;
+    }
+    let saving = human_duration(saving);
+    draft.remark(format!(
+        "a step and a checkpoint may take {saving}, for which the time of a job is too short: raise --time, and the seconds of --signal and timeout"
+    ));
+    most
 }
 
 /// Returns the lines before the start that queue the job again when its time is nearly over: `tell` has the ranks write
-/// a checkpoint and end, for which they have the time of the warning.
-fn requeue(draft: &Draft<'_>, tell: &str) -> String {
-    let patience = warning_s(draft) - REQUEUE_S;
+/// a checkpoint and end, for which they have the lead of the signal.
+fn requeue(lead_s: u64, tell: &str) -> String {
+    let patience = lead_s - REQUEUE_S;
     format!(
         "requeue() {{\n  {tell} || true\n  timeout {patience} tail --pid=\"$!\" -f /dev/null || true\n  scontrol requeue \"$SLURM_JOB_ID\" || true\n}}\ntrap requeue USR1\n"
     )
 }
 
-/// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal before its time is
-/// over.
-fn directives(draft: &mut Draft<'_>, tasks: u32) -> String {
-    let (time, warning) = (time(draft), warning_s(draft));
+/// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal so many seconds before
+/// its time is over.
+fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
+    let time = time(draft);
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
@@ -91,7 +108,7 @@ fn directives(draft: &mut Draft<'_>, tasks: u32) -> String {
         "--output=%x-%j.log".into(),
         // A requeued job appends to the same file.
         "--open-mode=append".into(),
-        format!("--signal=B:USR1@{warning}"),
+        format!("--signal=B:USR1@{lead_s}"),
         "--requeue".into(),
     ];
     if job.has_gpus() {
