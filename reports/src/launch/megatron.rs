@@ -14,7 +14,7 @@ use super::program::{Places, Program, asks_for_checkpoints, environment};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun;
-use trainyard_models::{Model, Norm, predicts_next_token};
+use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StateSharding, Store,
@@ -22,6 +22,9 @@ use trainyard_plan::{
 
 /// Approximate number of checkpoints that are kept besides the newest.
 const KEPT: u64 = 3;
+
+/// How tensors are scaled before they become fp8, which no plan states: the default of `transformer_config.py`.
+const FP8_RECIPE: &str = "delayed";
 
 pub(super) const STARTS: &[Engine] = &[Engine::Megatron];
 
@@ -42,6 +45,14 @@ pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
     let started = draft.target == Target::Megatron || draft.engine == Engine::Megatron;
     let sharded = draft.job.plan().state_sharding() >= StateSharding::Gradients;
     started && !sharded && (parallel.tensor > 1 || parallel.context > 1)
+}
+
+/// Returns `true` if experts drop no tokens, so that their tensors have other sizes in every micro-batch.
+pub(super) fn has_growing_experts(draft: &Draft<'_>) -> bool {
+    let model = draft.job.plan().model();
+    let has_experts = matches!(draft.job.plan().graph().divisible(), Some(Divisible::Experts(_)));
+    let started = draft.target == Target::Megatron || draft.engine == Engine::Megatron;
+    started && has_experts && model.spec().capacity_factor.is_none()
 }
 
 /// Returns the script for the model's family with all its arguments.
@@ -322,7 +333,10 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
             words.flag("bf16");
         }
         Precision::Fp8Mixed => {
-            words.flag("bf16").set("fp8-format", "hybrid");
+            words.flag("bf16").set("fp8-format", "hybrid").set("fp8-recipe", FP8_RECIPE);
+            let written = format!("fp8-recipe {FP8_RECIPE}");
+            let what = "how tensors are scaled before they become fp8: by their largest values in steps before, Megatron-LM's default; tensorwise and blockwise look at their present ones";
+            draft.assumes(Field::Precision, &written, what);
         }
     }
     draft.tells(&[Field::Precision]);

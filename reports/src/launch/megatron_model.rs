@@ -293,6 +293,11 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
 
 /// Adds the arguments of layers with experts, or tells why Megatron-LM does not train these with the plan:
 /// `validate_args` for half precision, `MoELayer.forward` for tensor parallelism.
+///
+/// # Source
+///
+/// megatron-core 0.16, `megatron/core/transformer/transformer_config.py`: `moe_permute_fusion`,
+/// `moe_router_padding_for_quantization`.
 fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
@@ -310,6 +315,14 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut
     let before = draft.job.attention().is_none_or(Attention::is_before_transformer_engine);
     if experts.count > u64::from(parallel.expert_ranks()) && !before {
         words.flag("moe-grouped-gemm");
+    }
+    if !before {
+        words.flag("moe-permute-fusion");
+        draft.remark("--moe-permute-fusion needs Transformer Engine 2.1 or later");
+    }
+    if plan.precision() == Precision::Fp8Mixed {
+        // Products in fp8 take multiples of 16 rows, up to which experts would copy their tokens otherwise.
+        words.flag("moe-router-padding-for-quantization");
     }
     // By default Megatron-LM weighs the loss that spreads tokens over experts with 0.
     words.set("moe-router-load-balancing-type", "aux_loss").set("moe-aux-loss-coeff", BALANCE);

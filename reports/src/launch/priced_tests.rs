@@ -151,6 +151,28 @@ fn dropout_is_the_models_or_an_assumption() {
     assert_eq!((told(&model("bert-large")), told(&said(0.0)), told(&model("llama-3-8b"))), (1, 0, 0));
 }
 
+/// Tensors of experts that drop no token have other sizes in every micro-batch.
+#[test]
+fn experts_are_given_memory_that_grows_and_kernels_that_are_fused() {
+    let grown = "\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n";
+    let of = |changes: &[(&'static str, Value)]| {
+        let changes = [over_eight_ranks("mixtral-8x7b"), changes.to_vec()].concat();
+        export(&changes, &megatron(), Target::Megatron).expect("experts")
+    };
+    let dropless = &of(&[]).files[0].text;
+    assert!(dropless.contains(grown) && dropless.contains(" --moe-permute-fusion "), "{dropless}");
+    assert!(!dropless.contains("quantization") && !dropless.contains("fp8"), "{dropless}");
+    assert!(!of(&[("plan.model.capacity_factor", json!(1.0))]).files[0].text.contains(grown));
+    assert!(!first(&[], &megatron(), Target::Megatron).contains(grown));
+    let hopper = ("plan.cluster", json!({ "instance": "p5.48xlarge", "instances": 2 }));
+    let eighths = of(&[hopper, ("plan.precision", json!("fp8-mixed"))]);
+    let text = &eighths.files[0].text;
+    assert!(text.contains(" --moe-router-padding-for-quantization "), "{text}");
+    assert!(text.contains(" --fp8-format hybrid --fp8-recipe delayed"), "{text}");
+    let told = eighths.assumed.iter().find(|own| own.field == "plan.precision").expect("no plan states a recipe");
+    assert_eq!(told.written, "fp8-recipe delayed");
+}
+
 /// Blocks of chosen parts are told as Megatron Core's GPTModel takes them; what its layers cannot have is refused.
 #[test]
 fn blocks_are_started_as_layers_of_megatron_core() {

@@ -193,8 +193,8 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if draft.job.plan().precision() == Precision::Tf32 {
         set("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1");
     }
-    if fine_tuning::is_trls(draft) {
-        // Blocks that grow take samples of any length. Without it the allocator keeps what shorter ones left.
+    if fine_tuning::is_trls(draft) || megatron::has_growing_experts(draft) {
+        // Blocks that grow take tensors of any size. Without it the allocator keeps what smaller ones left.
         set("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
     }
     if megatron::wants_one_connection(draft) {
