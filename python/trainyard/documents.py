@@ -119,6 +119,9 @@ FeedForward = Literal["smooth", "relu", "gated"]
 # What becomes of activations at one place: the share that is dropped out, or only whether any is.
 DropoutSpec = Union[float, bool]
 
+# What makes scores of what a router computes. Scores of the chosen experts add up to 1.
+RouterScores = Literal["softmax", "sigmoid"]
+
 # What the blocks of a residual network are.
 BlockKind = Literal["basic", "bottleneck"]
 
@@ -1284,16 +1287,16 @@ class ModelSpec:
     window_blocks: Sequence[int] | None = ()
     """Blocks, counted from 0, in which the window holds (gemma2, blocks); all if left out."""
     rotary_base: float | None = None
-    """Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2); 10000 if left out.
-    It does not change what a model costs, only what it computes.
-    """
-    rotary_scaling: RotaryScaling | None = None
-    """How those frequencies are changed for longer samples than those of the first training (llama); not at all if
+    """Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2, blocks); 10000 if
     left out. It does not change what a model costs, only what it computes.
     """
+    rotary_scaling: RotaryScaling | None = None
+    """How those frequencies are changed for longer samples than those of the first training (llama, blocks); not at
+    all if left out. It does not change what a model costs, only what it computes.
+    """
     norm_epsilon: float | None = None
-    """What is added to mean squares or variances before their root (llama, gpt-neox, gemma2); 0.00001, for gemma2
-    0.000001 if left out. It does not change what a model costs, only what it computes.
+    """What is added to mean squares or variances before their root (llama, gpt-neox, gemma2, blocks); 0.00001, for
+    gemma2 0.000001 if left out. It does not change what a model costs, only what it computes.
     """
     query_scalar: int | None = None
     """The number by whose square root scores of attention are divided (gemma2); `head_width` if left out. It does not
@@ -1391,6 +1394,20 @@ class ModelSpec:
     """Whether what that expert makes is weighted by a gate of its own (blocks); `false` if left out."""
     expert_bias: bool | None = None
     """Whether router and experts have biases (blocks); `false` if left out."""
+    router: RouterScores | None = None
+    """What makes scores of what routers compute (blocks); not known if left out. Neither this nor the next four change
+    what a model costs, only what it computes.
+    """
+    router_groups: int | None = None
+    """Groups of as many experts each, of which the best for a token are chosen first (blocks); 1 if left out."""
+    router_groups_per_token: int | None = None
+    """Groups to which a token is sent (blocks); `router_groups` if left out."""
+    routed_scale: float | None = None
+    """What the sum of a token's routed experts is multiplied by (blocks); 1 if left out."""
+    correction_bias: bool | None = None
+    """Whether experts are chosen by scores with a bias that follows their load and no gradient (blocks; Wang et al.,
+    arXiv:2408.15664); `false` if left out.
+    """
     dense_blocks: Sequence[int] | None = ()
     """Blocks, counted from 0, that have no experts whatever `expert_interval` says (blocks); none if left out."""
     predictions: int | None = None

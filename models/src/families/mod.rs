@@ -25,6 +25,7 @@ mod parts;
 mod resnet;
 mod rnn_t;
 mod rotary;
+mod router;
 mod spec;
 mod t5;
 mod traced;
@@ -39,6 +40,7 @@ pub use encoder_decoder::EncoderDecoder;
 pub use model::{Sample, samples_in};
 pub use parts::{Experts, FeedForward, Norm};
 pub use rotary::RotaryScaling;
+pub use router::{Router, RouterScores};
 pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec, PositionKind, QueryKeyNorm};
 
 use model::Architecture;
@@ -64,6 +66,7 @@ macro_rules! families {
 
         /// A model whose dimensions fit together.
         #[derive(Clone, Debug, PartialEq)]
+        #[expect(clippy::large_enum_variant, reason = "there are few models at a time")]
         pub enum Model {
             $($(#[$doc])* $family($family),)*
         }

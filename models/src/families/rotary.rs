@@ -42,6 +42,17 @@ impl RotaryScaling {
     /// Positions are divided by the factor (Chen et al., arXiv:2306.15595).
     pub const LINEAR: &str = "linear";
 
+    /// Returns a scaling by a factor from samples of so many tokens.
+    pub(crate) fn of(kind: &str, factor: f64, original_tokens: u64) -> Self {
+        Self {
+            kind: kind.into(),
+            factor: Some(factor),
+            low_frequency_factor: None,
+            high_frequency_factor: None,
+            original_tokens: Some(original_tokens),
+        }
+    }
+
     /// Returns the factor of a scaling as Llama 3.1 to 3.3 have it, whose other numbers are always the same; `None` for any
     /// other.
     pub fn as_llama3(&self) -> Option<f64> {

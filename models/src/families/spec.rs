@@ -1,6 +1,6 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
-use crate::families::{DropoutSpec, Family, FeedForward, Norm, RotaryScaling};
+use crate::families::{DropoutSpec, Family, FeedForward, Norm, RotaryScaling, RouterScores};
 use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
 use crate::traced::TracedLayer;
@@ -142,8 +142,8 @@ specification! {
     /// Base of the frequencies by which positions turn queries and keys (llama, gpt-neox, gemma2, blocks); 10000 if left out.
     /// It does not change what a model costs, only what it computes.
     rotary_base: f64,
-    /// How those frequencies are changed for longer samples than those of the first training (llama); not at all if left
-    /// out. It does not change what a model costs, only what it computes.
+    /// How those frequencies are changed for longer samples than those of the first training (llama, blocks); not at all if
+    /// left out. It does not change what a model costs, only what it computes.
     rotary_scaling: RotaryScaling,
     /// What is added to mean squares or variances before their root (llama, gpt-neox, gemma2, blocks); 0.00001, for gemma2
     /// 0.000001 if left out. It does not change what a model costs, only what it computes.
@@ -234,6 +234,18 @@ specification! {
     shared_gate: bool,
     /// Whether router and experts have biases (blocks); `false` if left out.
     expert_bias: bool,
+    /// What makes scores of what routers compute (blocks); not known if left out. Neither this nor the next four change what
+    /// a model costs, only what it computes.
+    router: RouterScores,
+    /// Groups of as many experts each, of which the best for a token are chosen first (blocks); 1 if left out.
+    router_groups: u64,
+    /// Groups to which a token is sent (blocks); `router_groups` if left out.
+    router_groups_per_token: u64,
+    /// What the sum of a token's routed experts is multiplied by (blocks); 1 if left out.
+    routed_scale: f64,
+    /// Whether experts are chosen by scores with a bias that follows their load and no gradient (blocks; Wang et al.,
+    /// arXiv:2408.15664); `false` if left out.
+    correction_bias: bool,
     /// Blocks, counted from 0, that have no experts whatever `expert_interval` says (blocks); none if left out.
     dense_blocks: Vec<u32>,
     /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.

@@ -55,32 +55,19 @@ impl Config<'_> {
         if attention_bias == Some(true) || ffn_bias == Some(true) {
             return Ok(ModelSpec { qkv_bias: attention_bias, ffn_bias, ..common });
         }
-        self.as_llama(common)
-    }
-
-    /// Returns the same model as one of the family that is named after Llama, which the executor trains, if it is one.
-    fn as_llama(&self, blocks: ModelSpec) -> Result<ModelSpec, Invalid> {
-        if blocks.head.is_some() || blocks.window_blocks.is_some() {
-            return Ok(blocks);
-        }
-        Ok(ModelSpec {
-            dropout: None,
-            output_bias: None,
-            rotary_scaling: self.rotary_scaling()?,
-            ..of_own_family(blocks, Family::Llama)
-        })
+        Ok(as_llama(common))
     }
 
     pub(super) fn qwen2(&self) -> Result<ModelSpec, Invalid> {
         let decoder = self.decoder(false)?;
-        self.as_llama(self.windowed(ModelSpec { qkv_bias: Some(true), output_bias: Some(false), ..decoder })?)
+        Ok(as_llama(self.windowed(ModelSpec { qkv_bias: Some(true), output_bias: Some(false), ..decoder })?))
     }
 
     pub(super) fn qwen3(&self) -> Result<ModelSpec, Invalid> {
         let normed = ModelSpec { query_key_norm: Some(QueryKeyNorm::Head), ..self.decoder(false)? };
         let attention_bias = self.flag("attention_bias")?;
         let spec = self.windowed(ModelSpec { qkv_bias: attention_bias, ..normed })?;
-        if attention_bias == Some(true) { Ok(spec) } else { self.as_llama(spec) }
+        Ok(if attention_bias == Some(true) { spec } else { as_llama(spec) })
     }
 
     /// Adds the window of Qwen, which holds from some block on and only if another field says so.
@@ -357,6 +344,7 @@ impl Config<'_> {
         let tokens = self.count(TOKENS)?;
         Ok(ModelSpec {
             rotary_base: Some(self.rotary_base()?),
+            rotary_scaling: self.rotary_scaling()?,
             norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
             head,
             classes: if head.is_some() { self.labels()? } else { None },
@@ -425,12 +413,21 @@ impl Config<'_> {
     }
 }
 
+/// Returns the same model as one of the family that is named after Llama, which the executor trains, if it is one.
+fn as_llama(blocks: ModelSpec) -> ModelSpec {
+    if blocks.head.is_some() || blocks.window_blocks.is_some() {
+        return blocks;
+    }
+    let rotary_scaling = blocks.rotary_scaling.clone();
+    ModelSpec { dropout: None, output_bias: None, rotary_scaling, ..of_own_family(blocks, Family::Llama) }
+}
+
 /// Returns a stack of blocks as a model of a family that the executor trains, with what it drops out.
 fn of_own_family(blocks: ModelSpec, family: Family) -> ModelSpec {
     let dropout = blocks.dropout.filter(|share| share.drops());
     // What says nothing of its own has the share of the residual stream.
     let attention_dropout = blocks.attention_dropout.filter(|share| share.drops() || dropout.is_some());
-    ModelSpec { family, dropout, attention_dropout, ..blocks }
+    ModelSpec { family, dropout, attention_dropout, rotary_scaling: None, ..blocks }
 }
 
 /// Refuses the configuration of a model that reads images besides, whose part for text is one of its own.

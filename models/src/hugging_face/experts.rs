@@ -1,7 +1,7 @@
 //! Decoders of text with experts.
 
 use super::config::{Config, wrong};
-use crate::families::{ModelSpec, QueryKeyNorm};
+use crate::families::{ModelSpec, QueryKeyNorm, RotaryScaling, RouterScores};
 use trainyard_units::Invalid;
 
 impl Config<'_> {
@@ -33,6 +33,8 @@ impl Config<'_> {
         let dense = dense.into_iter().map(|block| super::config::small("mlp_only_layers", block));
         Ok(ModelSpec {
             experts: self.needed(&["num_experts", "num_local_experts"])?,
+            // Where it is not asked for, scores of the chosen experts do not add up to 1.
+            router: (self.flag("norm_topk_prob")? == Some(true)).then_some(RouterScores::Softmax),
             experts_per_token: self.needed(&["num_experts_per_tok"])?,
             expert_interval: self.count(&["decoder_sparse_step"])?,
             expert_ffn: self.needed(&["moe_intermediate_size"])?,
@@ -55,6 +57,7 @@ impl Config<'_> {
         if shared.is_some() && shared.and_then(product).is_none() {
             return Err(wrong("n_shared_experts", &shared.into(), "a number of experts"));
         }
+        let spec = if self.model_type == "deepseek_v3" { self.sigmoid_router(spec)? } else { spec };
         Ok(ModelSpec {
             kv_heads: None,
             head_width: Some(rotated.saturating_add(unrotated)),
@@ -73,15 +76,36 @@ impl Config<'_> {
         })
     }
 
+    /// Adds the router of DeepSeek-V3, with the numbers that transformers assumes; of other routers nothing is said.
+    fn sigmoid_router(&self, spec: ModelSpec) -> Result<ModelSpec, Invalid> {
+        let is = |name: &'static str, own: &str| Ok::<_, Invalid>(self.text(name)?.is_none_or(|text| text == own));
+        let adds_up = self.flag("norm_topk_prob")?.unwrap_or(true);
+        if !is("scoring_func", "sigmoid")? || !is("topk_method", "noaux_tc")? || !adds_up {
+            return Ok(spec);
+        }
+        Ok(ModelSpec {
+            router: Some(RouterScores::Sigmoid),
+            router_groups: Some(self.count(&["n_group"])?.unwrap_or(8)),
+            router_groups_per_token: Some(self.count(&["topk_group"])?.unwrap_or(4)),
+            routed_scale: Some(self.number("routed_scaling_factor")?.unwrap_or(2.5)),
+            correction_bias: Some(true),
+            ..spec
+        })
+    }
+
     pub(super) fn gpt_oss(&self) -> Result<ModelSpec, Invalid> {
+        let spec = self.decoder(false)?;
+        let is_written = self.get(&["rope_scaling", "rope_parameters"]).is_some();
         let spec = ModelSpec {
+            // What transformers assumes.
+            rotary_scaling: if is_written { spec.rotary_scaling } else { Some(RotaryScaling::of("yarn", 32.0, 4096)) },
             sinks: Some(true),
             window: self.window_or(128)?,
             qkv_bias: Some(self.flag("attention_bias")?.unwrap_or(true)),
             experts: self.needed(&["num_local_experts", "num_experts"])?,
             experts_per_token: self.needed(&["num_experts_per_tok", "experts_per_token"])?,
             expert_bias: Some(true),
-            ..self.decoder(false)?
+            ..spec
         };
         self.with_window(spec, |block| block % 2 == 0)
     }

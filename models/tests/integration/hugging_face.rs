@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trainyard_models::{Family, Model, ModelSpec, RotaryScaling, from_hugging_face, hugging_face_name};
+use trainyard_models::{Family, Model, ModelSpec, RotaryScaling, RouterScores, from_hugging_face, hugging_face_name};
 use trainyard_units::Invalid;
 
 fn read(config: &Value) -> ModelSpec {
@@ -161,6 +161,31 @@ fn how_rotary_positions_are_scaled_is_kept_in_both_forms_of_the_file() {
     assert_eq!(read(&with(llama(), &plain)).rotary_scaling, None);
     let wrong = with(llama(), &json!({ "rope_scaling": { "rope_type": 3 } }));
     assert!(from_hugging_face(&wrong.to_string(), "test").is_err());
+}
+
+/// Of a router that none of the fields can tell, nothing is said.
+#[test]
+fn a_configuration_says_how_experts_are_chosen() {
+    let deepseek = json!({
+        "model_type": "deepseek_v3", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100,
+        "max_position_embeddings": 64, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "kv_lora_rank": 16,
+        "moe_intermediate_size": 16, "n_routed_experts": 16, "num_experts_per_tok": 4, "scoring_func": "sigmoid",
+        "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5, "topk_method": "noaux_tc", "norm_topk_prob": true,
+        "rope_scaling": { "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096 }
+    });
+    let spec = read(&deepseek);
+    let router = (spec.router, spec.router_groups, spec.router_groups_per_token, spec.routed_scale);
+    assert_eq!(router, (Some(RouterScores::Sigmoid), Some(4), Some(2), Some(2.5)));
+    assert_eq!((spec.correction_bias, spec.rotary_scaling.and_then(|own| own.factor)), (Some(true), Some(40.0)));
+    for other in [json!({ "scoring_func": "softmax" }), json!({ "norm_topk_prob": false })] {
+        assert_eq!(read(&with(deepseek.clone(), &other)).router, None);
+    }
+    let qwen = json!({
+        "model_type": "qwen3_moe", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100,
+        "max_position_embeddings": 64, "moe_intermediate_size": 16, "num_experts": 8, "num_experts_per_tok": 2
+    });
+    assert_eq!(read(&qwen).router, None);
+    assert_eq!(read(&with(qwen, &json!({ "norm_topk_prob": true }))).router, Some(RouterScores::Softmax));
 }
 
 fn gpt_neox() -> Value {

@@ -7,13 +7,18 @@ use super::megatron::{Words, uneven};
 use super::software::Attention;
 use trainyard_models::{
     AttentionKernel, Bert, Blocks, Dropout, Experts, FeedForward, Gpt, HeadKind, Llama, Model, Norm, PositionKind,
-    RotaryScaling,
+    RotaryScaling, Router, RouterScores,
 };
 use trainyard_plan::Precision;
 
 /// Weight of the auxiliary loss of routers (Fedus et al., arXiv:2101.03961, section 2.2; Megatron-LM's guide to mixtures
 /// of experts has the same).
 const BALANCE: &str = "1e-2";
+
+/// Steps of the biases that spread tokens over experts, and the weight of the loss besides (DeepSeek-AI, arXiv:2412.19437,
+/// section 4.2).
+const BIAS_RATE: &str = "1e-3";
+const BALANCE_BESIDE_BIASES: &str = "1e-4";
 
 /// What Megatron-LM's scripts are called at the heads of files, with the tag of the release of Megatron Core 0.16.
 const GPT: &str = "pretrain_gpt.py of Megatron-LM (tag core_v0.16.0)";
@@ -40,16 +45,16 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
                 words.flag("untie-embeddings-and-output-weights");
             }
             words.flag("disable-bias-linear");
-            experts(draft, model.experts, &routed_blocks(model.experts, model.dense.layers), words)?;
+            experts(draft, model.experts, None, &routed_blocks(model.experts, model.dense.layers), words)?;
             attention(draft, model.dense.attention, words);
             draft.remark("the experts of the plan's model have ReLU between their products, Megatron-LM's have GELU");
             ("pretrain_gpt.py", GPT)
         }
         Model::Llama(model) => {
             llama(model, words);
-            scaling(draft, model.rotary_scaling.as_ref(), words);
+            scaling(draft, model.rotary_scaling.as_ref(), false, words);
             if let Some(routed) = model.experts {
-                experts(draft, routed, &routed_blocks(routed, model.layers), words)?;
+                experts(draft, routed, None, &routed_blocks(routed, model.layers), words)?;
             }
             attention(draft, model.attention, words);
             ("pretrain_gpt.py", GPT)
@@ -205,7 +210,7 @@ fn blocks(draft: &mut Draft<'_>, model: &Blocks, words: &mut Words) -> Result<()
         if model.kv_rank.is_none() && rotated < model.head_width {
             words.set("rotary-percent", rotated as f64 / model.head_width as f64);
         }
-        scaling(draft, None, words);
+        scaling(draft, model.rotary_scaling.as_ref(), model.kv_rank.is_some(), words);
     }
     if !model.tied_head {
         words.flag("untie-embeddings-and-output-weights");
@@ -218,12 +223,14 @@ fn blocks(draft: &mut Draft<'_>, model: &Blocks, words: &mut Words) -> Result<()
         }
     }
     let Some(routed) = model.experts else { return Ok(()) };
-    experts(draft, routed, &model.routed_blocks(), words)?;
+    experts(draft, routed, model.routing.as_ref(), &model.routed_blocks(), words)?;
     words.set("moe-ffn-hidden-size", model.expert_ffn.unwrap_or(model.ffn));
     if let Some(shared) = model.shared_ffn {
         words.set("moe-shared-expert-intermediate-size", shared);
     }
-    draft.remark("experts are chosen by a softmax of their scores, Megatron-LM's default: where config.json of the model says otherwise (scoring_func, n_group, routed_scaling_factor), add --moe-router-score-function and its like");
+    if model.routing.is_none() {
+        draft.remark("experts are chosen by a softmax of their scores, Megatron-LM's default, because the model does not say how (model.router): where its config.json says otherwise (scoring_func, n_group, routed_scaling_factor, norm_topk_prob), add --moe-router-score-function and its like");
+    }
     Ok(())
 }
 
@@ -253,21 +260,22 @@ fn pattern(blocks: &[bool]) -> String {
 }
 
 /// Adds how the frequencies of rotary positions are changed: Megatron-LM has the scaling of Llama 3.1 to 3.3, of which it
-/// takes the factor alone, and positions that are divided by a whole number.
+/// takes the factor alone, and positions that are divided by a whole number; neither in `latent` attention, which has YaRN
+/// with more numbers than a model states.
 ///
 /// # Source
 ///
 /// megatron-core 0.16, `megatron/core/models/common/embeddings/rotary_pos_embedding.py`.
-fn scaling(draft: &mut Draft<'_>, scaling: Option<&RotaryScaling>, words: &mut Words) {
+fn scaling(draft: &mut Draft<'_>, scaling: Option<&RotaryScaling>, latent: bool, words: &mut Words) {
     let Some(scaling) = scaling else {
         if draft.starts_from_weights() {
             draft.remark("rotary positions are not scaled: if config.json of the weights has rope_scaling, plan a model with rotary_scaling");
         }
         return;
     };
-    if let Some(factor) = scaling.as_llama3() {
+    if let Some(factor) = scaling.as_llama3().filter(|_| !latent) {
         words.flag("use-rope-scaling").set("rope-scaling-factor", factor);
-    } else if let Some(factor) = scaling.as_linear().filter(|factor| factor.fract() == 0.0) {
+    } else if let Some(factor) = scaling.as_linear().filter(|factor| factor.fract() == 0.0 && !latent) {
         words.set("rotary-seq-len-interpolation-factor", factor);
     } else {
         let what = "rotary positions, which the model scales";
@@ -298,7 +306,13 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
 ///
 /// megatron-core 0.16, `megatron/core/transformer/transformer_config.py`: `moe_permute_fusion`,
 /// `moe_router_padding_for_quantization`.
-fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut Words) -> Result<(), LaunchError> {
+fn experts(
+    draft: &mut Draft<'_>,
+    experts: Experts,
+    routing: Option<&Router>,
+    blocks: &[bool],
+    words: &mut Words,
+) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
     if parallel.expert_ranks() > 1 && plan.precision() == Precision::Fp16Mixed {
@@ -324,10 +338,7 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut
         // Products in fp8 take multiples of 16 rows, up to which experts would copy their tokens otherwise.
         words.flag("moe-router-padding-for-quantization");
     }
-    // By default Megatron-LM weighs the loss that spreads tokens over experts with 0.
-    words.set("moe-router-load-balancing-type", "aux_loss").set("moe-aux-loss-coeff", BALANCE);
-    let written = format!("moe-aux-loss-coeff {BALANCE}");
-    draft.assumes(Field::Model, &written, "weight of the loss that spreads tokens over experts, which no job states");
+    router(draft, experts, routing, words);
     // Without a capacity factor no token is dropped.
     if let Some(factor) = experts.capacity_factor {
         words.set("moe-expert-capacity-factor", factor);
@@ -336,6 +347,41 @@ fn experts(draft: &mut Draft<'_>, experts: Experts, blocks: &[bool], words: &mut
         words.set("moe-layer-freq", pattern(blocks));
     }
     Ok(())
+}
+
+/// Adds how experts are chosen, and what spreads tokens over them: a loss, which Megatron-LM weighs with 0 by default, or
+/// biases that follow the load, with as little of a loss as DeepSeek-V3 has besides.
+///
+/// # Source
+///
+/// megatron-core 0.16, `topk_routing_with_score_function` in `megatron/core/transformer/moe/moe_utils.py`; NVIDIA
+/// Megatron-LM, `examples/post_training/modelopt/conf/deepseek-ai/DeepSeek-R1.sh`.
+fn router(draft: &mut Draft<'_>, experts: Experts, routing: Option<&Router>, words: &mut Words) {
+    if routing.is_some_and(|router| router.router == RouterScores::Sigmoid) {
+        words.set("moe-router-score-function", "sigmoid");
+    } else if experts.per_token == 1 {
+        // A softmax of one score is 1, whatever the router says.
+        words.flag("moe-router-pre-softmax");
+    }
+    if let Some((groups, per_token)) = routing.and_then(Router::groups) {
+        words.set("moe-router-num-groups", groups).set("moe-router-group-topk", per_token);
+    }
+    if let Some(scale) = routing.map(|router| router.routed_scale).filter(|scale| (scale - 1.0).abs() > 0.0) {
+        words.set("moe-router-topk-scaling-factor", scale);
+    }
+    let (loss, weight) = if routing.is_some_and(|router| router.correction_bias) {
+        words.flag("moe-router-enable-expert-bias").set("moe-router-bias-update-rate", BIAS_RATE);
+        ("seq_aux_loss", BALANCE_BESIDE_BIASES)
+    } else {
+        ("aux_loss", BALANCE)
+    };
+    words.set("moe-router-load-balancing-type", loss).set("moe-aux-loss-coeff", weight);
+    let (mut written, mut what) = (format!("moe-aux-loss-coeff {weight}"), "weight of the loss".to_owned());
+    if weight == BALANCE_BESIDE_BIASES {
+        written = format!("moe-router-bias-update-rate {BIAS_RATE}, {written}");
+        what = format!("steps of the biases, and {what}");
+    }
+    draft.assumes(Field::Model, &written, &format!("{what} that spreads tokens over experts, which no job states"));
 }
 
 /// Returns the loader of Megatron-LM's converter that reads weights of a model, with its arguments; `None` if none does.

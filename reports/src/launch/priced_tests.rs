@@ -177,6 +177,10 @@ fn experts_are_given_memory_that_grows_and_kernels_that_are_fused() {
 #[test]
 fn blocks_are_started_as_layers_of_megatron_core() {
     let lines = |name: &str| first(&over_eight_ranks(name), &megatron(), Target::Megatron);
+    let changed = |field, value| {
+        let changes = [over_eight_ranks("qwen3-30b-a3b"), vec![(field, value)]].concat();
+        first(&changes, &megatron(), Target::Megatron)
+    };
     let qwen = lines("qwen3-30b-a3b");
     for words in [
         "--group-query-attention --num-query-groups 4 --kv-channels 128",
@@ -194,9 +198,21 @@ fn blocks_are_started_as_layers_of_megatron_core() {
         "--qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128",
         "--moe-layer-freq '[0]*3+[1]*58' --moe-ffn-hidden-size 2048",
         "--moe-shared-expert-intermediate-size 2048",
+        "--moe-router-score-function sigmoid --moe-router-num-groups 8 --moe-router-group-topk 4",
+        "--moe-router-topk-scaling-factor 2.5 --moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-3",
+        "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4",
+        "# - moe-router-bias-update-rate 1e-3, moe-aux-loss-coeff 1e-4: steps of the biases, and weight of the loss that",
     ] {
         assert!(deepseek.contains(words), "{words}: {deepseek}");
     }
+    // Only of a model that does not say how its experts are chosen is a softmax remarked upon.
+    for (text, told) in [(&qwen, false), (&deepseek, false), (&changed("plan.model.router", Value::Null), true)] {
+        assert_eq!(text.contains("experts are chosen by a softmax"), told, "{text}");
+    }
+    let yarn = changed("plan.model.rotary_scaling", json!({ "kind": "yarn", "factor": 40.0 }));
+    assert!(
+        yarn.contains("# - position-embedding-type rope: rotary positions, which the model scales (yarn, factor 40)")
+    );
     assert!(!deepseek.contains("kv-channels") && !deepseek.contains("num-query-groups"), "{deepseek}");
     let refused = export(&over_eight_ranks("gpt-oss-20b"), &megatron(), Target::Megatron).expect_err("sinks");
     assert!(refused.to_string().starts_with("`plan.model` is gpt-oss-20b"), "{refused}");

@@ -13,7 +13,8 @@ use crate::families::fields::{
     equal_groups, head_classes, kernel, needed, optional, or, positions, positive, some_blocks,
 };
 use crate::families::model::{Architecture, Sample};
-use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm, rotary};
+use crate::families::rotary::{self, scaling};
+use crate::families::{Dropout, DropoutSpec, HeadKind, ModelSpec, PositionKind, QueryKeyNorm, RotaryScaling, Router};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Operator, OperatorKind, Split};
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ dimensions! {
         distances: Option<u64> = optional(SEQUENCE_MAX),
         rotary_width: Option<u64> = optional(head_width),
         rotary_base: f64 = positive(rotary::BASE, rotary::BASE_MAX) unless rotary::BASE,
+        rotary_scaling: Option<RotaryScaling> = scaling(),
         norm: Norm = choice(Norm::Rms),
         part_norms: u64 = or(1, NORMS_MAX) unless 1,
         parallel_norms: Option<u64> = optional(NORMS_MAX),
@@ -79,6 +81,8 @@ dimensions! {
         expert_ffn: Option<u64> = optional(4 * WIDTH_MAX),
         /// The experts, if feed-forward parts have any.
         @part experts: Option<Experts> = (hidden, expert_ffn.unwrap_or(ffn), 1),
+        /// How they are chosen, if anything is said of it.
+        @part routing: Option<Router> = (),
         shared_ffn: Option<u64> = optional(4 * WIDTH_MAX),
         shared_gate: bool = choice(false) unless false,
         expert_bias: bool = choice(false) unless false,
@@ -177,6 +181,9 @@ impl Architecture for Blocks {
         ];
         if let Some((field, _)) = of_experts.iter().find(|(_, set)| *set).filter(|_| self.experts.is_none()) {
             return Err(Invalid::missing("experts", format!("`{field}` is set")));
+        }
+        if let Some(routing) = &self.routing {
+            routing.check(self.experts)?;
         }
         if self.shared_gate && self.shared_ffn.is_none() {
             return Err(Invalid::missing("shared_ffn", "`shared_gate` is set"));

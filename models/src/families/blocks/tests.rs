@@ -179,3 +179,35 @@ fn what_does_not_fit_together_is_refused() {
         assert!(error.to_string().contains(sentence), "{error}");
     }
 }
+
+/// How experts are chosen changes no cost.
+#[test]
+fn a_router_is_kept_and_checked() {
+    use crate::families::RouterScores;
+    let routed = ModelSpec { experts: Some(8), experts_per_token: Some(4), ..spec() };
+    let sigmoid = ModelSpec {
+        router: Some(RouterScores::Sigmoid),
+        router_groups: Some(4),
+        router_groups_per_token: Some(2),
+        routed_scale: Some(2.5),
+        correction_bias: Some(true),
+        ..routed.clone()
+    };
+    let read = Model::try_from(sigmoid.clone()).expect("a router");
+    assert_eq!(Model::try_from(read.spec()).expect("as written"), read);
+    let Model::Blocks(blocks) = &read else { panic!("blocks") };
+    assert_eq!(blocks.routing.as_ref().and_then(|routing| routing.groups()), Some((4, 2)));
+    assert_eq!(read.graph(), graph(routed.clone()));
+    let softmax = Some(RouterScores::Softmax);
+    for (wrong, told) in [
+        (ModelSpec { router: None, ..sigmoid.clone() }, "`router` is missing"),
+        (ModelSpec { router: softmax, ..sigmoid.clone() }, "`correction_bias` is true, but scores are not"),
+        (ModelSpec { router: softmax, ..spec() }, "`experts` is missing: `router` is set"),
+        (ModelSpec { router_groups: Some(3), ..sigmoid.clone() }, "`router_groups` is 3"),
+        (ModelSpec { router_groups_per_token: Some(1), ..sigmoid.clone() }, "`router_groups_per_token` is 1"),
+        (ModelSpec { routed_scale: Some(0.0), ..sigmoid }, "`routed_scale` is 0"),
+    ] {
+        let error = refused(wrong).to_string();
+        assert!(error.contains(told), "{told}: {error}");
+    }
+}
