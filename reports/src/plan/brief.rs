@@ -17,6 +17,8 @@ const OTHERS: usize = 3;
 /// Ratios of cost and of time below which another plan is not worth a line.
 const CHEAPER: f64 = 1.02;
 const FASTER: f64 = 1.1;
+/// Ratio of cost or of time above which nobody takes a simpler plan for being simpler.
+const TOO_DEAR: f64 = 3.0;
 
 /// A command to type next, and what it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +106,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
 /// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
-/// features of the software; then runners-up.
+/// features of the software, unless it is much worse; then runners-up.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms) = (&document.prediction, document.plan.pricing);
     let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
@@ -126,7 +128,11 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let faster = |other: &&&Alternative| other.time_s * FASTER < own.time_s;
     let price = |other: &Alternative| if other.cost_usd.is_some() { cost(other) } else { other.time_s };
     let faster = least(&mut known.iter().filter(faster), &price);
-    let simpler = least(&mut known.iter().filter(|other| complexity(&other.plan) < own_complexity), &price);
+    let is_simpler = |other: &&&Alternative| {
+        let is_near = other.time_s <= TOO_DEAR * own.time_s && cost(other) <= TOO_DEAR * own_cost;
+        is_near && complexity(&other.plan) < own_complexity
+    };
+    let simpler = least(&mut known.iter().filter(is_simpler), &price);
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
     let labelled = [("cheaper", cheaper), ("faster", faster), ("simpler", simpler)];
     let labelled = labelled.into_iter().filter_map(|(name, index)| Some((name, known[index?])));
@@ -165,6 +171,24 @@ mod tests {
         document.job.goal.objective = None;
         document.optimum = Some(Alternative { cost_usd: Some(0.9999 * cost), ..best });
         assert_ne!(first(&document), Some("cheapest"));
+    }
+
+    #[test]
+    fn a_simpler_plan_that_is_much_worse_is_no_alternative() {
+        let mut document = plan_document();
+        document.plan.parallel.pipeline = 2;
+        let mut plain = document.alternatives[0].clone();
+        plain.plan.parallel.pipeline = 1;
+        let (time, cost) = (document.prediction.time_s, document.prediction.cost_usd.expect("rented"));
+        document.alternatives.clear();
+        document.pareto.clear();
+        for (times, shown) in [([2.9, 2.9], true), ([3.1, 2.9], false), ([2.9, 3.1], false)] {
+            plain.plan.batch.micro += 1;
+            (plain.time_s, plain.cost_usd) = (times[0] * time, Some(times[1] * cost));
+            document.pareto = vec![plain.clone()];
+            let names: Vec<&str> = choose(&document).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names.contains(&"simpler"), shown, "{times:?}: {names:?}");
+        }
     }
 
     #[test]
