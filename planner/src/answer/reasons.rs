@@ -216,7 +216,8 @@ impl Reasons<'_> {
         Some(format!("{} rather than {}: {}", self.chosen.machines(), other.machines(), self.against(other)))
     }
 
-    /// One machine fewer or more.
+    /// Compares with fewer machines, of which the best plan is on the front of time and cost: over other numbers the model
+    /// or its batch divides badly, and nobody would rent them. One machine is compared with two.
     fn instances(&self) -> Option<String> {
         let (most, machine) = match &self.problem.place {
             Place::Rented(rental) => (rental.max_instances, "instance"),
@@ -230,19 +231,42 @@ impl Reasons<'_> {
         let own = self.chosen.plan.cluster().instances;
         let other = |instances| self.optimum(&Fixed { instances: Some(instances), ..self.same_cluster() });
         if own > 1 {
-            // Where nothing divides evenly over one fewer, half as many.
-            let tried = [own - 1, own / 2].into_iter().map(|fewer| (fewer, other(fewer)));
-            let (number, found) = tried.into_iter().find(|(_, (best, large))| best.is_some() || large.is_some())?;
-            return Some(match found {
-                (Some(fewer), _) => {
-                    format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))
-                }
-                (None, large) => format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?)),
-            });
+            let known = self.fewer_on_front();
+            // Where none was looked at, one fewer or, if nothing divides evenly over them, half as many.
+            let tried = known.map_or_else(|| vec![own - 1, own / 2], |number| vec![number]);
+            let mut tried = tried.into_iter().map(|fewer| (fewer, other(fewer)));
+            let (number, found) = tried.find(|(_, (best, large))| best.is_some() || large.is_some())?;
+            return match found {
+                (Some(fewer), _) => self
+                    .is_ahead_in_something(&fewer)
+                    .then(|| format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))),
+                (None, large) => Some(format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?))),
+            };
         }
         let (more, _) = if most > 1 { other(2) } else { (None, None) };
         let more = more?;
         Some(format!("one {machine} rather than 2: {}", self.against(&more)))
+    }
+
+    /// Returns `true` if a plan is faster or cheaper than the chosen one.
+    fn is_ahead_in_something(&self, other: &Evaluated) -> bool {
+        let is_cheaper = self.chosen.cost_usd.zip(other.cost_usd).is_some_and(|(own, other)| other < own);
+        is_cheaper || other.time_s < self.chosen.time_s
+    }
+
+    /// Returns the number of machines of the fastest plan on fewer of the same type that is on the front of time and cost and
+    /// does not take as long, of those that were found.
+    fn fewer_on_front(&self) -> Option<u32> {
+        let own = self.chosen.plan.cluster();
+        let found = self.found.best.iter().chain(&self.found.fastest).chain(self.found.optimum.as_deref());
+        let fewer = found.filter(|other| {
+            let cluster = other.plan.cluster();
+            cluster.instance == own.instance
+                && cluster.instances < own.instances
+                && !same(other.time_s, self.chosen.time_s)
+                && self.is_ahead_in_something(other)
+        });
+        fewer.min_by(|a, b| a.time_s.total_cmp(&b.time_s)).map(|plan| plan.plan.cluster().instances)
     }
 
     /// Compares with a plan on fewer machines, which may miss the deadline.
@@ -640,7 +664,39 @@ fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec};
+    use crate::problem::{Resources, problem};
+    use crate::search::search;
+    use trainyard_plan::{BatchSpec, ClusterSpec, GlobalBatch, JobSpec, ParallelSpec};
+
+    /// What is slower and dearer on fewer machines says nothing of the recommended number.
+    #[test]
+    fn fewer_machines_are_compared_where_they_are_cheaper_or_faster() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-medium".into());
+        job.data.samples = Some(100_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.instances = Some(vec!["g4dn.12xlarge".into()]);
+        job.cluster.max_instances = Some(4);
+        job.goal.objective = Some(Objective::Time);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let found = search(&problem, &Fixed::default(), Aim { top: 5, ..Aim::best(problem.objective) });
+        let machines = |plan: &&Evaluated| plan.plan.cluster().instances;
+        let chosen = found.best.iter().max_by_key(machines).expect("several numbers").clone();
+        let fewer = found.best.iter().min_by_key(machines).expect("several numbers").clone();
+        assert!(machines(&&fewer) < machines(&&chosen));
+        let told = |time_s: f64, cost: f64| {
+            let cost_usd = chosen.cost_usd.map(|own| cost * own);
+            let other = Evaluated { time_s: time_s * chosen.time_s, cost_usd, ..fewer.clone() };
+            let found = Found { best: vec![chosen.clone(), other], fastest: Vec::new(), ..found.clone() };
+            let (fixed, other_gpu, tried, preferred) = (&Fixed::default(), None, &[][..], None);
+            let (bound, asked, chosen, problem) = (String::new(), Mutex::default(), &chosen, &problem);
+            let reasons = Reasons { problem, fixed, chosen, found: &found, other_gpu, tried, preferred, bound, asked };
+            reasons.fewer_on_front()
+        };
+        assert_eq!(told(1.2, 0.9), Some(machines(&&fewer)));
+        assert_eq!(told(0.9, 1.2), Some(machines(&&fewer)));
+        assert_eq!((told(1.2, 1.1), told(1.001, 0.9)), (None, None));
+    }
 
     #[test]
     fn a_model_that_is_not_split_fits_with_what_is_shared_out_and_kept_elsewhere() {
