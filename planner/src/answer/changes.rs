@@ -22,6 +22,12 @@ const FACTOR_MAX: f64 = 10.0;
 /// Halvings of the range of the network, on a logarithmic scale: the deciding factor is found to 4 %.
 const HALVINGS: u32 = 6;
 
+/// Share of a price below which nobody knows it.
+const UNKNOWABLE: f64 = 0.01;
+
+/// The same of the speed of a network, as near as the deciding one is found.
+const NETWORK_UNKNOWABLE: f64 = 0.05;
+
 /// Global batches are varied up to this multiple of the present one, and down to its inverse.
 const BATCH_FACTOR_MAX: u64 = 4;
 
@@ -75,7 +81,11 @@ impl<'a> Changes<'a> {
         // At the price that is told, the two cost the same.
         let found: Vec<(Change, Better)> =
             [price.map(|price| (price, Better::Cheaper)), network, batch].into_iter().flatten().collect();
-        let sentences = found.iter().map(|(change, better)| sentence(change, *better)).chain(without_effect).collect();
+        let told = found.iter().enumerate().filter(|(index, (change, _))| {
+            let equal = |(other, _): &(Change, Better)| is_too_near(other) && other.winner == change.winner;
+            !(is_too_near(change) && found[..*index].iter().any(equal))
+        });
+        let sentences = told.map(|(_, (change, better))| sentence(change, *better)).chain(without_effect).collect();
         (found.into_iter().map(|(change, _)| change).collect(), sentences)
     }
 
@@ -331,6 +341,15 @@ pub(crate) fn summary(plan: &Plan) -> PlanSummary {
     }
 }
 
+/// Returns `true` if a change is smaller than what is known of its quantity.
+fn is_too_near(change: &Change) -> bool {
+    match change.what {
+        ChangedQuantity::Price => (1.0 - change.at / change.present).abs() < UNKNOWABLE,
+        ChangedQuantity::Network => (change.at / change.present).ln().abs() < NETWORK_UNKNOWABLE.ln_1p(),
+        ChangedQuantity::GlobalBatch => false,
+    }
+}
+
 /// Describes a change in words: how two plans that are held compare then, and not what would be recommended.
 fn sentence(change: &Change, better: Better) -> String {
     let Change { what, instance, present, at, winner } = change;
@@ -343,6 +362,13 @@ fn sentence(change: &Change, better: Better) -> String {
         Better::Nearer => format!("{other} would come nearer to the goal than this plan"),
     };
     match what {
+        ChangedQuantity::Price if is_too_near(change) => {
+            format!("{other} is as good as equal: it costs less than {:.0} % more than this plan", 100.0 * UNKNOWABLE)
+        }
+        ChangedQuantity::Network if is_too_near(change) => format!(
+            "{other} is as good as equal: a network less than {:.0} % faster or slower would decide",
+            100.0 * NETWORK_UNKNOWABLE
+        ),
         ChangedQuantity::Price => format!(
             "{other} would be as cheap as this plan if {instance} cost {} USD/h instead of {}, {:.0} % less",
             dollars(*at),
@@ -452,6 +478,13 @@ mod tests {
                  p4d.24xlarge instead of 400"
             )
         );
+        let equal = format!("{name} is as good as equal: ");
+        let (dear, wide) = (
+            change(ChangedQuantity::Price, Some("p5en.48xlarge"), 63.30, 63.28),
+            change(ChangedQuantity::Network, Some("p4d.24xlarge"), 5e10, 4.9e10),
+        );
+        assert_eq!(dear, format!("{equal}it costs less than 1 % more than this plan"));
+        assert_eq!(wide, format!("{equal}a network less than 5 % faster or slower would decide"));
         assert_eq!(
             change(ChangedQuantity::GlobalBatch, None, 512.0, 1024.0),
             format!("{name} would be cheaper than this plan at a global batch of 1,024 instead of 512")
