@@ -381,6 +381,20 @@ mod tests {
         assert!(catalog().prices_csv(Some("p4d.*")).lines().skip(1).all(|line| line.starts_with("p4d.24xlarge,")));
     }
 
+    /// Spare capacity costs no more than what is sure to be there.
+    #[test]
+    fn no_spot_price_of_the_catalog_is_above_the_one_on_demand() {
+        for instance in catalog().instances() {
+            for spot in instance.prices.iter().filter(|price| price.purchase == Purchase::Spot) {
+                let query = PriceQuery { region: &spot.region, service: spot.service, purchase: Purchase::OnDemand };
+                let sure = instance.prices.iter().filter(|price| price.answers(query)).map(|price| price.hourly().0);
+                for sure in sure {
+                    assert!(spot.hourly().0 <= sure, "{} in {}: {spot:?} and {sure}", instance.name, spot.region);
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_word_stands_for_a_source_of_the_catalog() {
         let sources = BTreeMap::from([("list".into(), "AWS list price".into())]);

@@ -5,10 +5,11 @@ use super::solve::{SEARCHED_MAX, briefly};
 use crate::problem::{Place, Problem, Rental, price_of};
 use crate::search::{Evaluated, Found};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{Price, PriceQuery};
+use trainyard_hardware_profiles::{Price, PriceQuery, Purchase};
 use trainyard_plan::Objective;
 
-/// Warns of prices of different dates.
+/// Warns of prices of different dates, and of prices that are older than those of another Region. Prices of spot capacity
+/// say nothing of another Region.
 pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (&Found, &Evaluated)) -> Option<String> {
     let Place::Rented(rental) = &problem.place else { return None };
     if rental.repriced.is_some() {
@@ -19,15 +20,37 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
         dates.entry(&price.date).or_default().push(&instance.name);
     }
     let own = &rental.offer(chosen.choice).1;
-    let reference = reference(rental, own, dates.keys().next()?);
-    let at_one_date = reference.and_then(|reference| at_one_date(problem, limits, rental, (found, chosen), &reference));
+    let is_spot = own.purchase == Purchase::Spot;
+    let oldest = dates.keys().next()?;
+    let reference = if is_spot { None } else { reference(rental, own, oldest) };
+    let at_one_date = reference.map(|reference| {
+        at_one_date(problem, limits, rental, (found, chosen), &reference)
+            .unwrap_or_else(|| newer(own, reference[rental.kind(chosen.choice)], &rental.offer(chosen.choice).0.name))
+    });
     if dates.len() == 1 {
         return at_one_date;
     }
     let seen: Vec<String> = dates.iter().rev().map(|(date, names)| format!("{} as of {date}", listed(names))).collect();
-    let one = at_one_date
-        .map_or_else(|| "; no prices of one date are known for all of them".into(), |sentence| format!("; {sentence}"));
+    let one = match at_one_date {
+        Some(sentence) => format!("; {sentence}"),
+        None if is_spot => String::new(),
+        None => "; no prices of one date are known for all of them".into(),
+    };
     Some(format!("prices of different dates are compared: {}{one}", seen.join("; ")))
+}
+
+/// Tells that a price is older than another one of the same type.
+fn newer(own: &Price, newer: &Price, instance: &str) -> String {
+    let usd = |price: &Price| format!("{:.2} USD/h", price.hourly().0);
+    format!(
+        "the price in {} is of {}; in {} {instance} cost {} as of {}, here {}",
+        own.region,
+        own.date,
+        newer.region,
+        usd(newer),
+        newer.date,
+        usd(own)
+    )
 }
 
 /// Names a few types, or one and how many more there are.
@@ -91,9 +114,13 @@ fn at_one_date(
 mod tests {
     use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective, Pricing};
 
     fn warnings(region: &str, instances: &[&str]) -> Vec<String> {
+        warnings_of(region, instances, |_| {})
+    }
+
+    fn warnings_of(region: &str, instances: &[&str], change: impl Fn(&mut JobSpec)) -> Vec<String> {
         let mut job = JobSpec::default();
         job.model.name = Some("gpt2-xl".into());
         job.data.tokens = Some(1e9);
@@ -101,6 +128,7 @@ mod tests {
         job.cluster.region = Some(region.into());
         job.cluster.max_instances = Some(8);
         job.cluster.instances = Some(instances.iter().map(ToString::to_string).collect());
+        change(&mut job);
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         recommend(&problem, &Limits::default(), &job).expect("a plan").warnings
     }
@@ -113,5 +141,27 @@ mod tests {
         assert!(told.is_some_and(|warning| warning.contains("p4d.24xlarge 21.96 USD/h instead of 35.40")), "{old:?}");
         let new = warnings("us-east-1", &["p4d.24xlarge", "g4dn.12xlarge"]);
         assert!(!new.iter().any(|warning| warning.contains("at prices of")), "{new:?}");
+    }
+
+    #[test]
+    fn an_older_price_is_told_where_nothing_is_searched_again() {
+        let fastest = |job: &mut JobSpec| job.goal.objective = Some(Objective::Time);
+        let old = warnings_of("us-west-2", &["p4d.24xlarge"], fastest);
+        let told = "the price in us-west-2 is of 2025-04-05; in us-east-1 p4d.24xlarge cost 21.96 USD/h as of 2026-07-20, \
+                    here 32.77 USD/h";
+        assert!(old.iter().any(|warning| warning == told), "{old:?}");
+    }
+
+    /// Spot prices of Regions follow their own supply.
+    #[test]
+    fn spot_prices_are_compared_with_none_of_another_region() {
+        let spot = |job: &mut JobSpec| job.cluster.pricing = Some(Pricing::Spot);
+        let old = warnings_of("ap-southeast-2", &["p5.48xlarge"], spot);
+        let quota = "of the spot quota of P5 instances (`p5*`), apart from that of other `P` instances";
+        assert!(old.iter().any(|warning| warning.contains(quota)), "{old:?}");
+        assert!(
+            !old.iter().any(|warning| warning.contains("ca-central-1") || warning.contains("prices of")),
+            "{old:?}"
+        );
     }
 }

@@ -84,6 +84,10 @@ fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
         (Service::Ec2, Some(class)) => {
             let vcpus = human_count(instances * u64::from(instance.vcpus));
             match plan.pricing() {
+                Pricing::Spot if instance.name.starts_with("p5") => {
+                    let own = "apart from that of other `P` instances";
+                    format!("{vcpus} vCPUs of the spot quota of P5 instances (`p5*`), {own}, 0 in a new account")
+                }
                 // Amazon EC2 User Guide, "Spot Instance quotas".
                 Pricing::Spot => format!("{vcpus} vCPUs of the spot quota of `{class}` instances, 0 in a new account"),
                 _ => format!("{vcpus} vCPUs of the quota of `{class}` instances"),
