@@ -78,6 +78,10 @@ pub struct WhatIfCase {
     /// of plans that predictions cannot tell apart the simplest is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<String>,
+    /// What `plan` warns of in this case: a reservation and what it commits to, reclaims, a quota that is too small, types
+    /// that are left out, and what else it takes to be as good as it looks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Time over that without variation, minus one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_change: Option<f64>,

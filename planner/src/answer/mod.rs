@@ -38,4 +38,6 @@ pub use pareto::point;
 pub use recommendation::recommend;
 pub use solve::optimum;
 pub(crate) use solve::{best_and_optimum, prediction};
+pub(crate) use terms::Terms;
+pub(crate) use warnings::Warnings;
 pub use ways_out::WaysOut;

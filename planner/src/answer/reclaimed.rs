@@ -1,44 +1,38 @@
 //! What is said of spot instances that are reclaimed: how often, and what it would be like if it were more often.
 
+use super::terms::Terms;
 use crate::amount::{expected_count, usd};
 use crate::cost::{Rent, Rented, Work, forward_of};
-use crate::problem::{Rental, SCENARIOS};
+use crate::problem::SCENARIOS;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_units::{Seconds, human_duration};
 
 /// Warns of reclaims of spot instances; `None` on other terms.
-pub(crate) fn spot(
-    job: &JobSpec,
-    rental: &Rental,
-    prediction: &Prediction,
-    plan: &Plan,
-    choice: usize,
-) -> Option<String> {
+pub(crate) fn spot(terms: &Terms<'_>) -> Option<String> {
+    let Terms { job, prediction, plan, machine, instance, .. } = terms;
     if plan.pricing() != Pricing::Spot {
         return None;
     }
-    let (instance, price) = rental.offer(choice);
+    let rented = Rented::at(prediction.price.as_ref()?)?;
     let Some(interruptions) = prediction.interruptions else {
         return Some(format!(
             "how often spot instances {} are reclaimed in {} is not known: interruptions are not in time and cost; \
              campaign.monthly_reclaims adds them",
-            instance.name, price.region
+            instance.name, rented.region
         ));
     };
     let published = job.campaign.as_ref().is_none_or(|campaign| campaign.monthly_reclaims.is_none());
-    let band = Rented::from(price).band(&instance.name).filter(|_| published);
+    let band = rented.band(&instance.name).filter(|_| published);
     let whose = band.map_or("as often as the job says".to_owned(), |(band, source)| {
         format!("in the published band of {} of the capacity a month ({source})", band.name())
     });
     let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
-    let machine = rental.catalog.cluster(&instance.name, plan.cluster().instances).ok()?;
-    let machine = Machine { cluster: machine, stack: rental.stacks[choice % rental.stacks.len()].clone() };
     let others: Vec<String> = SCENARIOS
         .into_iter()
         .filter(|scenario| *scenario != own)
-        .filter_map(|scenario| more_often(job, prediction, plan, &machine, scenario))
+        .filter_map(|scenario| more_often(job, prediction, plan, machine, scenario))
         .collect();
     let times = if own == 1 { String::new() } else { format!("{own} times ") };
     Some(format!(

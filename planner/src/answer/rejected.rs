@@ -10,6 +10,9 @@ use trainyard_plan::document::{Rejected, RejectedBy};
 use trainyard_plan::{Fixed, JobSpec, Objective};
 use trainyard_units::{Seconds, human_duration};
 
+/// The most types of machine that are told by name.
+const NAMED: usize = 4;
+
 /// A search with the plan that it led to.
 pub(crate) struct Rejections<'a> {
     pub(crate) problem: &'a Problem,
@@ -29,20 +32,7 @@ impl Rejections<'_> {
         let types = self.problem.place.types();
         let mut all: Vec<Rejected> =
             types.iter().enumerate().filter_map(|(kind, (name, _))| self.machines(kind, name)).collect();
-        if let Place::Rented(rental) = &self.problem.place {
-            all.extend(
-                rental
-                    .unpriced
-                    .iter()
-                    .map(|name| rejected(RejectedBy::Price, name, "has no price on these terms".into(), None)),
-            );
-        }
-        if let Place::Rented(rental) = &self.problem.place {
-            let over = rental.over_quota.iter();
-            all.extend(over.map(|(name, why)| rejected(RejectedBy::Quota, name, why.clone(), None)));
-            let without = rental.without_transport.iter();
-            all.extend(without.map(|(name, why)| rejected(RejectedBy::Machine, name, why.clone(), None)));
-        }
+        all.extend(without_offer(&self.problem.place));
         all.extend(Remedies::new(self.problem, self.fixed, self.chosen).too_large());
         all.extend(self.formats(job));
         all.extend(self.too_large_elsewhere());
@@ -153,6 +143,32 @@ impl Rejections<'_> {
         let why = "need more memory than a device has".into();
         (count > 0).then(|| Rejected { count, ..rejected(RejectedBy::Memory, "further plans", why, None) })
     }
+}
+
+/// Lists the types of machine that may be chosen but cannot be rented: those without a price on these terms, those of which
+/// quotas leave none, and those without the job's transport.
+fn without_offer(place: &Place) -> Vec<Rejected> {
+    let Place::Rented(rental) = place else { return Vec::new() };
+    let unpriced = rental.unpriced.iter().map(|name| (RejectedBy::Price, name, "has no price on these terms"));
+    let over = rental.over_quota.iter().map(|(name, why)| (RejectedBy::Quota, name, why.as_str()));
+    let without = rental.without_transport.iter().map(|(name, why)| (RejectedBy::Machine, name, why.as_str()));
+    let all = unpriced.chain(over).chain(without);
+    all.map(|(limit, name, why)| rejected(limit, name, why.into(), None)).collect()
+}
+
+/// Tells the same in one sentence for each reason; a few types by name, of many how many they are.
+pub(crate) fn types_left_out(place: &Place) -> Vec<String> {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for Rejected { what, why, .. } in without_offer(place) {
+        by_reason.entry(why).or_default().push(what);
+    }
+    let told = |(why, names): (String, Vec<String>)| match names.as_slice() {
+        [only] => format!("{only} is left out: it {why}"),
+        few if few.len() <= NAMED => format!("{} are left out: each {why}", few.join(", ")),
+        [first, rest @ ..] => format!("{first} and {} other types are left out: each {why}", rest.len()),
+        [] => unreachable!("a reason has a type"),
+    };
+    by_reason.into_iter().map(told).collect()
 }
 
 fn rejected(limit: RejectedBy, what: &str, why: String, times: Option<f64>) -> Rejected {

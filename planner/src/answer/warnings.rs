@@ -2,8 +2,9 @@
 //! which they say it, a number, and where it comes from.
 
 use super::own_machines::{doubled_links, unpaid_overheads, without_links};
+use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
-use super::terms::terms;
+use super::terms::Terms;
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Training};
 use crate::search::Totals;
@@ -74,9 +75,7 @@ impl Warnings<'_> {
             self.labels(),
         ];
         all.extend(of_training.into_iter().flatten());
-        if let Place::Rented(rental) = &self.problem.place {
-            all.extend(terms(self.job, rental, self.prediction, self.plan, self.choice));
-        }
+        all.extend(self.terms(|terms| terms.all()));
         all.extend(unpaid_overheads(&self.problem.place, self.prediction));
         let memory = &self.prediction.memory_bytes;
         let margin = self.problem.place.software(self.choice).usual_memory_margin();
@@ -89,6 +88,39 @@ impl Warnings<'_> {
         all.extend(self.convergence());
         all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
         all
+    }
+
+    /// Lists those that tell cases of a sweep apart: what a case costs beyond its price, and what else it takes to be as
+    /// good as it looks.
+    pub(crate) fn of_case(&self) -> Vec<String> {
+        let of_training = [
+            batch_beyond_data(self.problem, self.plan.batch().global),
+            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            self.learning_rate(),
+            self.smddp(),
+            self.transport(),
+            self.region(),
+        ];
+        let mut all = self.terms(|terms| terms.costly());
+        all.extend(types_left_out(&self.problem.place));
+        all.extend(of_training.into_iter().flatten());
+        all
+    }
+
+    /// Lists warnings of the terms on which machines are rented.
+    fn terms(&self, which: fn(&Terms<'_>) -> Vec<String>) -> Vec<String> {
+        let Place::Rented(rental) = &self.problem.place else { return Vec::new() };
+        let (instance, price) = rental.offer(self.choice);
+        let machine = self.problem.place.machine_of(self.choice, self.plan);
+        which(&Terms {
+            job: self.job,
+            prediction: self.prediction,
+            plan: self.plan,
+            machine: &machine,
+            instance,
+            service: price.service,
+            quotas: &rental.quotas,
+        })
     }
 
     /// Warns that no published step tests what a fine-tuning of a part of the weights is predicted to take, and of samples

@@ -77,7 +77,7 @@ mod tests {
         };
         let passed_over =
             best.map(|(time_s, cost_usd)| PassedOver { time_s, cost_usd, why: "slower, but simpler".into() });
-        Answer { figures, missed_goal: None, within_margin: None, passed_over }
+        Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over }
     }
 
     #[test]

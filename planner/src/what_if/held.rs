@@ -16,14 +16,16 @@
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
 use super::{own_transport, told, unpaid, unpriced, with_hint};
+use crate::answer::Terms;
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
-    AUTO_STACK, executable_on, never_as_many, price_not_found, price_of, price_used, purchase, training,
-    with_chosen_attention,
+    AUTO_STACK, Quotas, catalog_with, executable_on, never_as_many, price_not_found, price_of, price_used, purchase,
+    training, with_chosen_attention,
 };
 use crate::search::repeated;
+use std::borrow::Cow;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Offered, PlanDocument, Prediction, PriceUsed};
@@ -47,6 +49,8 @@ pub(super) struct Expected {
     pub(super) machine: Machine,
     pub(super) prediction: Prediction,
     pub(super) outcome: Outcome,
+    /// What to be careful about, told of cases only.
+    pub(super) warnings: Vec<String>,
     /// The plan with the lowest objective, if another one was preferred; `None` for a plan that is held.
     pub(super) passed_over: Option<PassedOver>,
 }
@@ -79,7 +83,22 @@ impl HeldPlan {
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) =
             predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
-        Ok(Expected { plan, machine, prediction, outcome, passed_over: None })
+        Ok(Expected { plan, machine, prediction, outcome, warnings: Vec::new(), passed_over: None })
+    }
+
+    /// Lists what to be careful about with the terms on which machines are rented.
+    fn warnings(&self, job: &JobSpec, plan: &Plan, machine: &Machine, prediction: &Prediction) -> Vec<String> {
+        let MachineFiles { constants, prices, .. } = &self.files;
+        let service =
+            prediction.price.as_ref().and_then(PriceUsed::offered).and_then(|own| Service::named(own.service));
+        let catalog = catalog_with(constants.as_ref());
+        let catalog = prices.as_ref().map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
+        let (Some(service), Ok(instance)) = (service, catalog.instance(&plan.cluster().instance)) else {
+            return Vec::new();
+        };
+        // Quotas that are not for these machines are refused when a plan is sought.
+        let quotas = Quotas::new(job.cluster.quotas.as_ref(), service, &catalog).unwrap_or_default();
+        Terms { job, prediction, plan, machine, instance, service, quotas: &quotas }.costly()
     }
 
     /// Returns the machines that the plan is for.
@@ -192,7 +211,8 @@ impl Changed {
         let (prediction, outcome) =
             predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
         outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
-        Ok(Expected { plan, machine, prediction, outcome, passed_over: None })
+        let warnings = before.warnings(job, &plan, &machine, &prediction);
+        Ok(Expected { plan, machine, prediction, outcome, warnings, passed_over: None })
     }
 
     /// Sets the held fields of the plan and what follows from them; returns its machines.

@@ -18,7 +18,7 @@ pub use key::keys;
 pub use tornado::tornado;
 
 use crate::amount::usd;
-use crate::answer::{Limits, NoPlan, best_and_optimum, prediction};
+use crate::answer::{Limits, NoPlan, Warnings, best_and_optimum, prediction};
 use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, PriceChange, Setting};
@@ -125,6 +125,7 @@ struct Answer {
     figures: WhatIfFigures,
     missed_goal: Option<String>,
     within_margin: Option<String>,
+    warnings: Vec<String>,
     passed_over: Option<PassedOver>,
 }
 
@@ -134,6 +135,7 @@ impl Answer {
             missed_goal: missed(&job.goal, &expected.prediction),
             within_margin: within_margin(&expected),
             figures: figures(&expected),
+            warnings: expected.warnings,
             passed_over: expected.passed_over,
         }
     }
@@ -415,13 +417,16 @@ impl ChangedJob {
             let why = preferred(&problem, &chosen, &optimum)?;
             Some(PassedOver { time_s: optimum.time_s, cost_usd: optimum.cost_usd, why })
         });
-        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, passed_over })
+        let (job, plan) = (&self.spec, &chosen.plan);
+        let warnings =
+            Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction }.of_case();
+        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over })
     }
 }
 
 /// Returns the figures of a prediction.
 fn figures(expected: &Expected) -> WhatIfFigures {
-    let Expected { plan, machine, prediction, outcome, passed_over: _ } = expected;
+    let Expected { plan, machine, prediction, outcome, .. } = expected;
     let devices = plan.mesh().ranks();
     let limit = prediction.input.map(|input| input.bottleneck);
     WhatIfFigures {
@@ -475,6 +480,7 @@ fn case(
         reason: result.as_ref().err().map(Refusal::told),
         missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
         within_margin: answer.and_then(|answer| answer.within_margin.clone()),
+        warnings: answer.map(|answer| answer.warnings.clone()).unwrap_or_default(),
         choice: answer.zip(base).and_then(|(answer, base)| compares_otherwise(objective, base, answer)),
         time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),

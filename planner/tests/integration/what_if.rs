@@ -547,6 +547,48 @@ fn a_held_plan_that_plan_would_refuse_for_its_memory_is_told() {
     assert!(recommend(&problem, &limits(&["batch.micro=4"]), &job).is_err());
 }
 
+/// Asks a job and its plan alike, and returns the warnings of each case.
+fn warned(job: &JobSpec, fixed: &[&str], vary: &str) -> Vec<Vec<String>> {
+    let problem = problem(job, Resources::default()).expect("a solvable job");
+    let document = recommend(&problem, &limits(fixed), job).expect("a plan");
+    let [sought, held] = [sought(job.clone(), fixed), held(&document)].map(|subject| {
+        let answer = ask(&subject, &[vary]);
+        answer.cases.into_iter().map(|case| case.warnings).collect::<Vec<_>>()
+    });
+    let of_terms = |cases: &[Vec<String>]| -> Vec<String> {
+        let told = |own: &&String| own.starts_with("reserved") || own.contains("quota");
+        cases
+            .iter()
+            .flat_map(|case| case.iter().find(told))
+            .map(|own| own.split([':', ';']).next().into_iter().collect())
+            .collect()
+    };
+    assert_eq!(of_terms(&sought), of_terms(&held), "{vary}");
+    sought
+}
+
+#[test]
+fn what_plan_warns_of_the_terms_is_told_of_each_case() {
+    let mut job = job();
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    job.cluster.quotas = Some([("P".to_owned(), 192)].into());
+    // A p4d.24xlarge has 96.
+    let quotas = warned(&job, &["instances=2"], "instances=2,4");
+    assert_eq!(quotas[0], Vec::<String>::new());
+    assert!(quotas[1][0].starts_with("the plan needs 384 vCPUs, but the quota of `P` is 192"), "{quotas:?}");
+    job.cluster.quotas = None;
+    let terms = warned(&job, &["instances=2"], "pricing=on-demand,reserved-3y");
+    assert_eq!(terms[0], Vec::<String>::new());
+    let reserved = terms[1].iter().find(|own| own.starts_with("reserved instances are paid for 3 years"));
+    let told = reserved.expect("a commitment");
+    assert!(told.contains("for the whole term the instances cost") && told.contains("% of the time"), "{told}");
+    // Of two types one has a price on these terms.
+    job.cluster.instances = Some(vec!["p3.16xlarge".into(), "p4d.24xlarge".into()]);
+    let answer = ask(&sought(job, &[]), &["pricing=reserved"]);
+    let left_out = "p3.16xlarge is left out: it has no price on these terms";
+    assert!(answer.cases[0].warnings.iter().any(|own| own == left_out), "{:?}", answer.cases[0].warnings);
+}
+
 #[test]
 fn gradients_of_a_held_plan_are_reduced_as_its_software_does() {
     let mut job = JobSpec::default();

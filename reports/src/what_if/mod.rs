@@ -9,6 +9,9 @@ use crate::layout::{cluster, strategy, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
+/// Number of caveats that are told: more of them hide what matters.
+const CAVEATS: usize = 6;
+
 /// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     let mut parts = vec![format!("{}\n\n{}", title(document), base(document))];
@@ -29,6 +32,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Choice", &told(document, |case| case.choice.as_ref()));
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
+    text += &bullets(width, "Caveats", &caveats(document));
     text += &bullets(width, "Little memory left", &told(document, |case| case.within_margin.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text
@@ -44,6 +48,17 @@ pub(crate) fn title(document: &WhatIfDocument) -> String {
         (false, true) => format!("{model}: one plan, {} varied", keys.join(" and ")),
         (false, false) => format!("{model}: the best plan by {}", keys.join(" and ")),
     }
+}
+
+/// Returns what `plan` warns of, with the cases that it is about, and how much more there is.
+fn caveats(document: &WhatIfDocument) -> Vec<String> {
+    let mut all = told(document, |case| &case.warnings);
+    let more = all.len().saturating_sub(CAVEATS);
+    if more > 1 {
+        all.truncate(CAVEATS);
+        all.push(format!("{more} more with --format json"));
+    }
+    all
 }
 
 fn base(document: &WhatIfDocument) -> String {
@@ -213,20 +228,36 @@ fn grid(document: &WhatIfDocument, width: Width) -> String {
 }
 
 /// Returns sentences with the cases that they are about, each once.
-fn told(document: &WhatIfDocument, what: fn(&WhatIfCase) -> Option<&String>) -> Vec<String> {
-    let mut cases: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+fn told<'a, T>(document: &'a WhatIfDocument, what: impl Fn(&'a WhatIfCase) -> T) -> Vec<String>
+where
+    T: IntoIterator<Item = &'a String>,
+{
+    let mut all: Vec<(&String, Vec<&WhatIfCase>)> = Vec::new();
     for case in &document.cases {
-        let Some(sentence) = what(case) else { continue };
-        let place = cases.values().position(|(known, _)| known == sentence).unwrap_or(cases.len());
-        cases.entry(place).or_insert_with(|| (sentence.clone(), Vec::new())).1.push(name(document, case));
+        for sentence in what(case) {
+            match all.iter_mut().find(|(known, _)| *known == sentence) {
+                Some((_, cases)) => cases.push(case),
+                None => all.push((sentence, vec![case])),
+            }
+        }
     }
-    cases.into_values().map(|(sentence, names)| format!("{}: {sentence}", names.join("; "))).collect()
+    all.into_iter().map(|(sentence, cases)| format!("{}: {sentence}", names(document, &cases))).collect()
 }
 
-/// Formats the name of a case: `instances 4, pricing spot`.
-fn name(document: &WhatIfDocument, case: &WhatIfCase) -> String {
-    let parts = document.axes.iter().zip(&case.values).map(|(axis, value)| format!("{} {value}", axis.key));
-    parts.collect::<Vec<_>>().join(", ")
+/// Formats the names of cases: `instances 4, pricing spot; instances 8, pricing spot`, of one key `instances 4, 8`.
+fn names(document: &WhatIfDocument, cases: &[&WhatIfCase]) -> String {
+    if cases.len() == document.cases.len() && cases.len() > 1 {
+        return "all of them".into();
+    }
+    if let [only] = document.axes.as_slice() {
+        let values: Vec<String> = cases.iter().map(|case| case.values.join(", ")).collect();
+        return format!("{} {}", only.key, values.join(", "));
+    }
+    let name = |case: &&WhatIfCase| {
+        let parts = document.axes.iter().zip(&case.values).map(|(axis, value)| format!("{} {value}", axis.key));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    cases.iter().map(name).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats a factor: `×0.87`.
@@ -276,6 +307,7 @@ pub(crate) mod tests {
             missed_goal: None,
             within_margin: None,
             choice: None,
+            warnings: Vec::new(),
             time_change: figures.as_ref().map(|own| own.time_s / 1000.0 - 1.0),
             cost_change: None,
             scaling_efficiency: figures.as_ref().map(|own| 1000.0 / own.time_s / f64::from(own.plan.cluster.instances)),
@@ -363,6 +395,20 @@ pub(crate) mod tests {
         assert!(page.contains("Little memory left\n  · instances 1: it fits, but needs 21.6 GiB"), "{page}");
         let limits: Vec<&str> = page.lines().filter_map(|line| line.split_whitespace().last()).collect();
         assert!(limits.contains(&"communication") && limits.contains(&"network"), "{page}");
+    }
+
+    #[test]
+    fn what_plan_warns_of_is_told_once_with_its_cases() {
+        let mut document = document();
+        let over = "the plan needs 1536 vCPUs, but the quota of `P` is 768";
+        document.cases[0].warnings = vec![over.into()];
+        document.cases[1].warnings = vec![over.into(), "another".into()];
+        let page = what_if(&document, Width(120));
+        assert!(page.contains(&format!("Caveats\n  · instances 1, 2: {over}\n  · instances 2: another")), "{page}");
+        document.cases[2].warnings = vec![over.into()];
+        assert!(what_if(&document, Width(120)).contains(&format!("  · all of them: {over}")));
+        document.cases[1].warnings = (0..10).map(|index| format!("warning {index}")).collect();
+        assert!(what_if(&document, Width(120)).contains("  · 5 more with --format json"));
     }
 
     #[test]
