@@ -82,7 +82,7 @@ pub struct WhatIfCase {
     /// that are left out, and what else it takes to be as good as it looks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Time over that without variation, minus one.
+    /// Time in all over that without variation, minus one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_change: Option<f64>,
     /// Cost over that without variation, minus one.
@@ -121,8 +121,11 @@ pub struct WhatIfFigures {
     pub memory_peak_bytes: u64,
     /// Optimizer steps of the whole training.
     pub steps: u64,
-    /// Seconds of the whole training.
+    /// Seconds of all steps.
     pub time_s: f64,
+    /// Seconds from the request for machines to the last checkpoint, with evaluation and expected reclaims: the time in
+    /// all, with which a deadline is compared.
+    pub in_all_s: f64,
     /// Price of the whole training; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,

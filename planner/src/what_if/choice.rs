@@ -33,13 +33,13 @@ pub(super) fn compares_otherwise(objective: Objective, base: &Answer, own: &Answ
 /// Returns the objective of the recommended plan.
 fn amount(answer: &Answer, by_cost: bool) -> f64 {
     let figures = &answer.figures;
-    figures.cost_usd.filter(|_| by_cost).unwrap_or(figures.time_s)
+    figures.cost_usd.filter(|_| by_cost).unwrap_or(figures.in_all_s)
 }
 
 /// Returns the lowest objective of all plans.
 fn least(answer: &Answer, by_cost: bool) -> f64 {
     let Some(best) = &answer.passed_over else { return amount(answer, by_cost) };
-    best.cost_usd.filter(|_| by_cost).unwrap_or(best.time_s)
+    best.cost_usd.filter(|_| by_cost).unwrap_or(best.in_all_s)
 }
 
 fn percent(change: f64) -> String {
@@ -72,11 +72,12 @@ mod tests {
             memory_peak_bytes: 1,
             steps: 1,
             time_s,
+            in_all_s: time_s,
             cost_usd,
             price_date: None,
         };
         let passed_over =
-            best.map(|(time_s, cost_usd)| PassedOver { time_s, cost_usd, why: "slower, but simpler".into() });
+            best.map(|(in_all_s, cost_usd)| PassedOver { in_all_s, cost_usd, why: "slower, but simpler".into() });
         Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over }
     }
 

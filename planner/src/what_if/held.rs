@@ -57,7 +57,7 @@ pub(super) struct Expected {
 
 /// A plan that is better than the recommended one by less than predictions can tell.
 pub(super) struct PassedOver {
-    pub(super) time_s: f64,
+    pub(super) in_all_s: f64,
     pub(super) cost_usd: Option<f64>,
     /// What it is better by, and what the recommended one has instead.
     pub(super) why: String,

@@ -415,7 +415,7 @@ impl ChangedJob {
         let machine = chosen.machine(&problem);
         let passed_over = optimum.and_then(|optimum| {
             let why = preferred(&problem, &chosen, &optimum)?;
-            Some(PassedOver { time_s: optimum.time_s, cost_usd: optimum.cost_usd, why })
+            Some(PassedOver { in_all_s: optimum.elapsed_s, cost_usd: optimum.cost_usd, why })
         });
         let (job, plan) = (&self.spec, &chosen.plan);
         let warnings =
@@ -442,6 +442,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         memory_peak_bytes: prediction.memory_bytes.peak(),
         steps: prediction.steps,
         time_s: prediction.time_s,
+        in_all_s: prediction.elapsed_s(),
         cost_usd: prediction.cost_usd,
         price_date: prediction.price.as_ref().and_then(|price| price.date.clone()),
     }
@@ -482,7 +483,7 @@ fn case(
         within_margin: answer.and_then(|answer| answer.within_margin.clone()),
         warnings: answer.map(|answer| answer.warnings.clone()).unwrap_or_default(),
         choice: answer.zip(base).and_then(|(answer, base)| compares_otherwise(objective, base, answer)),
-        time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
+        time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
         scaling_efficiency: None,
         figures: own.cloned(),

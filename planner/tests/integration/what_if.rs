@@ -382,6 +382,11 @@ fn fields_of_the_campaign_change_the_cost_of_rented_machines_only() {
     };
     let often = costs("campaign.checkpoint_interval=1 min,1 h");
     assert!(often[0] > often[1], "{often:?}");
+    // The steps take as long, the training does not.
+    let answer = ask(&held(&document), &["campaign.checkpoint_interval=1 min,1 h"]);
+    let [minute, hour] = [0, 1].map(|case| figures(&answer)[case]);
+    assert!(minute.time_s.to_bits() == hour.time_s.to_bits() && minute.in_all_s > hour.in_all_s, "{answer:?}");
+    assert!(answer.cases[0].time_change > answer.cases[1].time_change && hour.in_all_s > hour.time_s, "{answer:?}");
     let slow = costs("campaign.checkpoint_bandwidth=100 MB/s,10 GB/s");
     assert!(slow[0] > slow[1], "{slow:?}");
     let fragile = costs("campaign.node_mtbf=10 h,100000 h");

@@ -186,13 +186,15 @@ impl<'a> Over<'a> {
     }
 
     fn time(&self) -> Panel {
-        let (unit, name) = time_unit(self.figures().map(|own| own.time_s).fold(0.0, f64::max));
+        let (unit, name) = time_unit(self.figures().map(|own| own.in_all_s).fold(0.0, f64::max));
         let single = self.series.len() == 1;
-        let band = |own: &WhatIfFigures| own.interval_s.map(|end| own.time_s * end / own.step_time_s / unit);
-        let ends = self.figures().flat_map(|own| if single { band(own) } else { [own.time_s / unit; 2] });
+        let band = |own: &WhatIfFigures| {
+            own.interval_s.map(|end| (own.in_all_s + own.time_s * (end / own.step_time_s - 1.0)) / unit)
+        };
+        let ends = self.figures().flat_map(|own| if single { band(own) } else { [own.in_all_s / unit; 2] });
         let (low, high) = range(ends);
-        let axis = Axis::of(&format!("{name} for the training"), from_nothing(low, high), plain);
-        let mut panel = self.panel("Time", axis, |case| Some(case.figures.as_ref()?.time_s / unit));
+        let axis = Axis::of(&format!("{name} in all"), from_nothing(low, high), plain);
+        let mut panel = self.panel("Time", axis, |case| Some(case.figures.as_ref()?.in_all_s / unit));
         if let (true, [line]) = (single, panel.lines.as_mut_slice()) {
             let own = self.series[0].cases.iter().filter_map(|(_, case)| case.figures.as_ref());
             line.band = own.map(band).collect();
@@ -208,14 +210,14 @@ impl<'a> Over<'a> {
 
     /// Draws each case as a point of time and cost, with its number of machines beside it.
     fn cost_against_time(&self) -> Panel {
-        let (unit, name) = time_unit(self.figures().map(|own| own.time_s).fold(0.0, f64::max));
-        let (low, high) = range(self.figures().map(|own| own.time_s / unit));
+        let (unit, name) = time_unit(self.figures().map(|own| own.in_all_s).fold(0.0, f64::max));
+        let (low, high) = range(self.figures().map(|own| own.in_all_s / unit));
         let (least, most) = range(self.figures().filter_map(|own| own.cost_usd));
-        let x = Axis::of(&format!("{name} for the training"), from_nothing(low, high), plain);
+        let x = Axis::of(&format!("{name} in all"), from_nothing(low, high), plain);
         let y = Axis::of("USD for the training", from_nothing(least, most), plain);
         let point = |case: &WhatIfCase| {
             let own = case.figures.as_ref()?;
-            Some((own.time_s / unit, own.cost_usd?))
+            Some((own.in_all_s / unit, own.cost_usd?))
         };
         let lines = self.series.iter().enumerate().map(|(index, series)| {
             Line::new(Stroke::Series(index), series.cases.iter().filter_map(|(_, case)| point(case)).collect())
@@ -268,7 +270,7 @@ mod tests {
         let batch = other("batch.global", Some("1"), &["1", "2", "4"]);
         assert!(batch.contains("Throughput") && batch.contains("batch.global"));
         let words = other("pricing", None, &["1", "2", "4"]);
-        assert!(words.contains("USD for the training") && words.contains("minutes for the training"));
+        assert!(words.contains("USD for the training") && words.contains("minutes in all"));
         assert!(!words.contains("Throughput"));
     }
 

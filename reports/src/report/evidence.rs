@@ -101,7 +101,7 @@ pub(super) fn scaling(content: &ReportContent) -> Option<Markup> {
         let known = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(|| "–".into(), shown);
         Some([
             cluster(&own.plan),
-            seconds(own.time_s),
+            seconds(own.in_all_s),
             known(own.cost_usd, usd),
             seconds(own.step_time_s),
             rate(own.samples_per_s),
@@ -116,7 +116,7 @@ pub(super) fn scaling(content: &ReportContent) -> Option<Markup> {
         .filter_map(|case| Some(format!("{} machines: {}", case.values.first()?, case.reason.as_ref()?)))
         .collect();
     let caption = "The same plan on fewer and more machines: replicas fill them, the global batch stays.";
-    let header = ["machines", ">time", ">cost", ">a step", ">samples/s", ">efficiency", "limited by"];
+    let header = ["machines", ">in all", ">cost", ">a step", ">samples/s", ">efficiency", "limited by"];
     Some(html! {
         (figure(caption, |breadth| what_if_plot(found, breadth)))
         (table("", &header, &rows))

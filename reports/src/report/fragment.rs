@@ -65,7 +65,7 @@ pub fn front_fragment(document: &PlanDocument) -> String {
 /// Returns a sweep: its picture, and a line for each case.
 pub fn what_if_fragment(document: &WhatIfDocument) -> String {
     let keys = document.axes.iter().map(|axis| axis.key.as_str());
-    let header: Vec<&str> = keys.chain(["plan", "strategy", ">step", ">time", ">cost", ">MFU", "note"]).collect();
+    let header: Vec<&str> = keys.chain(["plan", "strategy", ">step", ">in all", ">cost", ">MFU", "note"]).collect();
     let rows: Vec<Vec<String>> = document.cases.iter().map(case).collect();
     fragment(&html! {
         p { b { (title(document)) } }
@@ -82,7 +82,7 @@ fn case(case: &WhatIfCase) -> Vec<String> {
         or_dash(own.map(|own| cluster(&own.plan))),
         or_dash(own.map(|own| strategy(&own.plan))),
         or_dash(own.map(|own| seconds(own.step_time_s))),
-        or_dash(own.map(|own| seconds(own.time_s))),
+        or_dash(own.map(|own| seconds(own.in_all_s))),
         or_dash(own.and_then(|own| own.cost_usd).map(usd)),
         or_dash(own.and_then(|own| own.mfu).map(percent)),
         told.cloned().unwrap_or_default(),

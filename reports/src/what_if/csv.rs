@@ -7,8 +7,9 @@ pub fn what_if_csv(document: &WhatIfDocument) -> String {
     if document.axes.is_empty() { assumptions(document) } else { cases(document) }
 }
 
-const FIGURES: [&str; 19] = [
+const FIGURES: [&str; 20] = [
     "time_s",
+    "in_all_s",
     "time_change",
     "cost_usd",
     "cost_change",
@@ -38,6 +39,7 @@ fn cases(document: &WhatIfDocument) -> String {
         let words = |words: &Option<String>| words.clone().unwrap_or_default();
         let cells = [
             number(own.map(|own| own.time_s)),
+            number(own.map(|own| own.in_all_s)),
             number(case.time_change),
             number(own.and_then(|own| own.cost_usd)),
             number(case.cost_change),

@@ -71,7 +71,7 @@ fn base(document: &WhatIfDocument) -> String {
     let present = document.axes.iter().filter_map(|axis| Some(format!("{} {}", axis.key, axis.present.as_ref()?)));
     let mut rows = vec![
         (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
-        ("takes", format!("{}{cost}, {} a step", seconds(base.time_s), seconds(base.step_time_s))),
+        ("takes", format!("{} in all{cost}, {} a step", seconds(base.in_all_s), seconds(base.step_time_s))),
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
@@ -165,7 +165,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         .collect();
     let in_tokens = of_each.iter().all(Option::is_some);
     let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
-    header.push(">time");
+    header.push(">in all");
     header.extend(changes.then_some(">±"));
     header.extend(costs.then_some(">USD"));
     header.extend((costs && changes).then_some(">±"));
@@ -177,7 +177,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         let show = |cell: &dyn Fn(&WhatIfFigures) -> String| own.map_or_else(|| "–".into(), cell);
         let told = |change: Option<f64>| change.map_or_else(String::new, change_of);
         let mut row = case.values.clone();
-        row.push(show(&|own| seconds(own.time_s)));
+        row.push(show(&|own| seconds(own.in_all_s)));
         row.extend(changes.then(|| told(case.time_change)));
         row.extend(costs.then(|| show(&|own| own.cost_usd.map_or_else(|| "–".into(), amount))));
         row.extend((costs && changes).then(|| told(case.cost_change)));
@@ -212,12 +212,12 @@ fn grid(document: &WhatIfDocument, width: Width) -> String {
     let [down, right] = document.axes.as_slice() else { return String::new() };
     let by_time = document.objective == Objective::Time
         || document.cases.iter().filter_map(|case| case.figures.as_ref()).all(|own| own.cost_usd.is_none());
-    let what = if by_time { "time" } else { "USD" };
+    let what = if by_time { "time in all" } else { "USD" };
     let corner = format!("{what}, {} by {}", down.key, right.key);
     let titles: Vec<String> = right.values.iter().map(|value| format!(">{value}")).collect();
     let header: Vec<&str> = std::iter::once(corner.as_str()).chain(titles.iter().map(String::as_str)).collect();
     let cell = |case: &WhatIfCase| {
-        let sought = |own: &WhatIfFigures| if by_time { Some(seconds(own.time_s)) } else { own.cost_usd.map(amount) };
+        let sought = |own: &WhatIfFigures| if by_time { Some(seconds(own.in_all_s)) } else { own.cost_usd.map(amount) };
         case.figures.as_ref().and_then(sought).unwrap_or_else(|| "–".into())
     };
     let rows =
@@ -295,6 +295,7 @@ pub(crate) mod tests {
             memory_peak_bytes: 1 << 33,
             steps: 100,
             time_s,
+            in_all_s: 1.25 * time_s,
             cost_usd: Some(time_s * f64::from(instances)),
             price_date: Some("2026-07-20".into()),
         }
@@ -372,6 +373,17 @@ pub(crate) mod tests {
         for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
             assert!(page.contains(words), "{words}\n{page}");
         }
+    }
+
+    #[test]
+    fn the_time_of_a_case_is_that_in_all() {
+        let page = what_if(&document(), Width(120));
+        assert!(
+            page.contains("takes       21 min in all")
+                && page.contains("  instances  in all ")
+                && page.contains("750 s"),
+            "{page}"
+        );
     }
 
     #[test]
