@@ -89,7 +89,7 @@ pub struct WhatIfCase {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_change: Option<f64>,
     /// Throughput of a device over that in the case with the fewest devices and otherwise the same values; absent where
-    /// the number of devices is not varied.
+    /// the number of devices is not varied, and on machines of another type than in that case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_efficiency: Option<f64>,
 }

@@ -47,13 +47,13 @@ fn percent(change: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::held::PassedOver;
     use super::*;
     use trainyard_plan::{Bottleneck, ClusterSpec, PlanSpec, WhatIfFigures};
 
     /// A recommended plan that takes so long, and the time of the fastest if that is another.
-    fn answer(time_s: f64, fastest_s: Option<f64>) -> Answer {
+    pub(in super::super) fn answer(time_s: f64, fastest_s: Option<f64>) -> Answer {
         priced(time_s, None, fastest_s.map(|time_s| (time_s, None)))
     }
 

@@ -490,7 +490,8 @@ fn case(
     }
 }
 
-/// Computes the throughput of a device relative to the case with the fewest devices, if their number is varied.
+/// Computes the throughput of a device relative to the case with the fewest devices, if their number is varied. Machines of
+/// another type than there are not compared: their devices differ.
 fn scaling(axes: &[Axis], cases: &mut [WhatIfCase]) {
     let Some(axis) = axes.iter().position(|axis| ["instances", "parallel.data"].contains(&axis.key.name)) else {
         return;
@@ -499,14 +500,37 @@ fn scaling(axes: &[Axis], cases: &mut [WhatIfCase]) {
         let values = case.values.iter().enumerate().filter(|(index, _)| *index != axis);
         values.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
-    let fewest: Vec<(Vec<String>, u32, f64)> = cases
-        .iter()
-        .filter_map(|case| case.figures.as_ref().map(|own| (others(case), own.devices, own.samples_per_s_per_device)))
-        .collect();
+    let known = cases.iter().filter_map(|case| Some((others(case), case.figures.clone()?)));
+    let known: Vec<(Vec<String>, WhatIfFigures)> = known.collect();
     for case in cases {
-        let own = others(case);
-        let alike = fewest.iter().filter(|(others, ..)| *others == own);
-        let Some((.., reference)) = alike.min_by_key(|(_, devices, _)| *devices) else { continue };
-        case.scaling_efficiency = case.figures.as_ref().map(|figures| figures.samples_per_s_per_device / reference);
+        let values = others(case);
+        let alike = known.iter().filter(|(others, _)| *others == values).map(|(_, figures)| figures);
+        let (Some(fewest), Some(own)) = (alike.min_by_key(|figures| figures.devices), &case.figures) else { continue };
+        let same_type = own.plan.cluster.instance == fewest.plan.cluster.instance;
+        case.scaling_efficiency = same_type.then(|| own.samples_per_s_per_device / fewest.samples_per_s_per_device);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_machines_of_one_type_are_compared_as_they_become_more() {
+        let axes = axes(&["instances=1,2,4".into()]).expect("a key");
+        let case = |instances: u32, instance: &str| {
+            let mut figures = choice::tests::answer(100.0 / f64::from(instances), None).figures;
+            figures.plan.cluster = trainyard_plan::ClusterSpec::of(instance, instances);
+            figures.devices = 8 * instances;
+            let answer =
+                Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over: None };
+            let index = instances.ilog2() as usize;
+            super::case(&axes, &[index], &Ok(answer), (None, Objective::Cost))
+        };
+        let mut cases = vec![case(1, "p5.48xlarge"), case(2, "p5.48xlarge"), case(4, "p4d.24xlarge")];
+        scaling(&axes, &mut cases);
+        let found: Vec<Option<f64>> = cases.iter().map(|case| case.scaling_efficiency).collect();
+        // The throughput of a device there is that of a machine with eight.
+        assert_eq!(found, [Some(1.0), Some(2.0), None]);
     }
 }

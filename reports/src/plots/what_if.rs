@@ -164,7 +164,8 @@ impl<'a> Over<'a> {
                 series.cases.iter().filter_map(|(x, case)| Some((*x, case.figures.as_ref()?))).collect();
             let Some((_, first)) = own.iter().min_by_key(|(_, own)| own.devices) else { continue };
             let ideal = |own: &WhatIfFigures| f64::from(own.devices) * first.samples_per_s_per_device;
-            let points: Vec<(f64, f64)> = own.iter().map(|(x, own)| (*x, ideal(own))).collect();
+            let alike = own.iter().filter(|(_, own)| own.plan.cluster.instance == first.plan.cluster.instance);
+            let points: Vec<(f64, f64)> = alike.map(|(x, own)| (*x, ideal(own))).collect();
             most = points.iter().fold(most, |most, (_, y)| most.max(*y));
             panel.lines.insert(0, Line::new(Stroke::Ideal, points));
         }

@@ -29,6 +29,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     }
     let mut text = parts.join("\n");
     text += &bullets(width, "Software", &software_differs(document).into_iter().collect::<Vec<_>>());
+    text += &bullets(width, "Scaling", &types_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Choice", &told(document, |case| case.choice.as_ref()));
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
@@ -126,6 +127,17 @@ fn software_differs(document: &WhatIfDocument) -> Option<String> {
     let is_varied = document.axes.iter().any(|axis| ["stack", "cluster.stack"].contains(&axis.key.as_str()));
     (stacks.len() > 1 && !is_varied).then(|| {
         "it differs between cases, each of which has what `plan` would recommend; --stack NAME holds it".into()
+    })
+}
+
+/// Says why cases have no scaling, where others do: their machines are of another type.
+fn types_differ(document: &WhatIfDocument) -> Option<String> {
+    let has_none = |case: &&WhatIfCase| case.figures.is_some() && case.scaling_efficiency.is_none();
+    let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
+    let others: Vec<&WhatIfCase> = document.cases.iter().filter(has_none).collect();
+    (scales && !others.is_empty()).then(|| {
+        let on = names(document, &others);
+        format!("it compares machines of one type: {on} are on another than the fewest; --fix instance=TYPE holds it")
     })
 }
 
@@ -438,6 +450,16 @@ pub(crate) mod tests {
         }
         let page = what_if(&images, Width(120));
         assert!(page.contains("samples/s") && !page.contains("tokens/s"), "{page}");
+    }
+
+    #[test]
+    fn machines_of_other_types_do_not_scale() {
+        let mut document = document();
+        assert_eq!(types_differ(&document), None);
+        document.cases[1].scaling_efficiency = None;
+        let told = types_differ(&document).expect("another type");
+        assert!(told.contains("instances 2 are on another than the fewest"), "{told}");
+        assert!(!what_if(&document, Width(120)).contains("83.3 %"));
     }
 
     #[test]
