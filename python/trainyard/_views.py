@@ -110,8 +110,7 @@ class SweepViews(Document, Rows):
     def records(self) -> list[dict[str, Any]]:
         """Returns a dictionary for each case, or for each assumption of a tornado: the columns of `what-if --csv`."""
         header, *rows = csv.reader(io.StringIO(drawn(self._text, "csv", "sweep")))
-        # What was varied stands first, and may be a figure of the plan too: `index` finds the first.
-        return [{name: _value(row[header.index(name)]) for name in dict.fromkeys(header)} for row in rows]
+        return [{name: _value(cell) for name, cell in zip(header, row, strict=True)} for row in rows]
 
 
 class RowsViews(Document, Rows):

@@ -1,5 +1,6 @@
 //! What would be if something were otherwise: the document of `trainyard what-if`.
 
+use super::PriceUsed;
 use crate::input::Bottleneck;
 use crate::job::{JobSpec, Objective};
 use crate::spec::PlanSpec;
@@ -129,9 +130,12 @@ pub struct WhatIfFigures {
     /// Price of the whole training; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented.
+    /// The interval of the price that follows from that of the step time and from the range of the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price_date: Option<String>,
+    pub cost_interval_usd: Option<[f64; 2]>,
+    /// What the machines cost by the hour, on which terms, where and when; absent for machines without a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
 }
 
 /// What an assumption does to a plan when it is varied by its own uncertainty.

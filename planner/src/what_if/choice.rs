@@ -74,7 +74,8 @@ pub(super) mod tests {
             time_s,
             in_all_s: time_s,
             cost_usd,
-            price_date: None,
+            cost_interval_usd: None,
+            price: None,
         };
         let passed_over =
             best.map(|(in_all_s, cost_usd)| PassedOver { in_all_s, cost_usd, why: "slower, but simpler".into() });

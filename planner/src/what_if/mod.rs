@@ -444,7 +444,8 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         time_s: prediction.time_s,
         in_all_s: prediction.elapsed_s(),
         cost_usd: prediction.cost_usd,
-        price_date: prediction.price.as_ref().and_then(|price| price.date.clone()),
+        cost_interval_usd: prediction.cost_interval_usd,
+        price: prediction.price.clone(),
     }
 }
 

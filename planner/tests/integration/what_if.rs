@@ -508,7 +508,7 @@ fn a_stated_price_is_varied_and_terms_are_not() {
         let base = found.base.as_ref().and_then(|base| base.cost_usd).expect("a stated price");
         let ratios: Vec<f64> = costs.iter().map(|cost| cost / base).collect();
         assert!(ratios.iter().zip([1.0, 0.5, 2.0]).all(|(one, other)| (one - other).abs() < 1e-9), "{ratios:?}");
-        assert_eq!(found.base.and_then(|base| base.price_date), None);
+        assert_eq!(found.base.and_then(|base| base.price?.date), None);
     }
     let [_, plan] = both(described("usd_per_hour = 20.0"));
     // More machines than there are cost as much each.

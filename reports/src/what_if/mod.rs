@@ -108,7 +108,7 @@ fn plans_differ(document: &WhatIfDocument) -> bool {
 fn dates_differ(document: &WhatIfDocument) -> Option<String> {
     let mut dates: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for case in &document.cases {
-        if let Some(date) = case.figures.as_ref().and_then(|figures| figures.price_date.as_deref()) {
+        if let Some(date) = case.figures.as_ref().and_then(|figures| figures.price.as_ref()?.date.as_deref()) {
             dates.entry(date).or_default().push(case.values.join(" / "));
         }
     }
@@ -290,7 +290,14 @@ fn sensitivities(all: &[Sensitivity], width: Width) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use trainyard_plan::{ClusterSpec, JobSpec, PlanSpec, VariedKey, WHAT_IF_SCHEMA};
+    use trainyard_plan::document::PriceUsed;
+    use trainyard_plan::{ClusterSpec, JobSpec, PlanSpec, Pricing, VariedKey, WHAT_IF_SCHEMA};
+
+    fn price(date: &str) -> PriceUsed {
+        let place = (Some("us-east-1".into()), Some("ec2".into()));
+        let (pricing, date) = (Some(Pricing::OnDemand), Some(date.into()));
+        PriceUsed { region: place.0, service: place.1, pricing, date, ..PriceUsed::stated(24.48, "a list", Vec::new()) }
+    }
 
     fn figures(instances: u32, time_s: f64) -> WhatIfFigures {
         let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
@@ -309,7 +316,8 @@ pub(crate) mod tests {
             time_s,
             in_all_s: 1.25 * time_s,
             cost_usd: Some(time_s * f64::from(instances)),
-            price_date: Some("2026-07-20".into()),
+            cost_interval_usd: Some([0.5, 2.0].map(|part| part * time_s * f64::from(instances))),
+            price: Some(price("2026-07-20")),
         }
     }
 
@@ -466,7 +474,7 @@ pub(crate) mod tests {
     fn prices_of_different_dates_are_told() {
         let mut document = document();
         assert_eq!(dates_differ(&document), None);
-        document.cases[0].figures.as_mut().expect("a plan").price_date = Some("2025-04-05".into());
+        document.cases[0].figures.as_mut().expect("a plan").price = Some(price("2025-04-05"));
         let told = dates_differ(&document).expect("two dates");
         assert!(told.ends_with(&format!("{} as of 2025-04-05", document.cases[0].values[0])), "{told}");
     }
