@@ -5,7 +5,7 @@ use super::warnings::Warnings;
 use crate::amount::usd;
 use crate::cost::Rent;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, Rental, inside, price_of, price_used, purchase};
+use crate::problem::{Place, Problem, Rental, inside, price_of, price_used, purchase, repriced};
 use crate::search::Evaluated;
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery};
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
@@ -100,11 +100,7 @@ fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price>
 /// Returns the price of an instance on other terms than those on which it is offered, if there is one.
 pub(super) fn price_on_terms(rental: &Rental, (instance, own): &(Instance, Price), pricing: Pricing) -> Option<Price> {
     let query = PriceQuery { region: &own.region, service: own.service, purchase: purchase(pricing) };
-    let price = price_of(instance, query)?.clone();
-    Some(match &rental.repriced {
-        Some(change) => price.map(|usd| change.of(usd)),
-        None => price,
-    })
+    Some(repriced(&rental.repriced, instance, price_of(instance, query)?.clone()))
 }
 
 /// The job on other terms.

@@ -12,7 +12,7 @@ use trainyard_plan::Objective;
 /// say nothing of another Region.
 pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (&Found, &Evaluated)) -> Option<String> {
     let Place::Rented(rental) = &problem.place else { return None };
-    if rental.repriced.is_some() {
+    if !rental.repriced.is_empty() {
         return None;
     }
     let mut dates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

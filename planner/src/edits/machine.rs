@@ -38,20 +38,27 @@ pub(crate) struct MachineChange {
     pub(crate) setting: Setting,
 }
 
-/// A change of the price of an instance.
+/// A change of the price of instances.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PriceChange(pub(crate) Setting);
+pub(crate) struct PriceChange {
+    /// The type whose price changes; `None` for all.
+    pub(crate) instance: Option<&'static str>,
+    pub(crate) setting: Setting,
+}
 
 impl PriceChange {
-    /// Returns the new price, given the present one in USD an hour.
-    pub(crate) fn of(&self, usd_per_hour: f64) -> f64 {
-        self.0.of(usd_per_hour)
+    /// Returns the new price of a type of machine, given the present one in USD an hour.
+    pub(crate) fn of(&self, instance: &str, usd_per_hour: f64) -> f64 {
+        let is_about = self.instance.is_none_or(|own| own == instance);
+        if is_about { self.setting.of(usd_per_hour) } else { usd_per_hour }
     }
 
     /// Changes the prices of machines of a cluster, where its file says what they cost.
     pub(crate) fn apply(&self, cluster: &mut Cluster) {
-        for price in cluster.pools.iter_mut().filter_map(|pool| pool.usd_per_hour.as_mut()) {
-            price.0 = self.of(price.0);
+        for pool in &mut cluster.pools {
+            if let Some(price) = &mut pool.usd_per_hour {
+                price.0 = self.of(&pool.name, price.0);
+            }
         }
     }
 }

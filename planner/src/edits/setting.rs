@@ -14,6 +14,11 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
+    /// Returns `true` if the value does not depend on the present one.
+    pub(crate) fn is_absolute(&self) -> bool {
+        !matches!(self, Self::Factor(_))
+    }
+
     /// Returns the new value for a present one.
     pub(crate) fn of(&self, present: f64) -> f64 {
         match self {

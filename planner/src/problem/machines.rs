@@ -238,7 +238,7 @@ fn rental(
         catalog,
         constants: before.path,
         changes: Vec::new(),
-        repriced: None,
+        repriced: Vec::new(),
     })
 }
 

@@ -73,8 +73,8 @@ pub struct Rental {
     pub constants: Option<String>,
     /// Changes to the machines, relative to the catalog.
     pub(crate) changes: Vec<MachineChange>,
-    /// The change to prices, relative to the catalog.
-    pub(crate) repriced: Option<PriceChange>,
+    /// Changes to prices, relative to the catalog.
+    pub(crate) repriced: Vec<PriceChange>,
 }
 
 impl Rental {
@@ -140,16 +140,15 @@ impl Place {
         self
     }
 
-    /// Returns the same place at a changed price, if it has prices.
-    pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
-        let Some(change) = price else { return self };
+    /// Returns the same place at changed prices, if it has prices.
+    pub(crate) fn repriced(mut self, changes: &[PriceChange]) -> Self {
         match &mut self {
-            Self::Owned { machine, .. } => change.apply(&mut machine.cluster),
+            Self::Owned { machine, .. } => changes.iter().for_each(|change| change.apply(&mut machine.cluster)),
             Self::Rented(rental) => {
-                for (_, price) in &mut rental.instances {
-                    *price = price.clone().map(|usd| change.of(usd));
+                rental.repriced.extend(changes.iter().cloned());
+                for (instance, price) in &mut rental.instances {
+                    *price = repriced(changes, instance, price.clone());
                 }
-                rental.repriced = Some(change);
             }
         }
         self
@@ -327,6 +326,11 @@ impl Place {
             Self::Rented(rental) => rental.service,
         }
     }
+}
+
+/// Returns a price of an instance with changes to it.
+pub(crate) fn repriced(changes: &[PriceChange], instance: &Instance, price: Price) -> Price {
+    changes.iter().fold(price, |price, change| price.map(|usd| change.of(&instance.name, usd)))
 }
 
 /// Lists the kinds of machines of a cluster that may be used without the others: of a mixed one those that are not called as

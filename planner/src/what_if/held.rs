@@ -15,7 +15,7 @@
 
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::{own_transport, told, unpaid, unpriced, with_hint};
+use super::{own_transport, own_type, told, unpaid, unpriced, with_hint};
 use crate::answer::Terms;
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
@@ -68,7 +68,7 @@ struct Changed {
     document: PlanDocument,
     fixed: Fixed,
     machine: Vec<MachineChange>,
-    price: Option<PriceChange>,
+    price: Vec<PriceChange>,
     /// `true` if the amount of training changes.
     training: bool,
 }
@@ -116,7 +116,7 @@ impl HeldPlan {
             document: self.document.clone(),
             fixed: Fixed::default(),
             machine: Vec::new(),
-            price: None,
+            price: Vec::new(),
             training: false,
         };
         for (key, setting) in settings {
@@ -164,7 +164,10 @@ impl Changed {
                 }
                 self.machine.push(MachineChange { part, setting: setting.clone() });
             }
-            Level::Price => self.price = Some(PriceChange(setting.clone())),
+            Level::Price(instance) => {
+                own_type(instance, plan.cluster.file.as_deref())?;
+                self.price.push(PriceChange { instance, setting: setting.clone() });
+            }
         }
         Ok(())
     }
@@ -309,17 +312,19 @@ impl Changed {
         } else {
             Some(on_terms(document, prices)?)
         };
-        match (&self.price, found) {
-            (None, found) => Ok(found),
-            (Some(_), None) => Err(unpriced(new.cluster.file.as_deref())),
-            (Some(_), Some(found)) if new.cluster.file.is_some() => Ok(Some(found)),
-            (Some(change), Some(found)) => Ok(Some(PriceUsed {
-                usd_per_hour: change.of(found.usd_per_hour),
-                low_usd_per_hour: change.of(found.low_usd_per_hour),
-                high_usd_per_hour: change.of(found.high_usd_per_hour),
-                ..found
-            })),
+        let Some(found) = found else {
+            return if self.price.is_empty() { Ok(None) } else { Err(unpriced(new.cluster.file.as_deref())) };
+        };
+        if new.cluster.file.is_some() {
+            return Ok(Some(found));
         }
+        let of = |usd: f64| self.price.iter().fold(usd, |usd, change| change.of(&new.cluster.instance, usd));
+        Ok(Some(PriceUsed {
+            usd_per_hour: of(found.usd_per_hour),
+            low_usd_per_hour: of(found.low_usd_per_hour),
+            high_usd_per_hour: of(found.high_usd_per_hour),
+            ..found
+        }))
     }
 }
 

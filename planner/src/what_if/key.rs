@@ -2,6 +2,8 @@
 
 use crate::edits::Part;
 use std::iter::once;
+use std::sync::LazyLock;
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::Field;
 use trainyard_units::{ParseNumberError, count, sequence_length};
 
@@ -47,8 +49,8 @@ pub(crate) enum Level {
     Model,
     /// A rate of the machines or of their software.
     Machine(Part),
-    /// The price of an instance.
-    Price,
+    /// The price of machines: of one type of the catalog, or of all.
+    Price(Option<&'static str>),
 }
 
 /// Something that can be varied.
@@ -69,12 +71,26 @@ use Level::{Job, Machine, Model, Search, Terms};
 
 const INSTANCE: Key = key("instance", Word, Terms, "machine type");
 
+/// The key of the prices of all types of machine.
+pub(crate) const ALL_PRICES: &str = "price.instance";
+
+/// The keys of the price of one type of machine, `price.p5.48xlarge`, each with its type.
+static PRICES: LazyLock<Vec<(String, &'static str)>> = LazyLock::new(|| {
+    let names = catalog().machine_types().map(|instance| instance.name.as_str());
+    names.map(|name| (format!("price.{name}"), name)).collect()
+});
+
 /// Keys of the rental terms.
 const RENT: &[Key] = &[
     key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
     key("region", Word, Terms, "where machines are rented"),
     key("service", Word, Terms, "ec2 or sagemaker"),
-    key("price.instance", Price, Level::Price, "price of a machine: 12 USD/h, or a factor"),
+    key(
+        ALL_PRICES,
+        Price,
+        Level::Price(None),
+        "price of a machine: 12 USD/h, or a factor; price.p5.48xlarge is that of one type",
+    ),
 ];
 
 /// Keys of other fields that describe the machines in a job.
@@ -205,6 +221,9 @@ pub(crate) fn all() -> impl Iterator<Item = Key> {
 
 /// Finds the key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
+    if let Some((name, instance)) = PRICES.iter().find(|(own, _)| own == name) {
+        return Some(key(name, Price, Level::Price(Some(instance)), "price of one type of machine"));
+    }
     let alias = aliases().find(|(alias, _)| *alias == name).map(|(_, name)| name);
     let name = alias.or_else(|| Field::named(name).map(Field::name)).unwrap_or(name);
     all().find(|key| key.name == name)
@@ -226,7 +245,8 @@ pub(crate) fn similar(name: &str) -> Option<&'static str> {
         return Some(key);
     }
     let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
-    trainyard_units::similar(name, names)
+    let prices = PRICES.iter().map(|(name, _)| name.as_str());
+    trainyard_units::similar(name, names.chain(prices))
 }
 
 /// Lists every key with its description, in a fixed order.
@@ -271,7 +291,6 @@ impl Kind {
 mod tests {
     use super::*;
     use crate::edits::{MachineChange, Setting};
-    use trainyard_hardware_profiles::catalog;
 
     #[test]
     fn every_field_that_can_be_held_can_be_varied() {

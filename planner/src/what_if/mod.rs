@@ -21,14 +21,14 @@ use crate::amount::usd;
 use crate::answer::{Limits, NoPlan, Warnings, best_and_optimum, prediction};
 use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
-use crate::edits::{MachineChange, PriceChange, Setting};
+use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
-use crate::problem::{JobError, Resources, model, problem_on};
+use crate::problem::{JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
 use crate::search::preferred;
 use choice::compares_otherwise;
 use held::{Expected, PassedOver};
-use key::{Key, Level};
+use key::{ALL_PRICES, Key, Level};
 use rayon::prelude::*;
 use std::fmt::Display;
 use trainyard_hardware_profiles::ClusterFile;
@@ -107,6 +107,13 @@ fn own_transport(path: &str) -> String {
 fn unpriced(cluster_file: Option<&str>) -> String {
     let hint = cluster_file.map(|path| format!("`usd_per_hour` in [[machines]] of `{path}` says what they cost"));
     with_hint(&"machines that are not rented have no price", hint)
+}
+
+/// Refuses to vary the price of one type of machine where a file describes them.
+fn own_type(instance: Option<&str>, cluster_file: Option<&str>) -> Result<(), String> {
+    let (Some(instance), Some(path)) = (instance, cluster_file) else { return Ok(()) };
+    let sentence = format!("`price.{instance}` is for machines that are rented, and these are those of `{path}`");
+    Err(with_hint(&sentence, format!("vary {ALL_PRICES}")))
 }
 
 /// Refuses to vary a field of the campaign where machines have no price: it changes the cost, and the time of the steps
@@ -291,7 +298,9 @@ struct ChangedJob {
     cancellation: Cancellation,
     cache: SearchCache,
     machine: Vec<MachineChange>,
-    price: Option<PriceChange>,
+    price: Vec<PriceChange>,
+    /// Keys that are set to one value on all types of machine.
+    of_all: Vec<&'static str>,
 }
 
 impl SoughtJob {
@@ -301,7 +310,8 @@ impl SoughtJob {
             return Err(NoPlan::Cancelled.into());
         }
         let Self { spec, resources, limits, cancellation, cache } = self.clone();
-        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine: Vec::new(), price: None };
+        let (machine, price, of_all) = (Vec::new(), Vec::new(), Vec::new());
+        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine, price, of_all };
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
@@ -343,13 +353,17 @@ impl ChangedJob {
                 if self.spec.cluster.profile.is_some() {
                     return Err("a measured machine is known only as it was measured".to_owned().into());
                 }
+                let of_software = part == Part::Launch;
+                self.of_all.extend(Some(key.name).filter(|_| setting.is_absolute() && !of_software));
                 self.machine.push(MachineChange { part, setting: setting.clone() });
             }
-            Level::Price => {
+            Level::Price(instance) => {
                 if !self.is_priced() {
                     return Err(unpriced(self.spec.cluster.file.as_deref()).into());
                 }
-                self.price = Some(PriceChange(setting.clone()));
+                own_type(instance, self.spec.cluster.file.as_deref())?;
+                self.of_all.extend(Some(key.name).filter(|_| setting.is_absolute() && instance.is_none()));
+                self.price.push(PriceChange { instance, setting: setting.clone() });
             }
         }
         Ok(())
@@ -404,10 +418,9 @@ impl ChangedJob {
     }
 
     fn solved(&self) -> Result<Expected, Refusal> {
-        let (changes, price) = (&self.machine, self.price.clone());
         // Machines that are not there yet may be bought.
         let machines = self.limits.fixed.instances.unwrap_or(0);
-        let other = |place: crate::Place| place.changed(changes).repriced(price).with_machines(machines);
+        let other = |place: Place| place.changed(&self.machine).repriced(&self.price).with_machines(machines);
         let problem = problem_on(&self.spec, self.resources.clone(), other)?;
         let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
         let (chosen, optimum) = best_and_optimum(&problem, &self.limits)?;
@@ -418,9 +431,28 @@ impl ChangedJob {
             Some(PassedOver { in_all_s: optimum.elapsed_s, cost_usd: optimum.cost_usd, why })
         });
         let (job, plan) = (&self.spec, &chosen.plan);
-        let warnings =
+        let warned =
             Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction }.of_case();
+        let warnings = self.same_for_all(&problem.place).into_iter().chain(warned).collect();
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over })
+    }
+
+    /// Says which keys are set to one value for all of several types of machine.
+    fn same_for_all(&self, place: &Place) -> Vec<String> {
+        let Place::Rented(rental) = place else { return Vec::new() };
+        let names: Vec<&str> = rental.instances.iter().map(|(instance, _)| instance.name.as_str()).collect();
+        let (first, types) = match names.as_slice() {
+            [] | [_] => return Vec::new(),
+            [first, second] => (first, format!("{first} and {second}")),
+            [first, second, rest @ ..] => (first, format!("{first}, {second} and {} others", rest.len())),
+        };
+        let told = |key: &&str| {
+            let one = if *key == ALL_PRICES { format!("; price.{first} is that of one type") } else { String::new() };
+            format!(
+                "{key} is the same for all types that may be chosen ({types}); a factor, as in x0.9, keeps their ratio{one}"
+            )
+        };
+        self.of_all.iter().map(told).collect()
     }
 }
 

@@ -157,7 +157,7 @@ fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected
         Level::Machine(Part::Network | Part::NetworkLatency) => machines > 1,
         Level::Machine(Part::LinkBandwidth | Part::LinkLatency) => several,
         Level::Machine(Part::Decode | Part::Storage) => document.plan.input.is_some(),
-        Level::Price => document.prediction.price.is_some(),
+        Level::Price(_) => document.prediction.price.is_some(),
         _ => true,
     }
 }

@@ -523,6 +523,28 @@ fn a_stated_price_is_varied_and_terms_are_not() {
 }
 
 #[test]
+fn the_price_of_one_type_changes_that_type_alone() {
+    let types = |vary: &str| -> Vec<(String, f64)> {
+        let answer = ask(&sought(job(), &[]), &[vary]);
+        let priced =
+            |own: &&WhatIfFigures| (own.plan.cluster.instance.clone(), own.price.clone().expect("rented").usd_per_hour);
+        figures(&answer).iter().map(priced).collect()
+    };
+    let dear = types("price.p4d.24xlarge=1USD/h,1000USD/h,x1");
+    assert_eq!((dear[0].0.as_str(), dear[0].1, dear[1].0.as_str()), ("p4d.24xlarge", 1.0, "p3.16xlarge"));
+    assert_eq!(types("price.p3.16xlarge=x100"), [dear[2].clone()]);
+    // One value for all is told, a factor keeps what differs.
+    let of_all = "is the same for all types that may be chosen (p3.16xlarge and p4d.24xlarge)";
+    for (vary, told) in [("price.instance=20USD/h", true), ("price.instance=x0.9", false), ("gpu.memory=80GB", true)] {
+        let answer = ask(&sought(job(), &[]), &[vary]);
+        assert_eq!(answer.cases[0].warnings.iter().any(|own| own.contains(of_all)), told, "{vary}: {answer:?}");
+    }
+    let plan = plan(&["instances=2", "instance=p4d.24xlarge"]);
+    let answer = ask(&held(&plan), &["price.p4d.24xlarge=x2"]);
+    assert!(answer.cases[0].cost_change.is_some_and(|change| change > 0.9 && change < 1.1), "{answer:?}");
+}
+
+#[test]
 fn a_price_that_nobody_stated_is_not_varied() {
     for subject in both(described("")) {
         let found = ask(&subject, &["price.instance=20USD/h"]);
