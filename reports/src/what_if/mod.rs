@@ -32,7 +32,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     text += &bullets(width, "Scaling", &types_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Prices", &dates_differ(document).into_iter().collect::<Vec<_>>());
     text += &bullets(width, "Choice", &told(document, |case| case.choice.as_ref()));
-    text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
+    text += &bullets(width, "No plan", &without_plan(document));
     text += &bullets(width, "Caveats", &caveats(document));
     text += &bullets(width, "Little memory left", &told(document, |case| case.within_margin.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
@@ -49,6 +49,18 @@ pub(crate) fn title(document: &WhatIfDocument) -> String {
         (false, true) => format!("{model}: one plan, {} varied", keys.join(" and ")),
         (false, false) => format!("{model}: the best plan by {}", keys.join(" and ")),
     }
+}
+
+/// Returns why cases have no plan, and how a plan is sought where one is held.
+fn without_plan(document: &WhatIfDocument) -> Vec<String> {
+    let mut all = told(document, |case| case.reason.as_ref());
+    if document.held && !all.is_empty() {
+        all.push(
+            "one plan is held here: `trainyard what-if JOB.toml`, without --hold, seeks the best one for each value"
+                .into(),
+        );
+    }
+    all
 }
 
 /// Returns what `plan` warns of, with the cases that it is about, and how much more there is.
@@ -390,7 +402,9 @@ pub(crate) mod tests {
     #[test]
     fn a_page_has_a_line_for_each_case_and_says_why_there_is_no_plan() {
         let page = what_if(&document(), Width(120));
-        for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
+        for words in
+            ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit", "JOB.toml"]
+        {
             assert!(page.contains(words), "{words}\n{page}");
         }
     }
