@@ -12,7 +12,8 @@ pub(crate) const VOCABULARY_MAX: u64 = 1 << 24;
 pub(crate) const ROWS_MAX: u64 = 1 << 36;
 /// Steps of a recurrent network, all pairs of which are computed where one side attends to the other.
 pub(crate) const STEPS_MAX: u64 = 1 << 16;
-pub(crate) const SEQUENCE_MAX: u64 = 1 << 22;
+/// The most tokens of a sample.
+pub const SEQUENCE_MAX: u64 = 1 << 22;
 pub(crate) const IMAGE_MAX: u64 = 1 << 12;
 pub(crate) const CHANNELS_MAX: u64 = 1 << 17;
 

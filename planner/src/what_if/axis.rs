@@ -1,8 +1,9 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
-use super::key::{Key, Kind, Level, find, similar};
+use super::key::{Key, Kind, Level, find, is_other_name, similar};
 use crate::edits::{EXACT_MAX, Part, Setting};
 use trainyard_hardware_profiles::{Service, Transport};
+use trainyard_models::SEQUENCE_MAX;
 use trainyard_plan::{Pricing, VariedKey};
 use trainyard_sim::Machine;
 use trainyard_units::{
@@ -64,12 +65,21 @@ fn axis(text: &str) -> Result<Axis, Invalid> {
             Some(Key { kind: Kind::Factor, about, .. }) => {
                 format!("did you mean `{similar}` ({about}), a factor, as in {similar}=x0.9,x1.1? ")
             }
+            Some(Key { about, .. }) if is_other_name(name) => {
+                format!("did you mean `{similar}` ({about})? ")
+            }
             _ => format!("did you mean `{similar}`? "),
         });
         Invalid::inside(option(name), format!("nothing that can be varied is called `{name}`"))
             .with_hint(format!("{meant}`trainyard what-if --help` lists all keys"))
     })?;
-    let mut all = Vec::new();
+    let mut all: Vec<(String, Setting)> = Vec::new();
+    // A value that is written twice is one case.
+    let add = |all: &mut Vec<(String, Setting)>, written: String, setting: Setting| {
+        if !all.iter().any(|(_, known)| *known == setting) {
+            all.push((written, setting));
+        }
+    };
     for written in values.split(',').map(str::trim) {
         let bad = |problem: String| Invalid::inside(option(name), format!("`{written}` {problem}"));
         if written.is_empty() {
@@ -78,20 +88,20 @@ fn axis(text: &str) -> Result<Axis, Invalid> {
         }
         if let (Some((first, last)), true) = (written.split_once(".."), key.kind != Kind::Word) {
             for count in range(key.kind, first, last).map_err(bad)? {
-                all.push((count.to_string(), Setting::Number(count as f64)));
+                add(&mut all, count.to_string(), Setting::Number(count as f64));
             }
             if all.len() > COMBINATIONS_MAX {
                 return Err(too_many());
             }
         } else {
-            all.push((written.into(), setting(key, written).map_err(bad)?));
+            add(&mut all, written.into(), setting(key, written).map_err(bad)?);
         }
     }
     Ok(Axis { key, values: all })
 }
 
 /// Returns the option that varies a key.
-fn option(key: &str) -> String {
+pub(super) fn option(key: &str) -> String {
     format!("--vary {key}=…")
 }
 
@@ -141,29 +151,72 @@ fn setting(key: Key, written: &str) -> Result<Setting, String> {
     number(key, written).map(Setting::Number)
 }
 
-pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
-    fn read<T: std::str::FromStr<Err = ParseQuantityError>>(text: &str, get: fn(T) -> f64) -> Result<f64, String> {
-        match text.parse::<T>().map(get) {
-            Ok(value) if value > 0.0 => Ok(value),
-            Ok(_) => Err("must be above 0".into()),
-            Err(error) => Err(format!("is no value of it: {error}; or write a factor on the present one, as in ×0.5")),
-        }
+/// Reads a quantity with its unit.
+fn read<T: std::str::FromStr<Err = ParseQuantityError>>(text: &str, get: fn(T) -> f64) -> Result<f64, String> {
+    match text.parse::<T>().map(get) {
+        Ok(value) if value > 0.0 => Ok(value),
+        Ok(_) => Err("must be above 0".into()),
+        Err(error) => Err(format!("is no value of it: {error}; or write a factor on the present one, as in ×0.5")),
     }
+}
+
+/// Reads a data rate. An amount of data was probably meant as one.
+fn rate(written: &str) -> Result<f64, String> {
+    if written.parse::<Bytes>().is_err() {
+        return read(written, |BytesPerSecond(rate)| rate);
+    }
+    let bits = written.strip_suffix('B').filter(|number| !number.ends_with('i'));
+    let bits = bits.map_or_else(String::new, |number| format!(", or `{number}bps` if bits are meant"));
+    Err(format!("is an amount of data, and this is a rate: write `{written}/s`{bits}"))
+}
+
+/// Reads a share: 0.05, or 5%.
+fn share(written: &str) -> Option<f64> {
+    let part = match written.strip_suffix('%') {
+        Some(percent) => trainyard_units::number(percent.trim()).ok()? / 100.0,
+        None => trainyard_units::number(written).ok()?,
+    };
+    (0.0..1.0).contains(&part).then_some(part)
+}
+
+/// Names the number in a text that has a unit, for a key that has none: `50GB` of tokens is 50 billion, `1kEUR` is 1k.
+fn without_unit(key: Key, written: &str) -> String {
+    let is_number = |text: &&str| trainyard_units::number(text).is_ok();
+    let shorter = written.char_indices().map(|(end, _)| &written[..end]).filter(is_number).last();
+    let Some(number) = shorter else { return String::new() };
+    let number = match written.strip_suffix("GB") {
+        Some(billions) if key.name == "data.tokens" => format!("{billions}B"),
+        _ => number.to_owned(),
+    };
+    let what = match key.name {
+        "goal.budget" => " of USD",
+        "data.tokens" => " of tokens",
+        _ => "",
+    };
+    format!(", without a unit (`{number}`{what})")
+}
+
+/// Reads an amount.
+pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
     match key.kind {
         Kind::Count | Kind::Length | Kind::Steps => {
             let least = match key.level {
                 Level::Plan(field) => field.counts().map_or(1, |counts| *counts.start()),
                 _ => 1,
             };
+            let most = if key.kind == Kind::Length { SEQUENCE_MAX } else { EXACT_MAX };
             match key.kind.count(written) {
-                Ok(count) if (least..=EXACT_MAX).contains(&count) => Ok(count as f64),
+                Ok(count) if (least..=most).contains(&count) => Ok(count as f64),
+                Ok(count) if count > most => Err(format!("must be a whole number, at most {most}")),
                 _ => Err(format!("must be a whole number, at least {least}, or a factor such as ×2")),
             }
         }
         Kind::Number => match trainyard_units::number(written) {
             Ok(number) if number >= 0.0 => Ok(number),
-            _ => Err("must be a number, at least 0, or a factor such as ×2".into()),
+            _ => Err(format!("must be a number, at least 0{}, or a factor such as ×2", without_unit(key, written))),
         },
+        Kind::Share => share(written)
+            .ok_or_else(|| "must be a share from 0 to below 1, as 0.05 or 5%, or a factor such as ×2".into()),
         Kind::Bytes => match trainyard_units::number(written) {
             Ok(number) if number >= 0.0 => Ok(number),
             _ => read(written, |Bytes(size)| size as f64),
@@ -171,9 +224,9 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
         Kind::Size => read(written, |Bytes(size)| size as f64),
         Kind::Rate if key.level == Level::Machine(Part::Network) => {
             let (cards, each) = cards(written)?;
-            read(each, |BytesPerSecond(rate)| rate).map(|each| cards * each)
+            rate(each).map(|each| cards * each)
         }
-        Kind::Rate => read(written, |BytesPerSecond(rate)| rate),
+        Kind::Rate => rate(written),
         Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
         Kind::Time => read(written, |Seconds(time)| time),
         Kind::Price => read(written, |UsdPerHour(price)| price),
@@ -273,14 +326,17 @@ mod tests {
 
     #[test]
     fn quantities_have_units_and_factors_have_none() {
-        assert_eq!(numbers("cluster.network=25Gbps,100 Gbit/s,12.5GB/s"), [3.125e9, 12.5e9, 12.5e9]);
-        assert_eq!(numbers("cluster.network=8x400Gbps,8×400Gbps,2 * 12.5 GB/s"), [4e11, 4e11, 25e9]);
+        // Each once, however it is written.
+        assert_eq!(numbers("cluster.network=25Gbps,100 Gbit/s,12.5GB/s"), [3.125e9, 12.5e9]);
+        assert_eq!(numbers("cluster.network=8x400Gbps,8×400Gbps,2 * 12.5 GB/s"), [4e11, 25e9]);
         assert_eq!(values("cluster.network=x2"), [Setting::Factor(2.0)]);
         let factors = [Setting::Factor(0.5), Setting::Factor(2.0)];
         assert_eq!(values("gpu.memory_bandwidth=×0.5,x2"), factors);
         assert_eq!(numbers("data.bytes_per_sample=200kB,2MB,110000"), [2e5, 2e6, 1.1e5]);
         assert_eq!(values("price.instance=12.5 USD/h"), [Setting::Number(12.5)]);
         assert_eq!(values("pricing=spot,on-demand").len(), 2);
+        assert_eq!(numbers("campaign.monthly_reclaims=5%,0.05,10 %,0"), [0.05, 0.1, 0.0]);
+        assert_eq!(numbers("instances=2,2,1..4,2"), [2.0, 1.0, 4.0]);
         assert_eq!(axis("training.global_batch=64,128").expect("an alias").key.name, "batch.global");
     }
 
@@ -311,12 +367,35 @@ mod tests {
             ("goal.objective=fame", "cost"),
             ("data.storage=floppy", "s3-fastfile"),
             ("goal.budget=much", "number"),
+            ("goal.budget=1kEUR", "(`1k` of USD)"),
+            ("data.tokens=50GB", "(`50B` of tokens)"),
+            ("cluster.network=100GB", "`100GB/s`, or `100Gbps` if bits"),
+            ("gpu.memory_bandwidth=2TiB", "write `2TiB/s`"),
+            ("model.seq_len=100000000000", "at most 4194304"),
+            ("campaign.monthly_reclaims=5", "from 0 to below 1"),
+            ("campaign.monthly_reclaims=100%", "or 5%"),
             ("instances=1..999999999999/1", "more than 1000 combinations"),
         ] {
             assert!(problem(text).contains(part), "{text}: {}", problem(text));
         }
         let slip = axis("cluster.netwrok=1").expect_err("a slip");
         assert!(slip.hint().is_some_and(|hint| hint.contains("`cluster.network`")), "{slip}");
+        for (word, key) in [
+            ("network", "cluster.network"),
+            ("bandwidth", "cluster.network"),
+            ("deadline", "goal.deadline"),
+            ("budget", "goal.budget"),
+            ("mtbf", "campaign.node_mtbf"),
+            ("failures", "campaign.node_mtbf"),
+            ("machines", "instances"),
+            ("price", "price.instance"),
+            ("spot", "pricing"),
+            ("batch", "batch.global"),
+            ("batch_size", "batch.global"),
+        ] {
+            let hint = axis(&format!("{word}=1")).expect_err(word).hint().unwrap_or_default();
+            assert!(hint.starts_with(&format!("did you mean `{key}` (")), "{word}: {hint}");
+        }
         let share = axis("mfu=40,50").expect_err("it is predicted");
         assert!(share.hint().is_some_and(|hint| hint.contains("stack.rate=x0.9")), "{share}");
     }

@@ -15,18 +15,19 @@
 
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::{own_transport, own_type, told, unpaid, unpriced, with_hint};
+use super::known::catalog_of;
+use super::{Refusal, own_transport, own_type, told, unpaid, unpriced, with_hint};
 use crate::answer::Terms;
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
-    AUTO_STACK, Quotas, catalog_with, executable_on, never_as_many, price_not_found, price_of, price_used, purchase,
-    training, with_chosen_attention,
+    AUTO_STACK, Quotas, executable_on, never_as_many, price_not_found, price_of, price_used, purchase, training,
+    with_chosen_attention,
 };
 use crate::search::repeated;
 use std::borrow::Cow;
-use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
+use trainyard_hardware_profiles::{Catalog, PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Offered, PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{
@@ -88,17 +89,20 @@ impl HeldPlan {
 
     /// Lists what to be careful about with the terms on which machines are rented.
     fn warnings(&self, job: &JobSpec, plan: &Plan, machine: &Machine, prediction: &Prediction) -> Vec<String> {
-        let MachineFiles { constants, prices, .. } = &self.files;
         let service =
             prediction.price.as_ref().and_then(PriceUsed::offered).and_then(|own| Service::named(own.service));
-        let catalog = catalog_with(constants.as_ref());
-        let catalog = prices.as_ref().map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
+        let catalog = self.catalog();
         let (Some(service), Ok(instance)) = (service, catalog.instance(&plan.cluster().instance)) else {
             return Vec::new();
         };
         // Quotas that are not for these machines are refused when a plan is sought.
         let quotas = Quotas::new(job.cluster.quotas.as_ref(), service, &catalog).unwrap_or_default();
         Terms { job, prediction, plan, machine, instance, service, quotas: &quotas }.costly()
+    }
+
+    /// Returns the catalog with the constants and prices that the plan was given.
+    pub(super) fn catalog(&self) -> Cow<'static, Catalog> {
+        catalog_of(self.files.constants.as_ref(), self.files.prices.as_ref())
     }
 
     /// Returns the machines that the plan is for.
@@ -110,8 +114,8 @@ impl HeldPlan {
     ///
     /// # Errors
     ///
-    /// A sentence, if the plan does not go with that.
-    pub(super) fn with(&self, settings: &[(Key, &Setting)]) -> Result<(JobSpec, Expected), String> {
+    /// The reason, if the plan does not go with that.
+    pub(super) fn with(&self, settings: &[(Key, &Setting)]) -> Result<(JobSpec, Expected), Refusal> {
         let mut changed = Changed {
             document: self.document.clone(),
             fixed: Fixed::default(),
@@ -195,27 +199,32 @@ impl Changed {
         Ok(())
     }
 
-    fn expected(&mut self, before: &HeldPlan) -> Result<Expected, String> {
-        let old = &before.document;
-        let machine = self.lay_out(before)?;
-        let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
-        runs(&plan, &machine)?;
+    fn expected(&mut self, before: &HeldPlan) -> Result<Expected, Refusal> {
+        let machine = self.lay_out(before).map_err(Refusal::NoPlan)?;
+        let (plan, steps) = self.plan(&before.document, &machine).map_err(Refusal::NoPlan)?;
+        let price = self.price(&before.document, &machine, before.files.prices.as_ref())?;
+        // What the job says of its campaign may not go with the terms.
         let job = &self.document.job;
-        let data = data_of(job, &plan).map_err(|error| told(&error))?;
-        let same_batch = plan.batch().global == old.plan.batch.global;
-        let steps = if same_batch && !self.training {
-            old.prediction.steps
-        } else {
-            let amount = training(&job.training, plan.optimizer(), &job.data, plan.model());
-            amount.map_err(|error| told(&error))?.steps(plan.batch().global)
-        };
-        let price = self.price(old, &machine, before.files.prices.as_ref())?;
-        let rent = Rent::new(job, &plan, &machine, price).map_err(|error| told(&error))?;
-        let (prediction, outcome) =
-            predict(&plan, &machine, steps, job, rent, data.as_ref()).map_err(|error| told(&error))?;
-        outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
+        let rent = Rent::new(job, &plan, &machine, price)?;
+        let predicted = data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent, data.as_ref()));
+        let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
+        let full = |full| Refusal::NoPlan(format!("does not fit into memory: {full}"));
+        outcome.footprint.fits_without_margin().map_err(full)?;
         let warnings = before.warnings(job, &plan, &machine, &prediction);
         Ok(Expected { plan, machine, prediction, outcome, warnings, passed_over: None })
+    }
+
+    /// Returns the plan, if the software of the machines runs it, and its steps.
+    fn plan(&self, old: &PlanDocument, machine: &Machine) -> Result<(Plan, u64), String> {
+        let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
+        runs(&plan, machine)?;
+        if plan.batch().global == old.plan.batch.global && !self.training {
+            return Ok((plan, old.prediction.steps));
+        }
+        let job = &self.document.job;
+        let amount = training(&job.training, plan.optimizer(), &job.data, plan.model());
+        let steps = amount.map_err(|error| told(&error))?.steps(plan.batch().global);
+        Ok((plan, steps))
     }
 
     /// Sets the held fields of the plan and what follows from them; returns its machines.

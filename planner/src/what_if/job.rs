@@ -119,7 +119,14 @@ fn written(key: Key, present: Option<&Value>, setting: &Setting) -> Result<Value
         Kind::Arithmetic => json!(FlopsPerSecond(amount).to_string()),
         Kind::Time => json!(Seconds(amount).to_string()),
         Kind::Price => json!(UsdPerHour(amount).to_string()),
-        Kind::Count | Kind::Length | Kind::Steps | Kind::Number | Kind::Bytes | Kind::Factor | Kind::Word => {
+        Kind::Count
+        | Kind::Length
+        | Kind::Steps
+        | Kind::Number
+        | Kind::Share
+        | Kind::Bytes
+        | Kind::Factor
+        | Kind::Word => {
             json!(amount)
         }
     })
@@ -134,9 +141,14 @@ fn amount(kind: Kind, present: &Value) -> Option<f64> {
         Kind::Arithmetic => text?.parse().ok().map(|FlopsPerSecond(rate)| rate),
         Kind::Time => text?.parse().ok().map(|Seconds(time)| time),
         Kind::Price => text?.parse().ok().map(|UsdPerHour(price)| price),
-        Kind::Count | Kind::Length | Kind::Steps | Kind::Number | Kind::Bytes | Kind::Factor | Kind::Word => {
-            present.as_f64()
-        }
+        Kind::Count
+        | Kind::Length
+        | Kind::Steps
+        | Kind::Number
+        | Kind::Share
+        | Kind::Bytes
+        | Kind::Factor
+        | Kind::Word => present.as_f64(),
     }
 }
 

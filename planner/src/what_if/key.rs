@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Steps,
     /// Numbers without a unit.
     Number,
+    /// Parts of a whole, also in per cent.
+    Share,
     /// Amounts of data.
     Size,
     /// Amounts of data that a job writes as a number of bytes.
@@ -123,7 +125,7 @@ const OTHERS: &[Key] = &[
     key("campaign.checkpoint_interval", Time, Job, "training time between two checkpoints"),
     key("campaign.checkpoint_bandwidth", Rate, Job, "what all machines together write of a checkpoint"),
     key("campaign.node_mtbf", Time, Job, "mean time between failures of a machine"),
-    key("campaign.monthly_reclaims", Number, Job, "share of spot capacity reclaimed in a month"),
+    key("campaign.monthly_reclaims", Kind::Share, Job, "share of spot capacity reclaimed in a month: 0.05, or 5%"),
     key("goal.objective", Word, Search, "time or cost"),
     key("goal.deadline", Time, Job, "the longest training accepted"),
     key("goal.budget", Number, Job, "the most money accepted, in USD"),
@@ -187,6 +189,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("transport", "cluster.transport"),
     ("optimizer", "training.optimizer"),
     ("method", "training.method"),
+    ("seq_len", "model.seq_len"),
+    ("seq-len", "model.seq_len"),
 ];
 
 /// Lists other names of fields of the plan: abbreviations, and the names of the same fields in jobs.
@@ -237,11 +241,33 @@ const MEANT: &[(&str, &str)] = &[
     ("nodes", "instances"),
     ("gpus", "instances"),
     ("devices", "instances"),
+    ("machines", "instances"),
+    ("network", "cluster.network"),
+    ("bandwidth", "cluster.network"),
+    ("deadline", "goal.deadline"),
+    ("budget", "goal.budget"),
+    ("mtbf", "campaign.node_mtbf"),
+    ("failures", "campaign.node_mtbf"),
+    ("price", ALL_PRICES),
+    ("spot", "pricing"),
+    ("batch", "batch.global"),
+    ("batch_size", "batch.global"),
 ];
+
+/// Returns the key that a name stands for that is no slip of it.
+fn meant(name: &str) -> Option<&'static str> {
+    let name = name.replace('-', "_");
+    MEANT.iter().find(|(word, _)| word.eq_ignore_ascii_case(&name)).map(|(_, key)| *key)
+}
+
+/// Returns `true` if a name stands for a key without being a slip of it.
+pub(crate) fn is_other_name(name: &str) -> bool {
+    meant(name).is_some()
+}
 
 /// Returns the key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
-    if let Some((_, key)) = MEANT.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)) {
+    if let Some(key) = meant(name) {
         return Some(key);
     }
     let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
@@ -262,7 +288,7 @@ impl Kind {
     /// Returns the unit of amounts; `None` for words.
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
-            Self::Count | Self::Length | Self::Steps | Self::Number => Some("1"),
+            Self::Count | Self::Length | Self::Steps | Self::Number | Self::Share => Some("1"),
             Self::Size | Self::Bytes => Some("B"),
             Self::Rate => Some("B/s"),
             Self::Arithmetic => Some("FLOP/s"),

@@ -10,6 +10,7 @@ mod choice;
 mod held;
 mod job;
 mod key;
+mod known;
 mod tornado;
 
 pub use axis::{Axis, COMBINATIONS_MAX, KEYS_MAX, axes};
@@ -23,7 +24,7 @@ use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
-use crate::problem::{JobError, Place, Resources, model, problem_on};
+use crate::problem::{DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
 use crate::search::preferred;
 use choice::compares_otherwise;
@@ -33,7 +34,7 @@ use rayon::prelude::*;
 use std::fmt::Display;
 use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::ModelSpec;
-use trainyard_plan::document::Prediction;
+use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{
     Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument,
     WhatIfFigures,
@@ -150,8 +151,12 @@ impl Answer {
 
 /// The reason why a case has no plan.
 enum Refusal {
+    /// The job cannot be solved as it then is.
     Job(JobError),
-    Other(String),
+    /// The value is not one that the key may have there.
+    Wrong(String),
+    /// No plan is possible.
+    NoPlan(String),
 }
 
 impl From<JobError> for Refusal {
@@ -168,13 +173,13 @@ impl From<Invalid> for Refusal {
 
 impl From<NoPlan> for Refusal {
     fn from(error: NoPlan) -> Self {
-        Self::Other(with_hint(&error, error.hint()))
+        Self::NoPlan(with_hint(&error, error.hint()))
     }
 }
 
 impl From<String> for Refusal {
     fn from(why: String) -> Self {
-        Self::Other(why)
+        Self::Wrong(why)
     }
 }
 
@@ -183,7 +188,16 @@ impl Refusal {
         match self {
             // The hint on all fields of a job file is not about the case.
             Self::Job(error) => told(error.invalid()),
-            Self::Other(why) => why.clone(),
+            Self::Wrong(why) | Self::NoPlan(why) => why.clone(),
+        }
+    }
+
+    /// Returns what is wrong with the input, and what to do about it; `None` if it is sound, but has no plan.
+    fn wrong(&self) -> Option<(String, Option<String>)> {
+        match self {
+            Self::Job(JobError::Invalid(invalid)) => Some((invalid.to_string(), invalid.hint())),
+            Self::Wrong(why) => Some((why.clone(), None)),
+            Self::Job(JobError::OverQuota(_)) | Self::NoPlan(_) => None,
         }
     }
 }
@@ -206,6 +220,7 @@ impl Resources {
 /// case with its reason.
 pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Result<WhatIfDocument, WhatIfError> {
     let job = subject.job();
+    subject.check(axes)?;
     let base = subject.base(axes)?;
     let expected = base.as_ref().ok();
     let combinations = combinations(axes);
@@ -223,6 +238,9 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     let never = results.iter().all(|result| matches!(result, Err(Refusal::Job(_))));
     if let (Err(Refusal::Job(error)), true) = (&base, never) {
         return Err(WhatIfError::Job(error.clone()));
+    }
+    if base.is_ok() {
+        all_wrong(axes, &results)?;
     }
     let varied = axes.iter().map(|axis| axis.varied(expected.map(|expected| &expected.machine))).collect();
     let base = base.map(|expected| Answer::new(job, expected));
@@ -246,6 +264,17 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     })
 }
 
+/// Refuses values that are all wrong, with what is wrong with the first.
+fn all_wrong(axes: &[Axis], results: &[Result<Answer, Refusal>]) -> Result<(), Invalid> {
+    let wrong: Option<Vec<_>> = results.iter().map(|result| result.as_ref().err()?.wrong()).collect();
+    let Some((why, hint)) = wrong.and_then(|all| all.into_iter().next()) else { return Ok(()) };
+    let field = match axes {
+        [only] => axis::option(only.key.name),
+        _ => "--vary".into(),
+    };
+    Err(Invalid::inside(field, why).maybe_hint(hint))
+}
+
 /// Lists all combinations as indices of each axis's values, the last axis varying fastest.
 fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
     axes.iter().fold(vec![Vec::new()], |all, axis| {
@@ -263,6 +292,27 @@ impl Subject {
         match self {
             Self::Job(job) => &job.spec,
             Self::Plan(plan) => &plan.document.job,
+        }
+    }
+
+    /// Refuses values that name nothing that is known.
+    fn check(&self, axes: &[Axis]) -> Result<(), Invalid> {
+        match self {
+            // A file describes its machines.
+            Self::Job(job) if job.spec.cluster.profile.is_some() || job.spec.cluster.file.is_some() => Ok(()),
+            Self::Job(job) => {
+                let Resources { constants, prices, .. } = &job.resources;
+                let usual = || DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect();
+                let types = job.spec.cluster.instances.clone().unwrap_or_else(usual);
+                known::check(axes, &known::catalog_of(constants.as_ref(), prices.as_ref()), &types)
+            }
+            Self::Plan(plan) if plan.document.prediction.price.as_ref().and_then(PriceUsed::offered).is_none() => {
+                Ok(())
+            }
+            Self::Plan(plan) => {
+                let types = [plan.document.plan.cluster.instance.clone()];
+                known::check(axes, &plan.catalog(), &types)
+            }
         }
     }
 
@@ -285,7 +335,7 @@ impl Subject {
     fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
         match self {
             Self::Job(job) => job.with(settings, base),
-            Self::Plan(plan) => Ok(plan.with(settings)?),
+            Self::Plan(plan) => plan.with(settings),
         }
     }
 }

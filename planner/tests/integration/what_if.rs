@@ -50,6 +50,12 @@ fn ask(subject: &Subject, vary: &[&str]) -> WhatIfDocument {
     what_if(subject, &axes, &|| ()).expect("an answer")
 }
 
+/// What is said of values of which none can be.
+fn refused(subject: &Subject, vary: &[&str]) -> String {
+    let axes = axes(&vary.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("keys and values");
+    what_if(subject, &axes, &|| ()).expect_err("wrong values").to_string()
+}
+
 fn figures(document: &WhatIfDocument) -> Vec<&WhatIfFigures> {
     document.cases.iter().map(|case| case.figures.as_ref().unwrap_or_else(|| panic!("{:?}", case.reason))).collect()
 }
@@ -225,20 +231,25 @@ fn what_is_not_possible_is_a_case_with_its_reason() {
     let told = |vary: &str| reason(&ask(&held(&document), &[vary]), 0).to_owned();
     for (vary, part) in [
         ("gpu.memory=x0.1", "does not fit into memory"),
-        ("region=mars-1", "no price of any instance is known"),
-        ("instance=p3.17xlarge", "p3.16xlarge"),
         ("parallel.tensor=7", "no multiple"),
         ("parallel.tensor=4", "must divide the 25 attention heads"),
         ("parallel.context=3", "no multiple"),
         ("input.workers=4", "does not say how its samples are brought in"),
-        ("cluster.stack=tensorflow9", "tensorflow"),
-        ("cluster.stack=auto", "name that"),
         ("cluster.stack=pytorch-ddp", "but pytorch-ddp runs none"),
-        ("model.heads=x0.5", "12.5"),
         ("schedule=none", "a pipeline needs"),
     ] {
         let why = told(vary);
         assert!(why.contains(part), "{vary}: {why}");
+    }
+    for (vary, part) in [
+        ("region=mars-1", "no price of any instance is known"),
+        ("instance=p3.17xlarge", "no instance is called `p3.17xlarge`"),
+        ("cluster.stack=tensorflow9", "tensorflow9"),
+        ("cluster.stack=auto", "name that"),
+        ("model.heads=x0.5", "12.5"),
+    ] {
+        let why = refused(&held(&document), &[vary]);
+        assert!(why.contains(part) && why.contains("--vary"), "{vary}: {why}");
     }
     let best = ask(&sought(job(), &[]), &["instance=p3.17xlarge,p4d.*"]);
     assert!(reason(&best, 0).contains("p3.17xlarge") && best.cases[1].figures.is_some());
@@ -392,10 +403,10 @@ fn fields_of_the_campaign_change_the_cost_of_rented_machines_only() {
     let fragile = costs("campaign.node_mtbf=10 h,100000 h");
     assert!(fragile[0] > fragile[1], "{fragile:?}");
     for subject in own("") {
-        let told = ask(&subject, &["campaign.node_mtbf=1000 h"]);
-        assert!(reason(&told, 0).contains("simulate PLAN.json --campaign"), "{told:?}");
-        let told = ask(&subject, &["cluster.transport=tcp"]);
-        assert!(reason(&told, 0).contains("rack.toml") && reason(&told, 0).contains("`network.transport`"), "{told:?}");
+        let told = refused(&subject, &["campaign.node_mtbf=1000 h"]);
+        assert!(told.contains("simulate PLAN.json --campaign"), "{told}");
+        let told = refused(&subject, &["cluster.transport=tcp"]);
+        assert!(told.contains("rack.toml") && told.contains("`network.transport`"), "{told}");
     }
 }
 
@@ -517,8 +528,8 @@ fn a_stated_price_is_varied_and_terms_are_not() {
     let each: Vec<f64> = figures(&more).iter().map(hourly).collect();
     assert!((each[0] - 40.0).abs() < 1e-6 && (each[1] - 80.0).abs() < 1e-6, "{each:?}");
     for terms in ["pricing=spot", "region=us-west-2", "service=sagemaker"] {
-        let told = ask(&plan, &[terms]);
-        assert!(reason(&told, 0).contains("is for machines that are rented"), "{}", reason(&told, 0));
+        let told = refused(&plan, &[terms]);
+        assert!(told.contains("is for machines that are rented"), "{told}");
     }
 }
 
@@ -545,16 +556,27 @@ fn the_price_of_one_type_changes_that_type_alone() {
 }
 
 #[test]
+fn wrong_values_are_refused_and_what_is_only_impossible_is_a_case() {
+    let subjects = [sought(job(), &[]), held(&wide())];
+    for subject in &subjects {
+        let told = refused(subject, &["campaign.monthly_reclaims=5%,10%"]);
+        assert!(told.contains("--vary campaign.monthly_reclaims=…") && told.contains("only spot instances"), "{told}");
+        assert!(refused(subject, &["region=us-east-1,us-east-9"]).contains("--vary region=…"));
+        assert!(refused(subject, &["instance=foo,p4d.24xlarge"]).contains("--vary instance=…"));
+        // On other terms it is sound.
+        let both = ask(subject, &["pricing=on-demand,spot", "campaign.monthly_reclaims=5%"]);
+        assert!(both.cases[0].reason.is_some() && both.cases[1].figures.is_some(), "{both:?}");
+    }
+    assert!(refused(&subjects[0], &["price.p5.48xlarge=x2"]).contains("none of the types that may be chosen"));
+}
+
+#[test]
 fn a_price_that_nobody_stated_is_not_varied() {
     for subject in both(described("")) {
-        let found = ask(&subject, &["price.instance=20USD/h"]);
-        let told = reason(&found, 0);
-        assert!(
-            told.starts_with("machines that are not rented have no price (`usd_per_hour` in [[machines]]"),
-            "{told}"
-        );
-        let found = ask(&subject, &["campaign.node_mtbf=1000h"]);
-        assert!(reason(&found, 0).contains("these are not rented"), "{}", reason(&found, 0));
+        let told = refused(&subject, &["price.instance=20USD/h"]);
+        assert!(told.contains("machines that are not rented have no price (`usd_per_hour` in [[machines]]"), "{told}");
+        let told = refused(&subject, &["campaign.node_mtbf=1000h"]);
+        assert!(told.contains("these are not rented"), "{told}");
     }
 }
 
