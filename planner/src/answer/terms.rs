@@ -18,7 +18,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) job: &'a JobSpec,
     pub(crate) prediction: &'a Prediction,
     pub(crate) plan: &'a Plan,
-    pub(crate) machine: &'a Machine,
+    pub(crate) machine: Machine,
     /// The type of the machines, with its prices.
     pub(crate) instance: &'a Instance,
     pub(crate) service: Service,

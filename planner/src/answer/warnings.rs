@@ -75,7 +75,7 @@ impl Warnings<'_> {
             self.labels(),
         ];
         all.extend(of_training.into_iter().flatten());
-        all.extend(self.terms(|terms| terms.all()));
+        all.extend(self.terms().iter().flat_map(Terms::all));
         all.extend(unpaid_overheads(&self.problem.place, self.prediction));
         let memory = &self.prediction.memory_bytes;
         let margin = self.problem.place.software(self.choice).usual_memory_margin();
@@ -101,22 +101,21 @@ impl Warnings<'_> {
             self.transport(),
             self.region(),
         ];
-        let mut all = self.terms(|terms| terms.costly());
+        let mut all: Vec<String> = self.terms().iter().flat_map(Terms::costly).collect();
         all.extend(types_left_out(&self.problem.place));
         all.extend(of_training.into_iter().flatten());
         all
     }
 
-    /// Lists warnings of the terms on which machines are rented.
-    fn terms(&self, which: fn(&Terms<'_>) -> Vec<String>) -> Vec<String> {
-        let Place::Rented(rental) = &self.problem.place else { return Vec::new() };
+    /// Returns the plan with the terms on which its machines are rented, if they are.
+    fn terms(&self) -> Option<Terms<'_>> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
         let (instance, price) = rental.offer(self.choice);
-        let machine = self.problem.place.machine_of(self.choice, self.plan);
-        which(&Terms {
+        Some(Terms {
             job: self.job,
             prediction: self.prediction,
             plan: self.plan,
-            machine: &machine,
+            machine: self.problem.place.machine_of(self.choice, self.plan),
             instance,
             service: price.service,
             quotas: &rental.quotas,

@@ -182,7 +182,7 @@ fn share(written: &str) -> Option<f64> {
 /// Names the number in a text that has a unit, for a key that has none: `50GB` of tokens is 50 billion, `1kEUR` is 1k.
 fn without_unit(key: Key, written: &str) -> String {
     let is_number = |text: &&str| trainyard_units::number(text).is_ok();
-    let shorter = written.char_indices().map(|(end, _)| &written[..end]).filter(is_number).last();
+    let shorter = written.char_indices().rev().map(|(end, _)| &written[..end]).find(is_number);
     let Some(number) = shorter else { return String::new() };
     let number = match written.strip_suffix("GB") {
         Some(billions) if key.name == "data.tokens" => format!("{billions}B"),

@@ -251,8 +251,11 @@ fn what_is_not_possible_is_a_case_with_its_reason() {
         let why = refused(&held(&document), &[vary]);
         assert!(why.contains(part) && why.contains("--vary"), "{vary}: {why}");
     }
-    let best = ask(&sought(job(), &[]), &["instance=p3.17xlarge,p4d.*"]);
-    assert!(reason(&best, 0).contains("p3.17xlarge") && best.cases[1].figures.is_some());
+    // A type that a Region does not have is no mistake.
+    let mut there = job();
+    there.cluster.region = Some("eu-west-1".into());
+    let best = ask(&sought(there, &[]), &["instance=p4de.24xlarge,p4d.*"]);
+    assert!(reason(&best, 0).contains("no price of p4de.24xlarge") && best.cases[1].figures.is_some());
 }
 
 #[test]
