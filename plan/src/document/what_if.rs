@@ -76,7 +76,8 @@ pub struct WhatIfCase {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_margin: Option<String>,
     /// Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it does:
-    /// of plans that predictions cannot tell apart the simplest is recommended.
+    /// of plans that predictions cannot tell apart the simplest is recommended. Or that predictions cannot tell the plan from
+    /// the unvaried one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<String>,
     /// What `plan` warns of in this case: a reservation and what it commits to, reclaims, a quota that is too small, types

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::search::{INDISTINCT, SAME};
-use trainyard_plan::Objective;
+use trainyard_plan::{Objective, PlanSpec, WhatIfFigures};
 
 /// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
 /// better where those are not, or worse; `None` if it does not, or if time and cost were traded, which the table shows.
@@ -30,6 +30,22 @@ pub(super) fn compares_otherwise(objective: Objective, base: &Answer, own: &Answ
     ))
 }
 
+/// Says that another plan than the unvaried one differs from it in time and cost by less than predictions can tell; `None` if
+/// it differs by more, or is the same plan, whose changes follow from what is varied alone.
+pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
+    let alike = |own: f64, base: f64| (own / base - 1.0).abs() < INDISTINCT;
+    let cost_alike = own.cost_usd.zip(base.cost_usd).is_none_or(|(own, base)| alike(own, base));
+    // The same plan may be paid on other terms.
+    let terms = (base.plan.pricing, base.plan.service.clone());
+    let same = base.plan == PlanSpec { pricing: terms.0, service: terms.1, ..own.plan.clone() };
+    (!same && alike(own.in_all_s, base.in_all_s) && cost_alike).then(|| {
+        format!(
+            "another plan than the unvaried one, and within what predictions can tell of it ({:.0} %)",
+            100.0 * INDISTINCT
+        )
+    })
+}
+
 /// Returns the objective of the recommended plan.
 fn amount(answer: &Answer, by_cost: bool) -> f64 {
     let figures = &answer.figures;
@@ -50,7 +66,7 @@ fn percent(change: f64) -> String {
 pub(super) mod tests {
     use super::super::held::PassedOver;
     use super::*;
-    use trainyard_plan::{Bottleneck, ClusterSpec, PlanSpec, WhatIfFigures};
+    use trainyard_plan::{Bottleneck, ClusterSpec};
 
     /// A recommended plan that takes so long, and the time of the fastest if that is another.
     pub(in super::super) fn answer(time_s: f64, fastest_s: Option<f64>) -> Answer {
@@ -95,6 +111,23 @@ pub(super) mod tests {
         );
         for own in [answer(102.0, Some(100.0)), answer(90.0, None), answer(110.0, None), answer(104.0, Some(103.0))] {
             assert_eq!(told(&simple, &own), None, "{}", own.figures.time_s);
+        }
+    }
+
+    #[test]
+    fn another_plan_that_is_about_as_good_is_within_what_predictions_can_tell() {
+        let figures = |time_s, cost_usd, instances| {
+            let mut own = priced(time_s, Some(cost_usd), None).figures;
+            own.plan.cluster.instances = instances;
+            own
+        };
+        let base = figures(100.0, 10.0, 1);
+        assert!(indistinct(&base, &figures(103.0, 9.8, 2)).is_some_and(|told| told.ends_with("(5 %)")));
+        // Twice as dear, twice as slow, and the same plan on other terms.
+        let mut spot = figures(100.0, 9.8, 1);
+        spot.plan.pricing = trainyard_plan::Pricing::Spot;
+        for other in [figures(100.0, 20.0, 2), figures(200.0, 10.0, 2), spot] {
+            assert_eq!(indistinct(&base, &other), None);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
 use crate::search::preferred;
-use choice::compares_otherwise;
+use choice::{compares_otherwise, indistinct};
 use held::{Expected, PassedOver};
 use key::{ALL_PRICES, Key, Level};
 use rayon::prelude::*;
@@ -565,7 +565,10 @@ fn case(
         missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
         within_margin: answer.and_then(|answer| answer.within_margin.clone()),
         warnings: answer.map(|answer| answer.warnings.clone()).unwrap_or_default(),
-        choice: answer.zip(base).and_then(|(answer, base)| compares_otherwise(objective, base, answer)),
+        choice: answer.zip(base).and_then(|(answer, base)| {
+            let otherwise = compares_otherwise(objective, base, answer);
+            otherwise.or_else(|| indistinct(&base.figures, &answer.figures))
+        }),
         time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
         scaling_efficiency: None,

@@ -4,6 +4,7 @@ use super::tornado;
 use crate::chart::{
     Axis, Breadth, Label, Line, Panel, Picture, Sample, Scale, Stroke, figure, plain, range, time_unit,
 };
+use crate::layout::cluster;
 use crate::what_if::title;
 use trainyard_plan::{VariedKey, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
@@ -195,7 +196,9 @@ impl<'a> Over<'a> {
         let ends = self.figures().flat_map(|own| if single { band(own) } else { [own.in_all_s / unit; 2] });
         let (low, high) = range(ends);
         let axis = Axis::of(&format!("{name} in all"), from_nothing(low, high), plain);
-        let mut panel = self.panel("Time", axis, |case| Some(case.figures.as_ref()?.in_all_s / unit));
+        let of = |own: &WhatIfFigures| Some(own.in_all_s / unit);
+        let mut panel = self.panel("Time", axis, |case| of(case.figures.as_ref()?));
+        panel.labels = self.machines(of);
         if let (true, [line]) = (single, panel.lines.as_mut_slice()) {
             let own = self.series[0].cases.iter().filter_map(|(_, case)| case.figures.as_ref());
             line.band = own.map(band).collect();
@@ -206,7 +209,20 @@ impl<'a> Over<'a> {
     fn cost(&self) -> Panel {
         let (low, high) = range(self.figures().filter_map(|own| own.cost_usd));
         let axis = Axis::of("USD for the training", from_nothing(low, high), plain);
-        self.panel("Cost", axis, |case| case.figures.as_ref()?.cost_usd)
+        let of = |own: &WhatIfFigures| own.cost_usd;
+        Panel { labels: self.machines(of), ..self.panel("Cost", axis, |case| of(case.figures.as_ref()?)) }
+    }
+
+    /// Returns labels with the machines of each case, where these follow from a word such as the terms.
+    fn machines(&self, of: impl Fn(&WhatIfFigures) -> Option<f64>) -> Vec<Label> {
+        let [only] = self.series.as_slice() else { return Vec::new() };
+        let label = |(x, case): &(f64, &WhatIfCase)| {
+            let own = case.figures.as_ref()?;
+            Some(Label { at: (*x, of(own)?), text: cluster(&own.plan), strong: false })
+        };
+        let labels: Vec<Label> = only.cases.iter().filter_map(label).collect();
+        let differ = labels.windows(2).any(|pair| pair[0].text != pair[1].text);
+        if self.key.amounts.is_empty() && differ { labels } else { Vec::new() }
     }
 
     /// Draws each case as a point of time and cost, with its number of machines beside it.
@@ -273,6 +289,8 @@ mod tests {
         let words = other("pricing", None, &["1", "2", "4"]);
         assert!(words.contains("USD for the training") && words.contains("minutes in all"));
         assert!(!words.contains("Throughput"));
+        // The machines of each case stand beside its points.
+        assert!(words.contains("2 × p3.16xlarge") && !batch.contains("2 × p3.16xlarge"));
     }
 
     #[test]

@@ -12,6 +12,9 @@ use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIf
 /// Number of caveats that are told: more of them hide what matters.
 const CAVEATS: usize = 6;
 
+/// The longest key that heads a column as it is.
+const COLUMN: usize = 20;
+
 /// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     let mut parts = vec![format!("{}\n\n{}", title(document), base(document))];
@@ -85,10 +88,19 @@ fn base(document: &WhatIfDocument) -> String {
     let mut rows = vec![
         (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
         ("takes", format!("{} in all{cost}, {} a step", seconds(base.in_all_s), seconds(base.step_time_s))),
+        ("90 %", interval(base)),
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
     facts(&rows)
+}
+
+/// Formats the intervals of the step and of the cost that hold 90 % of measurements.
+fn interval(own: &WhatIfFigures) -> String {
+    let [low, high] = own.interval_s.map(seconds);
+    let cost = own.cost_usd.and(own.cost_interval_usd).map(|ends| ends.map(usd));
+    let cost = cost.map_or_else(String::new, |[low, high]| format!("; {low} to {high}"));
+    format!("{low} to {high} a step{cost}")
 }
 
 /// Names what limits a training: within one machine no network does.
@@ -164,7 +176,7 @@ fn layout(figures: &WhatIfFigures) -> Vec<String> {
 
 /// Formats the plan of each case.
 fn plans(document: &WhatIfDocument, width: Width) -> String {
-    let keys = document.axes.iter().map(|axis| axis.key.as_str());
+    let keys = document.axes.iter().map(|axis| column(&axis.key));
     let layouts = ["plan", "strategy", "micro × accumulation, precision", "software"];
     let named = document.cases.iter().filter_map(|case| case.figures.as_ref()).any(|own| own.plan.stack.is_some());
     let header: Vec<&str> = keys.chain(layouts.into_iter().take(if named { 4 } else { 3 })).collect();
@@ -173,6 +185,13 @@ fn plans(document: &WhatIfDocument, width: Width) -> String {
         Some(case.values.iter().cloned().chain(layout(own)).collect::<Vec<String>>())
     });
     columns(width, &header, rows)
+}
+
+/// Returns a key as the head of a column: without its table if it is so long that numbers would be broken. The title has all
+/// of it.
+fn column(key: &str) -> &str {
+    let short = key.rsplit_once('.').map_or(key, |(_, name)| name);
+    if key.len() > COLUMN && !key.starts_with("price.") { short } else { key }
 }
 
 /// Formats a line for each case. Changes are printed where there is room for them: with one key.
@@ -188,7 +207,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         .map(|own| own.and_then(tokens_per_sample))
         .collect();
     let in_tokens = of_each.iter().all(Option::is_some);
-    let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
+    let mut header: Vec<&str> = document.axes.iter().map(|axis| column(&axis.key)).collect();
     header.push(">in all");
     header.extend(changes.then_some(">±"));
     header.extend(costs.then_some(">USD"));
@@ -414,10 +433,22 @@ pub(crate) mod tests {
         let page = what_if(&document(), Width(120));
         assert!(
             page.contains("takes       21 min in all")
+                && page.contains("90 %        8.33 s to 12.5 s a step; 500.00 USD to 2,000 USD\n")
                 && page.contains("  instances  in all ")
                 && page.contains("750 s"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn long_keys_leave_numbers_whole() {
+        let mut document = document();
+        document.axes[0].key = "campaign.checkpoint_interval".into();
+        for figures in document.cases.iter_mut().filter_map(|case| case.figures.as_mut()) {
+            (figures.in_all_s, figures.cost_usd) = (3.7e6, Some(2_062_374.0));
+        }
+        let page = what_if(&document, Width(100));
+        assert!(page.contains("  checkpoint_interval") && page.contains("  2,062,374  "), "{page}");
     }
 
     #[test]
