@@ -82,8 +82,8 @@ impl Found<'_, '_> {
     fn prediction(&self, pools: &[QueueDocument], cold: &[QueueDocument]) -> FleetPrediction {
         let first = self.judge.first;
         let makespan_s = last_end(pools) - first;
-        // Pools may use less than the quota, on all of which the bound is.
-        let bound_s = self.pools.bound(&self.solution.best.choice).end - first;
+        // Pools may use less than the quota, on all of which the bound is. Sums may be rounded.
+        let bound_s = (self.pools.bound(&self.solution.best.choice).end - first).min(makespan_s);
         let spent = pools.iter().map(|pool| pool.prediction.instance_seconds);
         let none = InstanceSeconds { busy: 0.0, startup: 0.0, idle: 0.0, held: 0.0 };
         let instance_seconds = spent.fold(none, |sum, own| InstanceSeconds {
@@ -97,8 +97,7 @@ impl Found<'_, '_> {
         FleetPrediction {
             makespan_s,
             bound_s,
-            // Sums may be rounded.
-            gap: (makespan_s / bound_s - 1.0).max(0.0),
+            gap: makespan_s / bound_s - 1.0,
             waiting_s: waiting(waits.collect()),
             cold_starts: pools.iter().map(|pool| pool.prediction.cold_starts).sum(),
             warm_starts: pools.iter().map(|pool| pool.prediction.warm_starts).sum(),
