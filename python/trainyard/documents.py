@@ -1525,7 +1525,14 @@ class ParallelSpec:
     context: int = 1
     """Ranks that share each sample's tokens."""
     expert: int = 1
-    """Replicas that share the experts of each layer; a part of `data`."""
+    """Replicas that share the experts of each layer; a part of `data`, or of `data` times `context` where experts are
+    folded.
+    """
+    folded_experts: bool = False
+    """Whether experts are shared out over the ranks of a stage as they are numbered, those of a tensor group too, so
+    that tensor parallelism splits none: over `expert` times `tensor` ranks (Liu et al., "MoE Parallel Folding",
+    arXiv:2504.14960).
+    """
     sequence: bool = False
     """Whether the ranks of a tensor group also share the tokens of what tensor parallelism does not split."""
 
@@ -1717,12 +1724,12 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedInterruptions:
-    """What reclaims of spot instances add to a training, expected values at the published band of their type or at
-    what the job says, times its scenario.
+    """What machines that are lost add to a training, expected values: spot instances that are reclaimed, at the
+    published band of their type or at what the job says, times its scenario, or machines that fail.
     """
 
     expected: float
-    """Instances that are reclaimed; each stops all."""
+    """Machines that are lost; each stops all."""
     waiting_s: float
     """Seconds until they are replaced."""
     restarts_s: float
@@ -1749,6 +1756,8 @@ class CostParts:
     """Instances while a reference model scores the samples before the first step."""
     interruptions_usd: float | None = None
     """Instances while reclaimed ones are replaced, made ready, and lost work is done again."""
+    failures_usd: float | None = None
+    """The same of machines that fail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1843,9 +1852,13 @@ class Prediction:
     """What reclaims of spot instances add, expected values. Absent on other terms, and where nobody published how
     often they come.
     """
+    failures: ExpectedInterruptions | None = None
+    """What failures of machines add, expected values at the job's `campaign.node_mtbf` or the default. Absent where
+    nothing is known of what surrounds the steps, and in older documents.
+    """
     cost_usd: float | None = None
-    """Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions and storage. Absent
-    for machines without a price.
+    """Price of the whole training: instances, start-up, checkpoints, evaluations, interruptions, failures and storage.
+    Absent for machines without a price.
     """
     cost_parts: CostParts | None = None
     """What the price is made of."""
@@ -2211,11 +2224,17 @@ class WhatIfFigures:
     steps: int
     """Optimizer steps of the whole training."""
     time_s: float
-    """Seconds of the whole training."""
+    """Seconds of all steps."""
+    in_all_s: float
+    """Seconds from the request for machines to the last checkpoint, with evaluation and expected reclaims: the time in
+    all, with which a deadline is compared.
+    """
     cost_usd: float | None = None
     """Price of the whole training; absent for machines without a price."""
-    price_date: str | None = None
-    """The date of the machines' price, `YYYY-MM-DD`; absent for machines that are not rented."""
+    cost_interval_usd: Sequence[float] | None = ()
+    """The interval of the price that follows from that of the step time and from the range of the price."""
+    price: PriceUsed | None = None
+    """What the machines cost by the hour, on which terms, where and when; absent for machines without a price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2236,15 +2255,20 @@ class WhatIfCase:
     """
     choice: str | None = None
     """Why it compares otherwise with the unvaried plan than the plans with the lowest objective of both do, if it
-    does: of plans that predictions cannot tell apart the simplest is recommended.
+    does: of plans that predictions cannot tell apart the simplest is recommended. Or that predictions cannot tell
+    the plan from the unvaried one.
+    """
+    warnings: Sequence[str] = ()
+    """What `plan` warns of in this case: a reservation and what it commits to, reclaims, a quota that is too small,
+    types that are left out, and what else it takes to be as good as it looks.
     """
     time_change: float | None = None
-    """Time over that without variation, minus one."""
+    """Time in all over that without variation, minus one."""
     cost_change: float | None = None
     """Cost over that without variation, minus one."""
     scaling_efficiency: float | None = None
     """Throughput of a device over that in the case with the fewest devices and otherwise the same values; absent where
-    the number of devices is not varied.
+    the number of devices is not varied, and on machines of another type than in that case.
     """
 
 
@@ -2489,6 +2513,10 @@ class Campaign(Document):
     """How many courses cost how many USD."""
     goodput: Quantiles
     """Training that counts over time in which machines are held."""
+    within_deadline: float | None
+    """Share of the courses that end within the job's deadline; absent without one."""
+    within_budget: float | None
+    """Share of the courses that cost no more than the job's budget; absent without one."""
     phases: CampaignPhases
     """Where the time goes: means over the courses."""
     interruptions: Interruptions

@@ -78,8 +78,8 @@ frozen\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
 precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
-complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l constants -d 'GPUs, links and stacks that override those of the catalog' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l prices -d 'Prices that override those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l max-simulations -d 'Stop after this many simulations and say how much better a plan could still be' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l fix -d 'Hold a field of the plan, --fix parallel.tensor=8; may be repeated' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand train" -l threads -d 'Processor threads of the search [default: all]' -r
@@ -132,8 +132,8 @@ frozen\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
 precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
-complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l constants -d 'GPUs, links and stacks that override those of the catalog' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l prices -d 'Prices that override those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l objective -d 'What is sought [default: cost]' -r -f -a "time\t''
 cost\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand plan" -l deadline -d 'The longest training accepted, 3d' -r
@@ -185,7 +185,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l instanc
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l plot-theme -d 'Background of the plot: `auto` follows the reader\'s system (a PNG is light), `light` or `dark`' -r -f -a "auto\t'What the reader\'s system prefers; light in a PNG'
 light\t'White'
 dark\t'Nearly black'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l constants -d 'GPUs, links and stacks that stand before those of the catalog; those of the plan if left out' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l constants -d 'GPUs, links and stacks that override those of the catalog; those of the plan if left out' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l spread -d 'Let devices differ: standard deviation of their speed as a fraction, drawn with --seed' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l seed -d 'Which devices are slow, how the courses of a campaign go, or which jobs of a queue take longer than expected' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand simulate" -l runs -d 'Possible courses of the campaign' -r
@@ -225,7 +225,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l plot-them
 light\t'White'
 dark\t'Nearly black'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l runs -d 'Possible courses of the whole training that are drawn' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l seed -d 'How these courses go' -r
+complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l seed -d 'Seed of the random draws' -r
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l format -d 'How results are printed' -r -f -a "table\t'For people'
 json\t'For programs: one document with its schema'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand report" -l history -d 'Where results are kept, or `off` [default: $TRAINYARD_HISTORY, or runs/history.db]' -r -F
@@ -261,8 +261,8 @@ frozen\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l dpo -d 'Train on pairs of sequences, one of which is preferred (direct preference optimisation); the scores of the reference model come from a forward pass in every step (model, if no value is given) or of one before the first (precomputed)' -r -f -a "model\t''
 precomputed\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l lora-rank -d 'Rank of the adapters of lora and qlora [default: 16]' -r
-complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
-complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l prices -d 'Prices that stand before those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l constants -d 'GPUs, links and stacks that override those of the catalog' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l prices -d 'Prices that override those of the catalog; `trainyard show prices` and `trainyard prices import` write such a table' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l objective -d 'What is sought [default: cost]' -r -f -a "time\t''
 cost\t''"
 complete -c trainyard -n "__fish_trainyard_using_subcommand what-if" -l deadline -d 'The longest training accepted, 3d' -r
@@ -402,7 +402,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand calibrate" -s V -l v
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l plot-theme -d 'Background of the plot: `auto` follows the reader\'s system (a PNG is light), `light` or `dark`' -r -f -a "auto\t'What the reader\'s system prefers; light in a PNG'
 light\t'White'
 dark\t'Nearly black'"
-complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l constants -d 'GPUs, links and stacks that override those of the catalog' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l plot -d 'Draw predicted against measured; of collectives also bandwidth against message size' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand validate" -l format -d 'How results are printed' -r -f -a "table\t'For people'
 json\t'For programs: one document with its schema'"
@@ -570,7 +570,7 @@ complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_s
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from import" -s V -l version -d 'Print version'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from help" -f -a "import" -d 'Read files that the AWS command line has printed, or SkyPilot\'s catalog'
 complete -c trainyard -n "__fish_trainyard_using_subcommand prices; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l constants -d 'GPUs, links and stacks that stand before those of the catalog' -r -F
+complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l constants -d 'GPUs, links and stacks that override those of the catalog' -r -F
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l format -d 'How results are printed' -r -f -a "table\t'For people'
 json\t'For programs: one document with its schema'"
 complete -c trainyard -n "__fish_trainyard_using_subcommand show" -l history -d 'Where results are kept, or `off` [default: $TRAINYARD_HISTORY, or runs/history.db]' -r -F
