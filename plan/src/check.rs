@@ -112,9 +112,10 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Inv
         return Ok(());
     }
     let copies = u64::from(parallel.data) * u64::from(parallel.context);
-    let replicas = match parallel.folded_experts {
-        true => (1, "replicas times parts of a sample (parallel.context)", copies),
-        false => (1, "replicas (parallel.data)", u64::from(parallel.data)),
+    let replicas = if parallel.folded_experts {
+        (1, "replicas times parts of a sample (parallel.context)", copies)
+    } else {
+        (1, "replicas (parallel.data)", u64::from(parallel.data))
     };
     let to_divide = match graph.divisible() {
         None => {

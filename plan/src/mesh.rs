@@ -189,7 +189,7 @@ impl Mesh {
                 let first = copy / expert * expert;
                 let copies = (first..first + expert).map(|copy| (copy / self.context(), copy % self.context()));
                 let of = |(data, context)| {
-                    (0..self.tensor()).map(move |tensor| self.rank(Coordinates { data, context, tensor, ..at }))
+                    (0..self.tensor()).map(move |tensor| self.rank(Coordinates { data, tensor, context, ..at }))
                 };
                 copies.flat_map(of).collect()
             }
