@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use trainyard_data::DataReport;
 use trainyard_host::{cores, processor_name};
 use trainyard_plan::Rank;
-use trainyard_plan::document::Phases;
 
 /// Returns what was measured.
 pub(super) fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {

@@ -9,7 +9,6 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::{Places, Program, environment, program};
-use super::script::WAIT;
 use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
@@ -83,7 +82,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         // The training operator looks for a container of this name.
         "name": "pytorch",
         "image": image,
-        "command": ["bash", "-c", command(draft, &program.command(&start))],
+        "command": ["bash", "-c", format!("set -e\n{}", program.command(&start))],
         "resources": { "limits": limits.clone(), "requests": limits },
         "volumeMounts": [
             { "name": "data", "mountPath": "/data", "readOnly": true },
@@ -126,16 +125,6 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         pod["terminationGracePeriodSeconds"] = json!(grace.min(LONGEST_GRACE_S).ceil() as u64);
     }
     json!({ "spec": pod })
-}
-
-/// Returns the shell lines of a pod. One that is reclaimed hands the SIGTERM on to its ranks, which write a checkpoint and
-/// end: torchrun would kill them 30 seconds after a SIGTERM of its own.
-fn command(draft: &mut Draft<'_>, start: &str) -> String {
-    if !draft.job.is_spot() {
-        return format!("set -e\n{start}");
-    }
-    draft.remark("the image needs pkill (procps), with which a pod that is reclaimed asks its ranks for a checkpoint");
-    format!("set -e\ntrap 'pkill -TERM -P \"$!\" || true' TERM\n{} &\n{WAIT}", start.trim_end())
 }
 
 fn limits(draft: &mut Draft<'_>) -> Value {

@@ -3,9 +3,6 @@
 use super::draft::Head;
 use crate::shell::{self, quoted};
 
-/// The end of a script: waits on although a signal ends a wait, and exits as what it started does.
-pub(super) const WAIT: &str = "wait \"$!\" || true\nwait \"$!\"\n";
-
 /// Formats a command of several lines: the first as it is written for a shell, then words that are quoted, a line for
 /// each group.
 pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {

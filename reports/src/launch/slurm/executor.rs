@@ -1,11 +1,10 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{REQUEUE_S, directives, lead_s, requeue, script};
+use super::{REQUEUE_S, WAIT, directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
 use crate::launch::program::environment;
-use crate::launch::script::WAIT;
 use crate::launch::script::{command, exports};
 use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};

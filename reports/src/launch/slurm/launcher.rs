@@ -1,12 +1,12 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
-use super::{directives, lead_s, requeue, script};
+use super::{WAIT, directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
 use crate::launch::job::Job;
 use crate::launch::program::{Places, environment, program};
-use crate::launch::script::{WAIT, exports};
+use crate::launch::script::exports;
 use crate::launch::torchrun::PORT;
 use trainyard_plan::LaunchFile;
 

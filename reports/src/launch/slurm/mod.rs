@@ -29,6 +29,9 @@ const REQUEUE_S: u64 = 60;
 /// The greatest such number of seconds that `--signal` takes, in whole minutes.
 const SIGNAL_MAX_S: u64 = 65_520;
 
+/// The end of a script: waits on although a signal ends a wait, and exits as what it started does.
+const WAIT: &str = "wait \"$!\" || true\nwait \"$!\"\n";
+
 pub(super) const STARTS: &[Engine] = Engine::ALL;
 
 /// Writes `slurm.sh` and the files that must lie beside it.
