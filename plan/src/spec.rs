@@ -157,7 +157,8 @@ impl Default for ParallelSpec {
 impl ParallelSpec {
     /// Counts the kinds of parallelism besides data parallelism.
     pub fn kinds(&self) -> u32 {
-        [self.tensor, self.pipeline, self.context, self.expert].iter().filter(|degree| **degree > 1).count() as u32
+        [self.tensor, self.pipeline, self.context, self.expert_ranks()].iter().filter(|degree| **degree > 1).count()
+            as u32
     }
 
     /// Returns the number of ranks that share the experts of a layer.
@@ -482,13 +483,13 @@ impl PlanSpec {
 
     /// Lists what the plan needs of its software beyond data parallelism with an ordinary optimizer.
     pub fn features(&self) -> Vec<&'static str> {
-        let ParallelSpec { tensor, pipeline, context, expert, .. } = self.parallel;
+        let ParallelSpec { tensor, pipeline, context, .. } = self.parallel;
         let all = [
             (self.offload != Offload::NONE, "offload"),
             (tensor > 1, "tensor parallelism"),
             (pipeline > 1, "pipeline"),
             (context > 1, "context parallelism"),
-            (expert > 1, "expert parallelism"),
+            (self.parallel.expert_ranks() > 1, "expert parallelism"),
             (self.schedule.is_interleaved(), "interleaving"),
             (self.state_sharding >= StateSharding::Gradients, "sharded gradients or parameters"),
             (self.sharding_ranks.is_some(), "hybrid sharding"),

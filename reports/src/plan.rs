@@ -190,7 +190,7 @@ const NAMED_ON_TOP: f64 = 5e-4;
 const TOLD_ON_TOP: f64 = 0.005;
 
 /// Formats the time with which a deadline is compared; `None` where it is about that of the steps.
-fn in_all(prediction: &Prediction) -> Option<String> {
+pub(crate) fn in_all(prediction: &Prediction) -> Option<String> {
     if prediction.around_s() < TOLD_ON_TOP * prediction.time_s {
         return None;
     }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use trainyard_data::DataReport;
 use trainyard_host::{cores, processor_name};
 use trainyard_plan::Rank;
+use trainyard_plan::document::Phases;
 
 /// Returns what was measured.
 pub(super) fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {

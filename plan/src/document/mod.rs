@@ -219,12 +219,21 @@ impl Prediction {
         self.time_s + self.around_s()
     }
 
+    /// Returns `true` unless machines are lost so often that a training makes hardly any progress: a hundred times the time of
+    /// its steps is lost.
+    pub fn makes_progress(&self) -> bool {
+        self.lost_s() <= 100.0 * self.time_s
+    }
+
+    /// Returns the seconds that are lost with machines.
+    fn lost_s(&self) -> f64 {
+        [self.interruptions, self.failures].into_iter().flatten().map(|losses| losses.total_s()).sum()
+    }
+
     /// Returns the seconds of [`Self::elapsed_s`] that are not steps.
     pub fn around_s(&self) -> f64 {
-        let lost = [self.interruptions, self.failures].into_iter().flatten();
-        let interrupted: f64 = lost.map(|interruptions| interruptions.total_s()).sum();
         let saved = self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0);
-        saved + interrupted + self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0)
+        saved + self.lost_s() + self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0)
     }
 }
 

@@ -42,7 +42,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
                 "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {:.2} times as long{costs}",
                 human_duration(deadline),
                 human_duration(time),
-                if surrounded { " with start-up and checkpoints" } else { "" },
+                if surrounded { " with start-up, checkpoints and failures" } else { "" },
                 time.0 / deadline.0
             )
         }

@@ -89,6 +89,9 @@ pub enum NoPlan {
     /// The search was cancelled.
     #[error("the search was cancelled before it ended")]
     Cancelled,
+    /// Machines are lost faster than work is saved.
+    #[error("no plan makes progress: machines are lost faster than work is saved")]
+    NoProgress,
     /// Plans fit, but the machine was not measured for them.
     #[error("no plan can be priced: the machine's profile lacks the measurements")]
     Unmeasured,
@@ -119,6 +122,9 @@ impl NoPlan {
             }
             Self::Limited { .. } => Some("raise --max-simulations".into()),
             Self::Cancelled => None,
+            Self::NoProgress => Some(
+                "allow fewer machines, or write a longer campaign.node_mtbf or a shorter campaign.checkpoint_interval".into(),
+            ),
             Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
         }
     }

@@ -138,7 +138,7 @@ pub(crate) fn unpaid_overheads(place: &Place, prediction: &Prediction) -> Option
     let Place::Owned { described_by: Description::ClusterFile(file), .. } = place else { return None };
     (prediction.cost_usd.is_some() && prediction.start_up_s.is_none()).then(|| {
         format!(
-            "start-up and checkpoints are not in time and cost, because nobody says how fast checkpoints are written: \
+            "start-up, checkpoints and failures are not in time and cost, because nobody says how fast checkpoints are written: \
              [shared_storage] in {file} or campaign.checkpoint_bandwidth in the job does"
         )
     })

@@ -237,9 +237,10 @@ impl Reasons<'_> {
             let mut tried = tried.into_iter().map(|fewer| (fewer, other(fewer)));
             let (number, found) = tried.find(|(_, (best, large))| best.is_some() || large.is_some())?;
             return match found {
-                (Some(fewer), _) => self
-                    .is_ahead_in_something(&fewer)
-                    .then(|| format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))),
+                (Some(fewer), _) => (is_ahead(&fewer, self.chosen)
+                    && is_ahead(self.chosen, &fewer)
+                    && !self.is_told(&fewer))
+                .then(|| format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))),
                 (None, large) => Some(format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?))),
             };
         }
@@ -248,10 +249,10 @@ impl Reasons<'_> {
         Some(format!("one {machine} rather than 2: {}", self.against(&more)))
     }
 
-    /// Returns `true` if a plan is faster or cheaper than the chosen one.
-    fn is_ahead_in_something(&self, other: &Evaluated) -> bool {
-        let is_cheaper = self.chosen.cost_usd.zip(other.cost_usd).is_some_and(|(own, other)| other < own);
-        is_cheaper || other.time_s < self.chosen.time_s
+    /// Returns `true` if the choice is compared with the best plan by what is sought, and that is on as many machines.
+    fn is_told(&self, other: &Evaluated) -> bool {
+        let site = |plan: &Evaluated| (plan.plan.cluster().instance.clone(), plan.plan.cluster().instances);
+        self.found.optimum.as_ref().is_some_and(|optimum| site(optimum) == site(other))
     }
 
     /// Returns the number of machines of the fastest plan on fewer of the same type that is on the front of time and cost and
@@ -264,7 +265,7 @@ impl Reasons<'_> {
             cluster.instance == own.instance
                 && cluster.instances < own.instances
                 && !same(other.time_s, self.chosen.time_s)
-                && self.is_ahead_in_something(other)
+                && is_ahead(other, self.chosen)
         });
         fewer.min_by(|a, b| a.time_s.total_cmp(&b.time_s)).map(|plan| plan.plan.cluster().instances)
     }
@@ -659,6 +660,12 @@ fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
         (false, false) if time > other_time && cost < other_cost => format!("{price} but {pace}"),
         (false, false) => format!("{price} and {pace}"),
     }
+}
+
+/// Returns `true` if a plan is faster or cheaper than another one.
+fn is_ahead(plan: &Evaluated, other: &Evaluated) -> bool {
+    let is_cheaper = plan.cost_usd.zip(other.cost_usd).is_some_and(|(own, other)| own < other);
+    is_cheaper || plan.time_s < other.time_s
 }
 
 #[cfg(test)]

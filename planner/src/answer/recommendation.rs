@@ -42,6 +42,9 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
+    if !prediction.makes_progress() {
+        return Err(NoPlan::NoProgress);
+    }
     // Searches that do not need each other.
     let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
     let stacks = || stack_choices(problem, job, &solved);

@@ -43,7 +43,7 @@ pub fn campaign(
     for factor in SCENARIOS.into_iter().filter(|_| plan.pricing() == Pricing::Spot) {
         let other = assembly.campaign(factor).map_err(in_job)?;
         let Ok(simulated) = simulated_runs(&other, runs, seed) else {
-            warnings.push(format!("with {factor} times the published reclaims the training hardly gets on"));
+            warnings.push(format!("with {factor} times the published reclaims the training makes hardly any progress"));
             continue;
         };
         scenarios.push(summary::scenario(factor, &other, &simulated));
@@ -120,7 +120,7 @@ fn simulated_runs(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<Simul
         let restart = campaign.restart;
         let restart = restart.machines + restart.software + campaign.download + campaign.checkpoint.read;
         let sentence = format!(
-            "the training hardly gets on: a machine is lost every {}, and starting again takes {}",
+            "the training makes hardly any progress: a machine is lost every {}, and starting again takes {}",
             human_duration(Seconds(3600.0 / per_hour)),
             human_duration(restart)
         );

@@ -178,7 +178,10 @@ mod tests {
                 assert_same(cost, prediction.cost_parts.expect("of a cost").total());
                 let [low, high] = prediction.cost_interval_usd.expect("of a cost");
                 assert!(low < cost && cost < high, "{low} {cost} {high}");
-                assert_eq!(document.warnings.iter().any(|told| told.starts_with("start-up and check")), !are_known);
+                assert_eq!(
+                    document.warnings.iter().any(|told| told.starts_with("start-up, checkpoints and failures")),
+                    !are_known
+                );
                 // The document says no more than the path, and the file is asked again.
                 let again = resimulate(&document, resources(&file).machine_files(), Options::default());
                 assert_eq!(again.expect("the same machines").0.prediction, document.prediction);

@@ -128,7 +128,7 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     } else {
         format!("{:.2} USD/h together", price.of_all(cluster.instances))
     };
-    let what = format!("{cluster} for {} at {rate}", human_duration(Seconds(prediction.time_s)),);
+    let what = format!("{cluster} for {} at {rate}", human_duration(Seconds(prediction.time_s)));
     let Some(parts) = prediction.cost_parts else { return vec![CostPart { what, usd }] };
     let rest = [
         ("start-up", parts.start_up_usd),

@@ -209,6 +209,11 @@ impl Changed {
         let rent = Rent::new(job, &plan, &machine, price)?;
         let predicted = data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent, data.as_ref()));
         let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
+        if !prediction.makes_progress() {
+            return Err(Refusal::NoPlan(
+                "makes hardly any progress: machines are lost faster than work is saved".into(),
+            ));
+        }
         let full = |full| Refusal::NoPlan(format!("does not fit into memory: {full}"));
         outcome.footprint.fits_without_margin().map_err(full)?;
         let warnings = before.warnings(job, &plan, &machine, &prediction);

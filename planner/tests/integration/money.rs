@@ -65,6 +65,9 @@ fn failures_are_in_time_and_cost() {
     let often = || CampaignSpec { node_mtbf: Some("20 h".into()), ..CampaignSpec::default() };
     let [usual, failing] = [CampaignSpec::default(), often()].map(with);
     assert!(failing.elapsed_s() > usual.elapsed_s() && failing.cost_usd > usual.cost_usd);
+    let hopeless = CampaignSpec { node_mtbf: Some("1 s".into()), ..CampaignSpec::default() };
+    let hopeless = plan_with(&JobSpec { campaign: Some(hopeless), ..job() }, Resources::default());
+    assert!(matches!(hopeless, Err(NoPlan::NoProgress)));
     let unsaved = with(CampaignSpec { checkpoint_interval: Some("1000 d".into()), ..often() });
     assert!(unsaved.cost_usd > failing.cost_usd, "{:?} {:?}", unsaved.cost_usd, failing.cost_usd);
 }
@@ -142,7 +145,7 @@ fn a_deadline_includes_start_up_and_checkpoints() {
     assert_ne!(document.plan.cluster, relaxed.plan.cluster);
     job.goal.deadline = Some("1 min".into());
     let message = missed_goal(&plan(&job)).expect("machines do not start within a minute");
-    assert!(message.contains("with start-up and checkpoints"), "{message}");
+    assert!(message.contains("with start-up, checkpoints and failures"), "{message}");
 }
 
 #[test]

@@ -612,7 +612,7 @@ fn warned(job: &JobSpec, fixed: &[&str], vary: &str) -> Vec<Vec<String>> {
         let told = |own: &&String| own.starts_with("reserved") || own.contains("quota");
         cases
             .iter()
-            .flat_map(|case| case.iter().find(told))
+            .filter_map(|case| case.iter().find(told))
             .map(|own| own.split([':', ';']).next().into_iter().collect())
             .collect()
     };

@@ -259,8 +259,8 @@ fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
     let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
     let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
     warnings.push(
-        "availability of instances is not known; failures are not in times and costs, nor is the storage of data and \
-         checkpoints in costs"
+        "availability of instances is not known; reclaims of spot instances are not in times and costs, nor is the storage of \
+         data and checkpoints in costs"
             .into(),
     );
     warnings

@@ -23,7 +23,7 @@ pub(super) fn step(content: &ReportContent) -> Markup {
     let gantt = "One lane for each stage of the pipeline, the first device of each. Bars are passes of micro-batches with \
                  their numbers; what is left is idle.";
     let waterfall = "What the step waits for from its start to its end: the parts add up to the step. Exposed \
-                     communication is what the step would save if links took no time.";
+                     communication is what the step would save if links took no time, but for collectives inside layers.";
     let facts_of = [
         ("exposed communication", seconds(prediction.exposed_communication_s)),
         ("bubble", percent(prediction.bubble)),

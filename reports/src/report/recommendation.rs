@@ -4,7 +4,7 @@ use super::html::{facts, list, table};
 use crate::decision::rejected;
 use crate::format::{bytes, percent, seconds, usd};
 use crate::layout::{cluster, strategy};
-use crate::plan::headline;
+use crate::plan::{headline, in_all};
 use crate::shell::quoted;
 use maud::{Markup, html};
 use trainyard_plan::PlanSpec;
@@ -62,18 +62,14 @@ pub(super) fn sentence(document: &PlanDocument) -> String {
         "one device" => "on one device".to_owned(),
         way => format!("split as {way}"),
     };
-    let cost = prediction.cost_usd.map_or_else(String::new, |cost| format!(" and costs {}", usd(cost)));
-    let start = match prediction.start_up_s {
-        Some(start) => format!(", {} of it start-up", seconds(start)),
-        None => String::new(),
-    };
+    let cost = prediction.cost_usd.map_or_else(String::new, |cost| format!(", and costs {}", usd(cost)));
+    let takes = in_all(prediction).unwrap_or_else(|| seconds(prediction.elapsed_s()));
     format!(
-        "{place} and train {} {way}, in {}, at {} a step. The training of {} takes {}{start}{cost}.",
+        "{place} and train {} {way}, in {}, at {} a step. The training of {} takes {takes}{cost}.",
         plan.model.name,
         plan.precision,
         counted(plan.batch.global, "sample"),
         counted(prediction.steps, "step"),
-        seconds(prediction.elapsed_s()),
     )
 }
 

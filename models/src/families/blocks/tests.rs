@@ -196,7 +196,7 @@ fn a_router_is_kept_and_checked() {
     let read = Model::try_from(sigmoid.clone()).expect("a router");
     assert_eq!(Model::try_from(read.spec()).expect("as written"), read);
     let Model::Blocks(blocks) = &read else { panic!("blocks") };
-    assert_eq!(blocks.routing.as_ref().and_then(|routing| routing.groups()), Some((4, 2)));
+    assert_eq!(blocks.routing.as_ref().and_then(Router::groups), Some((4, 2)));
     assert_eq!(read.graph(), graph(routed.clone()));
     let softmax = Some(RouterScores::Softmax);
     for (wrong, told) in [
