@@ -193,6 +193,7 @@ impl Executable {
             .or_else(|| degree("parallel.context", parallel.context, self.context))
             .or_else(|| degree("parallel.expert", parallel.expert, self.distributes(plan.graph().divisible())))
             .or_else(|| self.refused_folding(parallel))
+            .or_else(|| self.refused_experts(plan))
             .or_else(|| among("precision", plan.precision(), &self.precisions))
             .or_else(|| among("schedule", plan.schedule(), &self.schedules))
             .or_else(|| among("recompute", plan.recompute(), &self.recompute))
@@ -315,6 +316,15 @@ impl Executable {
         let refused = parallel.folded_experts && !self.folds_experts;
         let field = "parallel.folded_experts";
         refused.then(|| NotExecutable { field, value: "true".into(), allowed: format!("{field} false") })
+    }
+
+    /// Returns that whole tokens are beside experts under tensor parallelism, where the software cannot do that.
+    fn refused_experts(&self, plan: &Plan) -> Option<NotExecutable> {
+        let parallel = plan.mesh().parallel();
+        let has_experts = matches!(plan.graph().divisible(), Some(Divisible::Experts(_)));
+        let refused = self.experts_need_sequence && has_experts && parallel.tensor > 1 && !parallel.sequence;
+        let field = "parallel.sequence";
+        refused.then(|| NotExecutable { field, value: "false".into(), allowed: format!("{field} true beside experts") })
     }
 
     fn refused_head(&self, plan: &Plan) -> Option<NotExecutable> {

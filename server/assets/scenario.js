@@ -457,7 +457,9 @@ export function differences(one, other) {
 
 /** How long a plan takes in all. */
 export function elapsed(prediction) {
-  return ["time_s", "start_up_s", "checkpoints_s", "evaluations_s", "reference_s"].reduce((sum, part) => sum + (prediction[part] ?? 0), 0);
+  const parts = ["time_s", "start_up_s", "checkpoints_s", "evaluations_s", "reference_s"].map((part) => prediction[part] ?? 0);
+  const lost = [prediction.interruptions, prediction.failures].map((own) => (own ? own.waiting_s + own.restarts_s + own.lost_s : 0));
+  return [...parts, ...lost].reduce((sum, part) => sum + part, 0);
 }
 
 /** Figures of a plan: term, value, and what is said smaller. */

@@ -240,6 +240,7 @@ impl Changed {
         set_held(&mut self.document.plan, &fixed)?;
         let machine = self.degrees(old, before.files.clone())?;
         let spec = &mut self.document.plan;
+        experts(spec, old, (&fixed, &machine))?;
         leave_usual_out(&mut spec.cluster);
         if (&spec.stack, &spec.cluster.instance) != (&old.stack, &old.cluster.instance) {
             let old_machine = before.machine().map_err(|error| told(&error))?;
@@ -391,6 +392,20 @@ fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
 fn one_stack(job: &JobSpec) -> Result<String, String> {
     let named = job.cluster.stack.clone().filter(|name| name != AUTO_STACK);
     named.ok_or_else(|| format!("`{AUTO_STACK}` compares stacks, but a plan that is held has one; name that"))
+}
+
+/// Shares experts out as the software does where other degrees are taken: with tokens, if it needs that, and folded, if it
+/// folds them.
+fn experts(spec: &mut PlanSpec, old: &PlanSpec, (fixed, machine): (&Fixed, &Machine)) -> Result<(), String> {
+    let software = executable_on(machine).map_err(|error| told(&error))?;
+    let parallel = &mut spec.parallel;
+    let degrees = |own: &ParallelSpec| (own.tensor, own.context);
+    if spec.model.experts.is_none() || degrees(parallel) == degrees(&old.parallel) {
+        return Ok(());
+    }
+    parallel.sequence |= software.experts_need_sequence && parallel.tensor > 1 && fixed.sequence.is_none();
+    parallel.folded_experts = software.folds_experts && parallel.tensor * parallel.context > 1;
+    Ok(())
 }
 
 /// Checks that the stack of the machines can run a plan.

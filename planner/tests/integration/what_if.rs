@@ -27,8 +27,12 @@ fn limits(fixed: &[&str]) -> Limits {
 }
 
 fn plan(fixed: &[&str]) -> PlanDocument {
-    let problem = problem(&job(), Resources::default()).expect("a solvable job");
-    recommend(&problem, &limits(fixed), &job()).expect("a plan")
+    plan_of(&job(), fixed)
+}
+
+fn plan_of(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
+    let problem = problem(job, Resources::default()).expect("a solvable job");
+    recommend(&problem, &limits(fixed), job).expect("a plan")
 }
 
 fn held(document: &PlanDocument) -> Subject {
@@ -67,6 +71,22 @@ fn reason(document: &WhatIfDocument, case: usize) -> &str {
 /// On two p4d: replicas and stages, so that every link is used.
 fn wide() -> PlanDocument {
     plan(&["instances=2", "instance=p4d.24xlarge", "parallel.pipeline=4", "parallel.data=4", "schedule=1f1b"])
+}
+
+/// Megatron Core trains experts under tensor parallelism with sequence parallelism alone, and tensor ranks share them out.
+#[test]
+fn experts_follow_the_degrees_of_a_held_plan() {
+    let mut job = job();
+    job.model.name = Some("qwen3-30b-a3b".into());
+    job.cluster.instances = Some(vec!["p5.48xlarge".into()]);
+    let fixed = ["stack=megatron-core", "instances=2", "parallel.tensor=1", "parallel.pipeline=2", "parallel.expert=8"];
+    let whole = plan_of(&job, &fixed);
+    assert!(!whole.plan.parallel.folded_experts);
+    let answer = ask(&held(&whole), &["parallel.tensor=1,2"]);
+    let [one, two] = figures(&answer)[..] else { panic!("two cases") };
+    assert!(!one.plan.parallel.folded_experts && two.plan.parallel.folded_experts && two.plan.parallel.sequence);
+    let unshared = ask(&held(&whole), &["parallel.tensor=2", "parallel.sequence=false"]);
+    assert!(reason(&unshared, 0).contains("share"), "{}", reason(&unshared, 0));
 }
 
 #[test]
