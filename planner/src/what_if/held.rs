@@ -405,6 +405,10 @@ fn experts(spec: &mut PlanSpec, old: &PlanSpec, (fixed, machine): (&Fixed, &Mach
     }
     parallel.sequence |= software.experts_need_sequence && parallel.tensor > 1 && fixed.sequence.is_none();
     parallel.folded_experts = software.folds_experts && parallel.tensor * parallel.context > 1;
+    // As many ranks share them out as before.
+    if parallel.folded_experts && fixed.expert.is_none() {
+        parallel.expert = (old.parallel.expert_ranks() / parallel.tensor).max(1);
+    }
     Ok(())
 }
 
