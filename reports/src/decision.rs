@@ -52,7 +52,7 @@ fn precisions(document: &PlanDocument, width: Width) -> String {
     if document.precisions.is_empty() {
         return String::new();
     }
-    let header = ["same work in", "strategy", ">micro", ">step", ">time", ">cost", ">memory"];
+    let header = ["same work in", "strategy", ">micro", ">step", ">in all", ">cost", ">memory"];
     let row = |choice: &PrecisionChoice| {
         let recompute = if choice.recompute == Recompute::None { "" } else { ", recompute" };
         let other = choice.stack.as_ref().filter(|stack| document.plan.stack.as_ref() != Some(stack));
@@ -74,7 +74,7 @@ fn batches(document: &PlanDocument, width: Width) -> String {
     let Some(first) = document.batches.first() else { return String::new() };
     let several = document.batches.iter().any(|choice| choice.batch.global != first.batch.global);
     let title = if several { "global batch" } else { "micro-batch" };
-    let mut header = vec![title, ">step", ">samples/s", ">of peak", ">time", ">cost", ">memory"];
+    let mut header = vec![title, ">step", ">samples/s", ">of peak", ">in all", ">cost", ">memory"];
     if several {
         header.insert(1, ">samples to go");
     }

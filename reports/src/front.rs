@@ -14,7 +14,7 @@ pub(crate) fn front(document: &PlanDocument, width: Width) -> String {
         return String::new();
     }
     let rows = all.iter().enumerate().map(|(index, point)| row(index, point));
-    let table = table(width, ["point", "terms", "on", "strategy", ">time", ">cost"], rows);
+    let table = table(width, ["point", "terms", "on", "strategy", ">in all", ">cost"], rows);
     let mut notes = vec!["--point N --out PLAN.json saves point N.".to_owned()];
     if all.iter().any(|point| point.plan.pricing != all[0].plan.pricing) {
         notes.push("Other pricing terms re-price these plans; they are not searched again.".into());

@@ -76,7 +76,7 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     if document.stacks.is_empty() {
         return String::new();
     }
-    let header = ["software", "on", "strategy", ">time", ">cost", ">memory"];
+    let header = ["software", "on", "strategy", ">in all", ">cost", ">memory"];
     let row = |own: &StackChoice| {
         let name = if own.recommended { format!("{} (recommended)", own.stack) } else { own.stack.clone() };
         let Some(best) = &own.best else {
@@ -395,7 +395,7 @@ fn alternatives(document: &PlanDocument, width: Width) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let header = ["runners-up", "strategy", "micro, precision", ">time", ">cost", ">memory"];
+    let header = ["runners-up", "strategy", "micro, precision", ">in all", ">cost", ">memory"];
     format!("\n{}", table(width, header, rows))
 }
 
@@ -406,10 +406,9 @@ const BETTER: f64 = 5e-4;
 pub fn optimum(document: &PlanDocument) -> Option<(&'static str, &Alternative)> {
     let (other, own) = (document.optimum.as_ref()?, &document.prediction);
     let costs = own.cost_usd.zip(other.cost_usd).filter(|_| document.job.goal.objective != Some(Objective::Time));
-    let interrupted = own.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
     let (name, ratio) = match costs {
         Some((own, other)) => ("cheapest", own / other),
-        None => ("fastest", (own.time_s + interrupted) / other.time_s),
+        None => ("fastest", own.elapsed_s() / other.time_s),
     };
     (ratio > 1.0 + BETTER).then_some((name, other))
 }

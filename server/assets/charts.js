@@ -121,8 +121,15 @@ function frontAxes(svg, frame, x, y, [unit, unitName]) {
     svg.append(shape("line", { x1: left, x2: right, y1: at, y2: at, class: "grid" }));
     svg.append(text(left - 6, at + 4, digits(mark), { "text-anchor": "end", class: "quiet" }));
   }
-  svg.append(text((left + right) / 2, bottom + 34, `time of all steps, ${unitName}`, { "text-anchor": "middle" }));
+  svg.append(text((left + right) / 2, bottom + 34, `time in all, ${unitName}`, { "text-anchor": "middle" }));
   svg.append(text(8, top - 8, "cost, USD"));
+}
+
+/** How long a plan takes in all. */
+export function elapsed(prediction) {
+  const parts = ["time_s", "start_up_s", "checkpoints_s", "evaluations_s", "reference_s"].map((part) => prediction[part] ?? 0);
+  const lost = [prediction.interruptions, prediction.failures].map((own) => (own ? own.waiting_s + own.restarts_s + own.lost_s : 0));
+  return [...parts, ...lost].reduce((sum, part) => sum + part, 0);
 }
 
 /** Points that no other on the same terms beats in both time and cost; `take` is told which one is wanted instead. */
@@ -130,7 +137,7 @@ export function front(figure, plan, take) {
   const points = plan.pareto.filter((point) => point.cost_usd !== undefined);
   figure.hidden = points.length === 0;
   if (!points.length) return;
-  const own = { time_s: plan.prediction.time_s, cost_usd: plan.prediction.cost_usd };
+  const own = { time_s: elapsed(plan.prediction), cost_usd: plan.prediction.cost_usd };
   const { svg, width, height } = picture(figure, 300, "Plans that no other beats in both time and cost");
   // What can be pressed is no part of an image.
   svg.setAttribute("role", "group");
@@ -163,7 +170,7 @@ export function front(figure, plan, take) {
   svg.append(shape("circle", { cx: x(own.time_s), cy: y(own.cost_usd), r: 10, class: "chosen" }, shape("title", {}, "this plan")));
   const rows = points.map((point) =>
     [clusterOf(point.plan), point.plan.pricing, duration(point.time_s), usd(point.cost_usd), bytes(point.memory_peak_bytes)]);
-  put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time of steps", "Cost", "Memory"], rows);
+  put(figure, svg, `${points.length} plans as a table`, ["Machines", "Terms", "Time in all", "Cost", "Memory"], rows);
   svg.after(preview);
   dots[focused]?.button.focus({ preventScroll: true });
 }

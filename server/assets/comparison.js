@@ -1,8 +1,8 @@
 // Two scenarios side by side: what they ask for, and what comes of it.
 
 import { askedDifferently } from "./asked.js";
-import { node, table } from "./charts.js";
-import { describe, differences, elapsed } from "./scenario.js";
+import { elapsed, node, table } from "./charts.js";
+import { describe, differences } from "./scenario.js";
 import { bytes, duration, percent, usd } from "./text.js";
 
 /** Tells in `words` and in a table at `place` what the second scenario changes. */

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { askedLine } from "./asked.js";
 import { Drafts } from "./asking.js";
-import { clusterOf, front, memory, node, prose, step, table } from "./charts.js";
+import { clusterOf, elapsed, front, memory, node, prose, step, table } from "./charts.js";
 import { slider } from "./slider.js";
 import { family, same, toQuestion } from "./state.js";
 import { bytes, count, duration, exact, exactCount, exactDuration, percent, readCount, readDuration, usd } from "./text.js";
@@ -380,8 +380,8 @@ const SAME = 5e-4;
 
 /** How near to the best plan a proved one is: where predictions cannot tell them apart, one that is not the best may be recommended. */
 function proofOf({ missed, plan: { job, prediction, optimum } }) {
-  const behind = (name) => (optimum?.[name] ? prediction[name] / optimum[name] - 1 : 0);
-  const [time, cost] = [behind("time_s"), behind("cost_usd")];
+  const behind = (own, best) => (best ? own / best - 1 : 0);
+  const [time, cost] = [behind(elapsed(prediction), optimum?.time_s), behind(prediction.cost_usd, optimum?.cost_usd)];
   // Outside the goal, the nearest to it is sought, whatever the objective.
   const sought = job.goal?.objective === "time" || !optimum?.cost_usd ? time : cost;
   const most = missed ? Math.max(time, cost) : sought;
@@ -453,13 +453,6 @@ export function differences(one, other) {
     ["recomputation ", (plan) => plan.recompute ?? "none"],
   ];
   return parts.filter(([, of]) => of(one) !== of(other)).map(([name, of]) => `${name}${of(other)} instead of ${of(one)}`);
-}
-
-/** How long a plan takes in all. */
-export function elapsed(prediction) {
-  const parts = ["time_s", "start_up_s", "checkpoints_s", "evaluations_s", "reference_s"].map((part) => prediction[part] ?? 0);
-  const lost = [prediction.interruptions, prediction.failures].map((own) => (own ? own.waiting_s + own.restarts_s + own.lost_s : 0));
-  return [...parts, ...lost].reduce((sum, part) => sum + part, 0);
 }
 
 /** Figures of a plan: term, value, and what is said smaller. */

@@ -153,9 +153,9 @@ fn split_number(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// Splits a unit from the quantity behind it: `h 50 min` into `h` and `50 min`.
+/// Splits a unit from the quantity behind it: `h 50 min` and `h50min` into `h` and `50 min`.
 fn split_sum(unit: &str) -> (&str, Option<&str>) {
-    let next = unit.find(|letter: char| letter.is_ascii_digit()).filter(|next| unit[..*next].ends_with(' '));
+    let next = unit.find(|letter: char| letter.is_ascii_digit());
     next.map_or((unit, None), |next| (unit[..next].trim_end(), Some(&unit[next..])))
 }
 

@@ -478,7 +478,7 @@ pub struct Alternative {
     pub plan: PlanSpec,
     /// Seconds of one optimizer step.
     pub step_time_s: f64,
-    /// Seconds of all steps and, on spot terms, of expected interruptions.
+    /// Seconds of the whole training, from the request for machines to the last checkpoint.
     pub time_s: f64,
     /// Price of the whole training.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -498,7 +498,7 @@ pub struct Evidence {
     pub reason: usize,
     /// What is held, as `--fix` takes it.
     pub fix: Vec<String>,
-    /// Seconds of all steps of the plan that is then recommended, if there is one.
+    /// Seconds of the whole training by the plan that is then recommended, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_s: Option<f64>,
     /// Its price.

@@ -73,9 +73,9 @@ mod tests {
                 Objective::Cost => cost_usd.expect("rented machines cost"),
                 Objective::Time => time_s,
             };
-            let found = worth(draft.prediction.time_s, draft.prediction.cost_usd);
+            let found = worth(draft.prediction.elapsed_s(), draft.prediction.cost_usd);
             let least = best.optimum.as_ref().map_or_else(
-                || worth(best.prediction.time_s, best.prediction.cost_usd),
+                || worth(best.prediction.elapsed_s(), best.prediction.cost_usd),
                 |optimum| worth(optimum.time_s, optimum.cost_usd),
             );
             assert!(least <= found * (1.0 + 1e-9), "{objective:?}");

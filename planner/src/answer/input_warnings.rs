@@ -45,14 +45,14 @@ impl Warnings<'_> {
         let plan = Plan::try_from(PlanSpec { input, ..self.plan.spec().clone() }).ok()?;
         let machine = self.problem.place.machine_of(self.choice, &plan);
         let other = Totals::simulated(self.problem, &plan, self.choice, &machine)?;
-        (other.time_s > self.prediction.time_s * (1.0 + NOTICEABLE)).then(|| {
+        (other.elapsed_s > self.prediction.elapsed_s() * (1.0 + NOTICEABLE)).then(|| {
             let cost = other.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
             let late = self.problem.deadline.is_some_and(|deadline| other.elapsed_s > deadline.0);
             let late = if late { ", more than the deadline" } else { "" };
             format!(
                 "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \
                  {}{cost}{late}: --fix input.decode=cpu plans for that",
-                human_duration(Seconds(other.time_s))
+                human_duration(Seconds(other.elapsed_s))
             )
         })
     }

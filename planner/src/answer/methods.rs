@@ -1,8 +1,7 @@
 //! What training all weights, adapters, or adapters beside quantised weights would each need and cost on the same data.
 
 use super::limits::Limits;
-use super::pareto::runner_up;
-use super::solve::{ENOUGH, best, worth_the_effort};
+use super::solve::{ENOUGH, alternative, best, worth_the_effort};
 use crate::problem::{Place, Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
@@ -29,7 +28,7 @@ pub(super) fn methods(problem: &Problem, limits: &Limits, job: &JobSpec, chosen:
     let software = &problem.place.software(chosen.choice).name;
     let choice = |method: &Method| {
         let problem = problem.by(fine_tuning(problem, job, *method).ok()?)?;
-        Some(of_method(&problem, limits, job, software, (*method == own).then_some(chosen)))
+        Some(of_method(&problem, limits, software, (*method == own).then_some(chosen)))
     };
     all.par_iter().filter_map(choice).collect()
 }
@@ -45,13 +44,7 @@ fn fine_tuning(problem: &Problem, job: &JobSpec, method: Method) -> Result<Optio
 }
 
 /// Describes a method: with this software where it trains so, because a comparison is of methods, not of software.
-fn of_method(
-    problem: &Problem,
-    limits: &Limits,
-    job: &JobSpec,
-    software: &str,
-    chosen: Option<&Evaluated>,
-) -> MethodChoice {
+fn of_method(problem: &Problem, limits: &Limits, software: &str, chosen: Option<&Evaluated>) -> MethodChoice {
     let free = Problem { deadline: None, budget: None, ..problem.clone() };
     let same = Limits { fixed: Fixed { stack: Some(software.to_owned()), ..limits.fixed.clone() }, ..limits.clone() };
     let sought = |limits: &Limits| best(&worth_the_effort(&free, &limits.fixed), limits);
@@ -65,7 +58,7 @@ fn of_method(
         parameters: trained + frozen,
         smallest: smallest(&free, limits, best.as_ref()),
         reason: best.is_none().then(|| why_none(problem).into()),
-        best: best.as_ref().map(|best| runner_up(problem, job, best)),
+        best: best.as_ref().map(|best| alternative(best)),
         chosen: chosen.is_some(),
     }
 }
@@ -149,7 +142,7 @@ mod tests {
         let lora = planned(&job).prediction;
         let row = full.methods.iter().find(|own| own.method == Method::Lora).and_then(|own| own.best.as_ref());
         let row = row.expect("it fits");
-        assert!((row.time_s / lora.time_s - 1.0).abs() < 1e-9, "{} {}", row.time_s, lora.time_s);
+        assert!((row.time_s / lora.elapsed_s() - 1.0).abs() < 1e-9, "{} {}", row.time_s, lora.elapsed_s());
         assert!(row.cost_usd < full.prediction.cost_usd, "{:?}", row.cost_usd);
     }
 

@@ -7,8 +7,8 @@ use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
-use trainyard_plan::Objective;
 use trainyard_plan::document::Prediction;
+use trainyard_plan::{JobSpec, Objective};
 use trainyard_units::{BytesPerSecond, Seconds, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
@@ -132,11 +132,12 @@ fn kind_of(interconnect: &Interconnect) -> Option<&'static str> {
     }
 }
 
-/// Warns that what surrounds the steps is not in the cost of machines of a cluster file that says what they cost, but not how
-/// fast checkpoints are written.
-pub(crate) fn unpaid_overheads(place: &Place, prediction: &Prediction) -> Option<String> {
+/// Warns that what surrounds the steps is not counted on machines of a cluster file that does not say how fast checkpoints
+/// are written, where their cost is asked for or the job says something of it.
+pub(crate) fn uncounted_overheads(place: &Place, job: &JobSpec, prediction: &Prediction) -> Option<String> {
     let Place::Owned { described_by: Description::ClusterFile(file), .. } = place else { return None };
-    (prediction.cost_usd.is_some() && prediction.start_up_s.is_none()).then(|| {
+    let asked = prediction.cost_usd.is_some() || job.campaign.is_some();
+    (asked && prediction.start_up_s.is_none()).then(|| {
         format!(
             "start-up, checkpoints and failures are not in time and cost, because nobody says how fast checkpoints are written: \
              [shared_storage] in {file} or campaign.checkpoint_bandwidth in the job does"

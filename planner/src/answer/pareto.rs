@@ -37,8 +37,7 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
                 return Some((evaluated.clone(), problem.place.offered(evaluated.choice)?.clone()));
             }
             let price = on_terms(problem, evaluated.choice, pricing)?;
-            let cost_usd = Some(cost(problem, job, evaluated, &price)?);
-            Some((Evaluated { cost_usd, ..evaluated.clone() }, price))
+            Some((rented_at(problem, job, evaluated, &price)?, price))
         };
         let all: Vec<(Evaluated, Price)> = found.iter().filter_map(priced).collect();
         let price_at =
@@ -48,9 +47,6 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
             let mut point = alternative(evaluated);
             point.plan.pricing = pricing;
             point.price = price_at(evaluated.choice);
-            if let Some(price) = point.price.clone() {
-                point.time_s += interrupted_s(problem, job, evaluated, price);
-            }
             point
         }));
     }
@@ -61,34 +57,12 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
 fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
     let equal = |a: f64, b: f64| (a / b - 1.0).abs() < HAIR;
     let same = |a: &Evaluated, b: &Evaluated| {
-        equal(a.time_s, b.time_s) && a.cost_usd.zip(b.cost_usd).is_none_or(|(a, b)| equal(a, b))
+        equal(a.elapsed_s, b.elapsed_s) && a.cost_usd.zip(b.cost_usd).is_none_or(|(a, b)| equal(a, b))
     };
     front.reverse();
     front.dedup_by(|faster, cheaper| same(faster, cheaper));
     front.reverse();
     front
-}
-
-/// Converts a plan on the job's own terms into its form in a document.
-pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
-    let mut other = alternative(evaluated);
-    if let Some(price) = problem.place.price_used(evaluated.choice) {
-        other.time_s += interrupted_s(problem, job, evaluated, price);
-    }
-    other
-}
-
-/// Returns the seconds that expected reclaims add to a plan at a price on spot terms; zero on other terms.
-fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: PriceUsed) -> f64 {
-    if price.pricing != Some(Pricing::Spot) {
-        return 0.0;
-    }
-    let machine = evaluated.machine(problem);
-    let rent = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, Some(price));
-    let Ok(Some(rent)) = rent else { return 0.0 };
-    let steps = problem.training.steps(evaluated.plan.batch().global);
-    let spent = rent.training_cost(steps, evaluated.work());
-    spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
 }
 
 /// Returns the price of a type of machine on other terms than the job's, if there is one.
@@ -108,14 +82,15 @@ fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
     JobSpec { cluster: ClusterChoice { pricing: Some(pricing), ..job.cluster.clone() }, ..job.clone() }
 }
 
-/// Computes the cost of a plan at a price on other terms; `None` if the job's campaign does not agree with them.
-fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
+/// Returns a plan with its time and cost at a price on other terms; `None` if the job's campaign does not agree with them.
+fn rented_at(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<Evaluated> {
     let machine = evaluated.machine(problem);
     let used = price_used(price);
     let plan = on(&evaluated.plan, used.pricing?);
     let rent = Rent::new(job, &plan, &machine, Some(used)).ok()??;
     let spent = rent.training_cost(problem.training.steps(plan.batch().global), evaluated.work());
-    Some(rent.cost(&spent, plan.input().map(|input| input.storage))?.total())
+    let cost = rent.cost(&spent, plan.input().map(|input| input.storage))?;
+    Some(Evaluated { elapsed_s: spent.elapsed().0, cost_usd: Some(cost.total()), ..evaluated.clone() })
 }
 
 /// The plan on other terms.
@@ -183,7 +158,7 @@ fn place_of(document: &PlanDocument, number: usize) -> String {
 /// Returns the Pareto front of time and cost, fastest first.
 pub(crate) fn pareto(mut all: Vec<Evaluated>) -> Vec<Evaluated> {
     let cost = |evaluated: &Evaluated| evaluated.cost_usd.unwrap_or(0.0);
-    all.sort_by(|a, b| a.time_s.total_cmp(&b.time_s).then(cost(a).total_cmp(&cost(b))));
+    all.sort_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s).then(cost(a).total_cmp(&cost(b))));
     let mut cheapest = f64::INFINITY;
     all.retain(|evaluated| {
         let better = cost(evaluated) < cheapest;

@@ -81,7 +81,7 @@ pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Optio
     Evidence {
         reason: 0,
         fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
-        time_s: best.map(|plan| plan.time_s),
+        time_s: best.map(|plan| plan.elapsed_s),
         cost_usd: best.and_then(|plan| plan.cost_usd),
         needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),
     }
@@ -264,10 +264,10 @@ impl Reasons<'_> {
             let cluster = other.plan.cluster();
             cluster.instance == own.instance
                 && cluster.instances < own.instances
-                && !same(other.time_s, self.chosen.time_s)
+                && !same(other.elapsed_s, self.chosen.elapsed_s)
                 && is_ahead(other, self.chosen)
         });
-        fewer.min_by(|a, b| a.time_s.total_cmp(&b.time_s)).map(|plan| plan.plan.cluster().instances)
+        fewer.min_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s)).map(|plan| plan.plan.cluster().instances)
     }
 
     /// Compares with a plan on fewer machines, which may miss the deadline.
@@ -346,7 +346,7 @@ impl Reasons<'_> {
                 self.data_parallel_elsewhere().map_or_else(undivided, |other| {
                     let on = other.machines();
                     let costs = other.cost_usd.zip(self.chosen.cost_usd);
-                    let side = traded((other.time_s, self.chosen.time_s), costs);
+                    let side = traded((other.elapsed_s, self.chosen.elapsed_s), costs);
                     format!(
                         "{split}: data parallel alone, on {on} over which the global batch divides, would be {side}"
                     )
@@ -420,7 +420,7 @@ impl Reasons<'_> {
         }
         self.note(evidence(&tried.fixed, Some(best), None));
         let costs = best.cost_usd.zip(self.chosen.cost_usd);
-        let traded = traded((best.time_s, self.chosen.time_s), costs);
+        let traded = traded((best.elapsed_s, self.chosen.elapsed_s), costs);
         Some(format!(
             "fp8-mixed is {traded}, but taken only if `training.precision` names it: it may change what is learnt"
         ))
@@ -583,7 +583,7 @@ impl Reasons<'_> {
     /// Describes the chosen plan relative to another: `89 % faster, 6 % dearer`.
     fn against(&self, other: &Evaluated) -> String {
         let costs = self.chosen.cost_usd.zip(other.cost_usd);
-        traded((self.chosen.time_s, other.time_s), costs)
+        traded((self.chosen.elapsed_s, other.elapsed_s), costs)
     }
 
     /// Tells how much memory another plan takes: `would take 68.7 GiB instead of 51.0 GiB`.
@@ -665,7 +665,7 @@ fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
 /// Returns `true` if a plan is faster or cheaper than another one.
 fn is_ahead(plan: &Evaluated, other: &Evaluated) -> bool {
     let is_cheaper = plan.cost_usd.zip(other.cost_usd).is_some_and(|(own, other)| own < other);
-    is_cheaper || plan.time_s < other.time_s
+    is_cheaper || plan.elapsed_s < other.elapsed_s
 }
 
 #[cfg(test)]
@@ -693,7 +693,7 @@ mod tests {
         assert!(machines(&&fewer) < machines(&&chosen));
         let told = |time_s: f64, cost: f64| {
             let cost_usd = chosen.cost_usd.map(|own| cost * own);
-            let other = Evaluated { time_s: time_s * chosen.time_s, cost_usd, ..fewer.clone() };
+            let other = Evaluated { elapsed_s: time_s * chosen.elapsed_s, cost_usd, ..fewer.clone() };
             let found = Found { best: vec![chosen.clone(), other], fastest: Vec::new(), ..found.clone() };
             let (fixed, other_gpu, tried, preferred) = (&Fixed::default(), None, &[][..], None);
             let (bound, asked, chosen, problem) = (String::new(), Mutex::default(), &chosen, &problem);

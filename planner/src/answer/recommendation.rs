@@ -9,12 +9,12 @@ use super::limits::Limits;
 use super::methods::methods;
 use super::no_plan::{NoPlan, no_plan};
 use super::own_machines::unused;
-use super::pareto::{front, runner_up};
+use super::pareto::front;
 use super::price_dates::price_dates;
 use super::reasons::{Reasons, other_gpu};
 use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
-use super::solve::{Solved, candidates_of_front, chosen, prediction, solve};
+use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, solve};
 use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
@@ -47,7 +47,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     }
     // Searches that do not need each other.
     let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
-    let stacks = || stack_choices(problem, job, &solved);
+    let stacks = || stack_choices(problem, &solved);
     let methods = || methods(problem, limits, job, &chosen);
     let left_out = || left_out(problem, limits, job, (found, &chosen));
     let (told, ((pareto, stacks), (methods, left_out))) = rayon::join(
@@ -82,8 +82,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         reasons,
         evidence,
         to_meet_goal: to_meet_goal(problem, limits, job, &chosen),
-        alternatives: found.best.iter().skip(1).map(|other| runner_up(problem, job, other)).collect(),
-        optimum: found.optimum.as_deref().map(|optimum| runner_up(problem, job, optimum)),
+        alternatives: found.best.iter().skip(1).map(alternative).collect(),
+        optimum: found.optimum.as_deref().map(alternative),
         stacks,
         pareto,
         rejected,
@@ -103,7 +103,7 @@ fn evidence_of(reasons: &[(String, Option<Evidence>)]) -> Vec<Evidence> {
 }
 
 /// Returns the best plan on each of the stacks that the problem compares.
-fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<StackChoice> {
+fn stack_choices(problem: &Problem, solved: &Solved<'_>) -> Vec<StackChoice> {
     let Solved { prepared, found, aim, .. } = solved;
     let stacks = problem.place.stacks();
     if stacks.len() < 2 {
@@ -119,12 +119,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
             chosen(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
         };
         let reason = best.is_none().then(|| format!("no plan of it fits{}", problem.and_meets_goal()));
-        StackChoice {
-            stack: stack.name.clone(),
-            best: best.as_ref().map(|best| runner_up(problem, job, best)),
-            reason,
-            recommended,
-        }
+        StackChoice { stack: stack.name.clone(), best: best.as_ref().map(alternative), reason, recommended }
     };
     let runs =
         |(_, stack): &(usize, &Arc<Stack>)| executable(stack).is_ok_and(|software| software.trains(problem.kind()));

@@ -137,7 +137,7 @@ pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
     Alternative {
         plan: evaluated.plan.spec().clone(),
         step_time_s: evaluated.step_time_s,
-        time_s: evaluated.time_s,
+        time_s: evaluated.elapsed_s,
         cost_usd: evaluated.cost_usd,
         price: None,
         memory_peak_bytes: evaluated.memory_peak.0,

@@ -59,7 +59,7 @@ impl Tuning<'_> {
             return Vec::new();
         }
         let choice = |tried: &Tried| {
-            let Evaluated { plan, step_time_s, time_s, cost_usd, memory_peak, .. } = tried.best.as_ref()?;
+            let Evaluated { plan, step_time_s, elapsed_s, cost_usd, memory_peak, .. } = tried.best.as_ref()?;
             Some(PrecisionChoice {
                 precision: tried.precision,
                 stack: plan.stack().map(Into::into),
@@ -68,7 +68,7 @@ impl Tuning<'_> {
                 batch: plan.batch(),
                 recompute: plan.recompute(),
                 step_time_s: *step_time_s,
-                time_s: *time_s,
+                time_s: *elapsed_s,
                 cost_usd: *cost_usd,
                 memory_peak_bytes: memory_peak.0,
                 recommended: tried.precision == self.chosen.plan.precision(),
@@ -179,7 +179,7 @@ impl Tuning<'_> {
             step_time_s: totals.map(|totals| totals.step_time_s),
             samples_per_s,
             mfu: of_peak.zip(samples_per_s).map(|(share, samples)| share * samples),
-            time_s: totals.map(|totals| totals.time_s),
+            time_s: totals.map(|totals| totals.elapsed_s),
             cost_usd: totals.and_then(|totals| totals.cost_usd),
             memory_peak_bytes: memory_peak.0,
             recommended: batch == self.chosen.plan.batch(),

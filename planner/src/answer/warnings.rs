@@ -1,7 +1,7 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use super::own_machines::{doubled_links, unpaid_overheads, without_links};
+use super::own_machines::{doubled_links, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
 use super::terms::Terms;
@@ -76,7 +76,7 @@ impl Warnings<'_> {
         ];
         all.extend(of_training.into_iter().flatten());
         all.extend(self.terms().iter().flat_map(Terms::all));
-        all.extend(unpaid_overheads(&self.problem.place, self.prediction));
+        all.extend(uncounted_overheads(&self.problem.place, self.job, self.prediction));
         let memory = &self.prediction.memory_bytes;
         let margin = self.problem.place.software(self.choice).usual_memory_margin();
         let (peak, limit) = memory.fullest();

@@ -77,28 +77,18 @@ pub fn campaign(
     })
 }
 
-/// Computes the ratio of the mean time of a plan document's campaign to the unchanged one, if machines fail after
-/// `mtbf` times as long and spot instances are reclaimed `reclaims` times as often. `document` has the prediction of
-/// the plan.
+/// Computes the ratio of the mean time of a plan document's campaign to the unchanged one, if spot instances are reclaimed
+/// `reclaims` times as often. `document` has the prediction of the plan.
 ///
 /// # Errors
 ///
 /// When what the document's job says of the campaign is wrong.
-pub(crate) fn slowdown(
-    document: &PlanDocument,
-    plan: &Plan,
-    machine: &Machine,
-    [mtbf, reclaims]: [f64; 2],
-) -> Result<f64, Invalid> {
+pub(crate) fn slowdown(document: &PlanDocument, plan: &Plan, machine: &Machine, reclaims: f64) -> Result<f64, Invalid> {
     let settings = settings_of(document, plan)?;
     let scenario = settings.scenario;
     let campaign = Assembly { document, plan, machine, settings }.campaign(scenario)?;
-    let Hazards { failures_per_hour, reclaims_per_hour, .. } = campaign.hazards;
-    let hazards = Hazards {
-        failures_per_hour: failures_per_hour / mtbf,
-        reclaims_per_hour: reclaims_per_hour * reclaims,
-        ..campaign.hazards
-    };
+    let reclaims_per_hour = campaign.hazards.reclaims_per_hour * reclaims;
+    let hazards = Hazards { reclaims_per_hour, ..campaign.hazards };
     let other = Campaign { hazards, ..campaign.clone() };
     Ok(expected_time(&other).0 / expected_time(&campaign).0)
 }

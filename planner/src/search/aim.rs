@@ -82,20 +82,20 @@ impl Aim {
 /// Upper limits of a training run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ceilings {
-    /// Seconds of all steps.
-    time_s: f64,
+    /// [`Totals::elapsed_s`].
+    elapsed_s: f64,
     /// [`Totals::worth_usd`].
     worth_usd: f64,
 }
 
 impl Ceilings {
-    pub(crate) const NONE: Self = Self { time_s: f64::INFINITY, worth_usd: f64::INFINITY };
+    pub(crate) const NONE: Self = Self { elapsed_s: f64::INFINITY, worth_usd: f64::INFINITY };
 
     /// Limits the objective to `times` that of a training.
     pub(crate) fn near(objective: Objective, totals: Totals, times: f64) -> Self {
         match objective {
             Objective::Cost => Self { worth_usd: totals.worth_usd * times, ..Self::NONE },
-            Objective::Time => Self { time_s: totals.time_s * times, ..Self::NONE },
+            Objective::Time => Self { elapsed_s: totals.elapsed_s * times, ..Self::NONE },
         }
     }
 
@@ -106,19 +106,19 @@ impl Ceilings {
 
     /// Both.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { time_s: self.time_s.min(other.time_s), worth_usd: self.worth_usd.min(other.worth_usd) }
+        Self { elapsed_s: self.elapsed_s.min(other.elapsed_s), worth_usd: self.worth_usd.min(other.worth_usd) }
     }
 
     /// Returns the limit of an objective's value.
     pub(crate) fn of(self, objective: Objective) -> f64 {
         match objective {
-            Objective::Time => self.time_s,
+            Objective::Time => self.elapsed_s,
             Objective::Cost => self.worth_usd,
         }
     }
 
     pub(crate) fn admit(self, totals: Totals) -> bool {
-        totals.time_s <= self.time_s && totals.worth_usd <= self.worth_usd
+        totals.elapsed_s <= self.elapsed_s && totals.worth_usd <= self.worth_usd
     }
 }
 
@@ -214,10 +214,10 @@ pub(crate) fn other(objective: Objective) -> Objective {
     }
 }
 
-/// Returns the value of an objective: seconds or USD.
+/// Returns the value of an objective: seconds or USD, of the whole training.
 pub(crate) fn amount(objective: Objective, totals: Totals) -> f64 {
     match objective {
-        Objective::Time => totals.time_s,
+        Objective::Time => totals.elapsed_s,
         Objective::Cost => totals.worth_usd,
     }
 }

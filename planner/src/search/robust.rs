@@ -197,12 +197,12 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
             ("cheapest", format!("{} ({}) dearer", usd(own - best), percent(own / best)))
         }
         (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
-        _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
+        _ => ("fastest", format!("{} slower", percent(own.elapsed_s / best.elapsed_s))),
     };
     let worth = |totals| amount(problem.objective, totals);
     let doubt = if worth(own) > worth(best) * told_apart { "" } else { ", less than predictions can tell" };
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
-        (true, _) => Gain::of(best.time_s / own.time_s, pace(own.time_s, best.time_s)),
+        (true, _) => Gain::of(best.elapsed_s / own.elapsed_s, pace(own.elapsed_s, best.elapsed_s)),
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
         (false, None) => {
             let fewer = best.worth_usd / own.worth_usd;

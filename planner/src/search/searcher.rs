@@ -339,7 +339,7 @@ impl<'a> Searcher<'a> {
             outcome,
         };
         let key = self.site(candidate);
-        if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
+        if self.fastest.get(&key).is_none_or(|kept| evaluated.elapsed_s < kept.elapsed_s) {
             self.fastest.insert(key, evaluated.clone());
         }
         if !self.sought.within_goal(totals) {
@@ -451,7 +451,7 @@ mod tests {
                 let found = search(&problem, &fixed, aim);
                 let best = match objective {
                     Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
-                    Objective::Time => found.best[0].time_s,
+                    Objective::Time => found.best[0].elapsed_s,
                 };
                 let ratio = best / exhaustive(&problem, &fixed, aim);
                 assert!((ratio - 1.0).abs() < 1e-9, "{fixed:?} {objective:?}: {ratio}");

@@ -212,8 +212,8 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
             }
         }
         Kind::Number => match trainyard_units::number(written) {
-            Ok(number) if number >= 0.0 => Ok(number),
-            _ => Err(format!("must be a number, at least 0{}, or a factor such as ×2", without_unit(key, written))),
+            Ok(number) if number > 0.0 => Ok(number),
+            _ => Err(format!("must be a number above 0{}, or a factor such as ×2", without_unit(key, written))),
         },
         Kind::Share => share(written)
             .ok_or_else(|| "must be a share from 0 to below 1, as 0.05 or 5%, or a factor such as ×2".into()),

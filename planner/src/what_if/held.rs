@@ -16,7 +16,7 @@
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
 use super::known::catalog_of;
-use super::{Refusal, own_transport, own_type, told, unpaid, unpriced, with_hint};
+use super::{Refusal, own_transport, own_type, steps_alone, told, unpriced, with_hint};
 use crate::answer::Terms;
 use crate::cost::Rent;
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
@@ -149,9 +149,7 @@ impl Changed {
                 self.training = true;
             }
             Level::Job => {
-                if self.document.prediction.price.is_none() {
-                    unpaid(key)?;
-                }
+                steps_alone(key, &self.document.prediction)?;
                 self.document.job = set_job(&self.document.job, key, setting)?;
                 self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
                 match key.name {

@@ -1,6 +1,7 @@
 //! Jobs and models with a field set to something else.
 
 use super::key::{Key, Kind};
+use crate::cost::operations;
 use crate::edits::Setting;
 use crate::problem::with_seq_len;
 use serde_json::{Value, json};
@@ -104,6 +105,7 @@ fn written(key: Key, present: Option<&Value>, setting: &Setting) -> Result<Value
         return setting.count(present.and_then(Value::as_u64)).map(|count| json!(count));
     }
     let amount = match (setting, present) {
+        (Setting::Factor(factor), None) if key.name == "campaign.node_mtbf" => operations().node_mtbf.value.0 * factor,
         (Setting::Factor(_), None) => {
             return Err(format!("`{}` is not written, so that there is nothing for a factor to multiply", key.name));
         }
@@ -215,6 +217,9 @@ mod tests {
         assert_eq!((more.data.samples, more.data.tokens), (Some(10), None));
         let twice = set_job(&job, key("data.tokens"), &Setting::Factor(2.0)).expect("a field");
         assert_eq!((twice.data.tokens, twice.training.global_batch), (Some(2e9), job.training.global_batch));
+        let fragile = set_job(&job, key("campaign.node_mtbf"), &Setting::Factor(0.5)).expect("half of the default");
+        let mtbf: Seconds = fragile.campaign.and_then(|own| own.node_mtbf).expect("it is set").parse().expect("a time");
+        assert!((mtbf.0 / operations().node_mtbf.value.0 - 0.5).abs() < 1e-2, "{mtbf}");
         let sooner = set_job(&job, key("goal.deadline"), &Setting::Factor(0.5)).expect("a field");
         assert_eq!(sooner.goal.deadline.as_deref(), Some("1 d"));
         assert!(set_job(&job, key("goal.budget"), &Setting::Factor(0.5)).is_err());

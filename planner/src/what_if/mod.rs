@@ -117,14 +117,15 @@ fn own_type(instance: Option<&str>, cluster_file: Option<&str>) -> Result<(), St
     Err(with_hint(&sentence, format!("vary {ALL_PRICES}")))
 }
 
-/// Refuses to vary a field of the campaign where machines have no price: it changes the cost, and the time of the steps
-/// is the same.
-fn unpaid(key: Key) -> Result<(), String> {
-    if !key.name.starts_with("campaign.") {
+/// Refuses to vary a field of the campaign where nothing but the steps is in time and cost.
+fn steps_alone(key: Key, prediction: &Prediction) -> Result<(), String> {
+    let decides = key.name == "campaign.checkpoint_bandwidth";
+    if !key.name.starts_with("campaign.") || decides || prediction.start_up_s.is_some() {
         return Ok(());
     }
-    let sentence = format!("`{}` changes what rented machines cost, and these are not rented", key.name);
-    let hint = "`trainyard simulate PLAN.json --campaign` draws whole trainings, with failures and checkpoints";
+    let sentence = format!("`{}` changes nothing: time and cost are those of the steps alone", key.name);
+    let hint = "say how fast checkpoints are written, and start-up, checkpoints and failures are counted: \
+                campaign.checkpoint_bandwidth in the job, or [shared_storage] in the cluster file";
     Err(with_hint(&sentence, hint.to_owned()))
 }
 
@@ -381,8 +382,8 @@ impl ChangedJob {
                 self.set_terms(key.name, setting);
             }
             Level::Job | Level::Search => {
-                if !self.is_priced() {
-                    unpaid(key)?;
+                if let Some(base) = base {
+                    steps_alone(key, &base.prediction)?;
                 }
                 self.spec = job::set_job(&self.spec, key, setting)?;
                 if key.name == "cluster.stack" {

@@ -32,8 +32,6 @@ struct Assumption {
 /// The assumption that is varied.
 enum How {
     Key(Key),
-    /// The rate of machine failures.
-    Failures,
     /// The rate at which spot instances are reclaimed.
     Reclaims,
 }
@@ -104,6 +102,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
             }
             None => unstated(),
         };
+    let failures = ([1.0 / FAILURES, FAILURES], "none stated: half, twice".into());
     let machine = "its constants";
     let listed = [
         ("gpu.peak", "peak rates of the GPU", stated(gpu, machine)),
@@ -117,6 +116,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         ("host.decode", "decoding of samples", loading.clone()),
         ("host.storage", "reading of samples", loading),
         ("price.instance", "price of a machine", price),
+        ("campaign.node_mtbf", "time between failures of a machine", failures),
     ];
     let mut all: Vec<Assumption> = listed
         .into_iter()
@@ -126,13 +126,6 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         })
         .filter(|assumption| matters(assumption, document, expected))
         .collect();
-    all.push(Assumption {
-        key: "campaign.node_mtbf",
-        what: "time between failures of a machine, for the mean of the whole campaign",
-        factors: [1.0 / FAILURES, FAILURES],
-        basis: "none stated: half, twice".into(),
-        how: How::Failures,
-    });
     if expected.plan.pricing() == Pricing::Spot {
         all.push(Assumption {
             key: "campaign.monthly_reclaims",
@@ -164,21 +157,19 @@ fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected
 
 /// Computes time and cost at both factors; `None` if the plan does not allow one of them.
 fn sensitivity(plan: &HeldPlan, base: &Expected, assumption: &Assumption) -> Option<Sensitivity> {
-    let own = (base.prediction.time_s, base.prediction.cost_usd);
+    let own = (base.prediction.elapsed_s(), base.prediction.cost_usd);
     let at = |factor: f64| -> Option<(f64, Option<f64>)> {
-        let slower = |factors| {
-            let document = PlanDocument { prediction: base.prediction.clone(), ..plan.document.clone() };
-            let slowdown = slowdown(&document, &base.plan, &base.machine, factors).ok()?;
-            // Machines are paid for as long as they are held.
-            Some((own.0 * slowdown, own.1.map(|cost| cost * slowdown)))
-        };
         match assumption.how {
             How::Key(key) => {
                 let (_, varied) = plan.with(&[(key, &Setting::Factor(factor))]).ok()?;
-                Some((varied.prediction.time_s, varied.prediction.cost_usd))
+                Some((varied.prediction.elapsed_s(), varied.prediction.cost_usd))
             }
-            How::Failures => slower([factor, 1.0]),
-            How::Reclaims => slower([1.0, factor]),
+            How::Reclaims => {
+                let document = PlanDocument { prediction: base.prediction.clone(), ..plan.document.clone() };
+                let slowdown = slowdown(&document, &base.plan, &base.machine, factor).ok()?;
+                // Machines are paid for as long as they are held.
+                Some((own.0 * slowdown, own.1.map(|cost| cost * slowdown)))
+            }
         }
     };
     let [low, high] = [at(assumption.factors[0])?, at(assumption.factors[1])?];

@@ -44,7 +44,7 @@ fn jobs() -> Vec<(JobSpec, &'static [&'static str])> {
 #[track_caller]
 fn reproduces(job: &JobSpec, evidence: &Evidence, reason: &str) {
     let (time_s, cost_usd) = match plan(job, &evidence.fix) {
-        Ok(again) => (Some(again.prediction.time_s), again.prediction.cost_usd),
+        Ok(again) => (Some(again.prediction.elapsed_s()), again.prediction.cost_usd),
         Err(NoPlan::OutOfMemory { needed, .. }) => {
             assert_eq!(evidence.needed_bytes, Some(needed.0), "{reason}: {evidence:?}");
             (None, None)

@@ -3,7 +3,8 @@
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    ClusterChoice, GlobalBatch, GradientReduction, JobSpec, Method, ScheduleName, WhatIfDocument, WhatIfFigures,
+    CampaignSpec, ClusterChoice, GlobalBatch, GradientReduction, JobSpec, Method, ScheduleName, WhatIfDocument,
+    WhatIfFigures,
 };
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
 use trainyard_planner::{
@@ -410,7 +411,7 @@ fn a_rate_of_machines_is_told_beside_what_they_have_at_present() {
 }
 
 #[test]
-fn fields_of_the_campaign_change_the_cost_of_rented_machines_only() {
+fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     let document = wide();
     let costs = |vary: &str| -> Vec<f64> {
         figures(&ask(&held(&document), &[vary])).iter().filter_map(|own| own.cost_usd).collect()
@@ -428,7 +429,7 @@ fn fields_of_the_campaign_change_the_cost_of_rented_machines_only() {
     assert!(fragile[0] > fragile[1], "{fragile:?}");
     for subject in own("") {
         let told = refused(&subject, &["campaign.node_mtbf=1000 h"]);
-        assert!(told.contains("simulate PLAN.json --campaign"), "{told}");
+        assert!(told.contains("campaign.checkpoint_bandwidth in the job"), "{told}");
         let told = refused(&subject, &["cluster.transport=tcp"]);
         assert!(told.contains("rack.toml") && told.contains("`network.transport`"), "{told}");
     }
@@ -600,7 +601,22 @@ fn a_price_that_nobody_stated_is_not_varied() {
         let told = refused(&subject, &["price.instance=20USD/h"]);
         assert!(told.contains("machines that are not rented have no price (`usd_per_hour` in [[machines]]"), "{told}");
         let told = refused(&subject, &["campaign.node_mtbf=1000h"]);
-        assert!(told.contains("these are not rented"), "{told}");
+        assert!(told.contains("time and cost are those of the steps alone"), "{told}");
+        let known = ask(&subject, &["campaign.checkpoint_bandwidth=1GB/s"]);
+        assert!(figures(&known)[0].in_all_s > figures(&known)[0].time_s);
+    }
+}
+
+/// Where it is known how fast checkpoints are written, machines of one's own fail too.
+#[test]
+fn failures_of_machines_without_a_price_are_varied() {
+    let mut own = described("");
+    let bandwidth = Some("1 GB/s".to_owned());
+    own.spec.campaign = Some(CampaignSpec { checkpoint_bandwidth: bandwidth, ..CampaignSpec::default() });
+    for subject in both(own) {
+        let found = ask(&subject, &["campaign.node_mtbf=x0.01,20h,x1"]);
+        let times: Vec<f64> = figures(&found).iter().map(|own| own.in_all_s).collect();
+        assert!(times[0] > times[2] && times[1] > times[2], "{times:?}");
     }
 }
 

@@ -92,7 +92,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
     if chosen.is_empty() {
         return String::new();
     }
-    let header = ["alternatives", "on", "strategy", ">time", ">cost", ">memory"];
+    let header = ["alternatives", "on", "strategy", ">in all", ">cost", ">memory"];
     let rows = chosen.into_iter().map(|(name, other)| {
         let [_, strategy, _, time, cost, memory] = alternative(other);
         let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
@@ -125,11 +125,11 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let complexity = |plan: &PlanSpec| (plan.parallel.kinds(), plan.features().len());
     let own_complexity = complexity(&document.plan);
     let cheaper = least(&mut known.iter().filter(|other| cost(other) * CHEAPER < own_cost), &cost);
-    let faster = |other: &&&Alternative| other.time_s * FASTER < own.time_s;
+    let faster = |other: &&&Alternative| other.time_s * FASTER < own.elapsed_s();
     let price = |other: &Alternative| if other.cost_usd.is_some() { cost(other) } else { other.time_s };
     let faster = least(&mut known.iter().filter(faster), &price);
     let is_simpler = |other: &&&Alternative| {
-        let is_near = other.time_s <= TOO_DEAR * own.time_s && cost(other) <= TOO_DEAR * own_cost;
+        let is_near = other.time_s <= TOO_DEAR * own.elapsed_s() && cost(other) <= TOO_DEAR * own_cost;
         is_near && complexity(&other.plan) < own_complexity
     };
     let simpler = least(&mut known.iter().filter(is_simpler), &price);

@@ -22,7 +22,7 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
 pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<[String; 7]>) {
     let rented = document.methods.iter().any(|own| own.smallest.is_some());
     let smallest = if rented { "smallest machine" } else { "" };
-    let header = ["fine-tuning", ">trained", smallest, "best plan", ">time", ">cost", ">memory"];
+    let header = ["fine-tuning", ">trained", smallest, "best plan", ">in all", ">cost", ">memory"];
     (header, document.methods.iter().map(|own| row(own, rented)).collect())
 }
 

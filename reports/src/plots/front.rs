@@ -23,7 +23,7 @@ const ROOM: f64 = 1.25;
 pub fn front_plot(document: &PlanDocument, breadth: Breadth) -> Result<Picture, String> {
     let point = |other: &Alternative| Some((other.time_s, other.cost_usd?));
     let own = &document.prediction;
-    let recommended = own.cost_usd.map(|cost| (own.time_s, cost));
+    let recommended = own.cost_usd.map(|cost| (own.elapsed_s(), cost));
     let mut terms: Vec<(Pricing, Vec<&Alternative>)> = Vec::new();
     for other in document.pareto.iter().filter(|other| other.cost_usd.is_some()) {
         match terms.iter_mut().find(|(pricing, _)| *pricing == other.plan.pricing) {

@@ -82,14 +82,14 @@ pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
         return None;
     }
     let caption = "Plans on the lines are beaten by no other on the same terms in both time and cost.";
-    let columns = ["machines", "strategy", "micro-batch, formats", ">time", ">cost", ">memory"];
+    let columns = ["machines", "strategy", "micro-batch, formats", ">in all", ">cost", ">memory"];
     Some(html! {
         @if front.len() > 1 { (figure(caption, |breadth| front_plot(document, breadth))) }
         (table("Cost of the training", &["for", ">USD"], &parts))
         (table("Methods of fine-tuning on the same data", &header, &methods))
         (table("Runners-up", &columns, &runners))
         @if front.len() > 1 {
-            (table("Time against cost", &["point", "terms", "machines", "strategy", ">time", ">cost"], &front))
+            (table("Time against cost", &["point", "terms", "machines", "strategy", ">in all", ">cost"], &front))
         }
     })
 }

@@ -58,7 +58,7 @@ pub fn front_fragment(document: &PlanDocument) -> String {
         document.pareto.iter().enumerate().map(|(index, point)| front::row(index, point)).collect();
     fragment(&html! {
         (figure(front_plot(document, Breadth::Wide)))
-        (table("Time against cost", &["point", "terms", "on", "strategy", ">time", ">cost"], &rows))
+        (table("Time against cost", &["point", "terms", "on", "strategy", ">in all", ">cost"], &rows))
     })
 }
 
