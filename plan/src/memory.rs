@@ -32,11 +32,19 @@ pub struct Resident {
     pub buffers: Bytes,
     /// Buffers that live inside one layer's computation.
     pub workspace: Bytes,
+    /// What weights that are loaded whole, before training, need more than all of that.
+    pub loading: Bytes,
 }
 
 impl Resident {
-    /// Returns the sum, saturating: a total that overflows is the largest number, which fits nowhere.
+    /// Returns the most that is held at any time, saturating: a total that overflows is the largest number, which fits
+    /// nowhere.
     pub fn total(&self) -> Bytes {
+        self.training() + self.loading
+    }
+
+    /// Returns the most that is held while the model trains.
+    pub fn training(&self) -> Bytes {
         self.parameters + self.gradients + self.optimizer_state + self.activations + self.buffers + self.workspace
     }
 }
@@ -91,8 +99,9 @@ pub fn resident_with(plan: &Plan, stage: StageId, chunks: &[Range<usize>], reten
         activations,
         buffers: buffers(plan, chunks, held, retention),
         workspace,
+        loading: Bytes(0),
     };
-    let whole = Resident { buffers: whole.buffers + loaded_whole(plan, held, whole.total()), ..whole };
+    let whole = Resident { loading: loaded_whole(plan, held, whole.training()), ..whole };
     match chunks {
         [layers] if retention.lifetime != Lifetime::Step && offload.activations.is_none() => {
             fullest_moment(plan, stage, layers.clone(), retention, whole)
@@ -550,6 +559,7 @@ mod tests {
         let (alone, shared) = (of(StateSharding::None, 1), of(StateSharding::Parameters, 8));
         assert!(shared.parameters.0 < alone.parameters.0 / 7);
         assert_eq!(shared.total(), alone.parameters);
+        assert_eq!(alone.loading, Bytes(0));
     }
 
     #[test]

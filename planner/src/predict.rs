@@ -168,6 +168,7 @@ fn memory(footprint: &Footprint) -> Memory {
             activations: held.activations.0,
             buffers: held.buffers.0,
             workspace: held.workspace.0,
+            loading: held.loading.0,
             software: software.0,
             total: (held.total() + *software).0,
             limit: Some(own.0).filter(|own| *own > limit),

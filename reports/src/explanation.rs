@@ -65,13 +65,14 @@ fn figures(own: &ExplainedPlan) -> Vec<(&'static str, String)> {
 /// A part of the memory of a device of the fullest stage, in bytes.
 type Held = fn(&StageMemory) -> u64;
 
-const HELD: [(&str, Held); 8] = [
+const HELD: [(&str, Held); 9] = [
     ("weights", |held| held.parameters),
     ("gradients", |held| held.gradients),
     ("optimizer state", |held| held.optimizer_state),
     ("activations", |held| held.activations),
     ("buffers", |held| held.buffers),
     ("workspace", |held| held.workspace),
+    ("weights being loaded", |held| held.loading),
     ("software", |held| held.software),
     ("total", |held| held.total),
 ];

@@ -6,7 +6,7 @@ mod methods;
 pub use brief::NextStep;
 
 use crate::decision::{lacks_room, rejected, remedies, tuning};
-use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
+use crate::format::{Width, bullets, bytes, columns, facts, percent, rate, seconds, table, usd};
 use crate::front::front;
 use crate::layout::{cluster, strategy, strategy_and_state};
 use crate::price::{at_price, each};
@@ -358,17 +358,17 @@ fn throughput(prediction: &Prediction) -> String {
 /// Formats the memory of each stage against its limit; equal neighbouring stages share a line.
 pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
     let memory = &prediction.memory_bytes;
-    let mut rows: Vec<(usize, usize, [String; 7])> = Vec::new();
+    let loads = memory.stages.iter().any(|stage| stage.loading > 0);
+    let mut rows: Vec<(usize, usize, Vec<String>)> = Vec::new();
     for (stage, held) in memory.stages.iter().enumerate() {
-        let cells = [
+        let mut cells = vec![
             String::new(),
             bytes(held.weights_and_gradients()),
             bytes(held.optimizer_state),
             bytes(held.activations.saturating_add(held.buffers_and_workspace())),
-            bytes(held.software),
-            bytes(held.total),
-            percent(memory.share(held)),
         ];
+        cells.extend(loads.then(|| bytes(held.loading)));
+        cells.extend([bytes(held.software), bytes(held.total), percent(memory.share(held))]);
         match rows.last_mut() {
             Some((_, last, known)) if known[1..] == cells[1..] => *last = stage,
             _ => rows.push((stage, stage, cells)),
@@ -380,8 +380,10 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
         cells[0] = if first == last { first.to_string() } else { format!("{first} to {last}") };
         cells
     });
-    let header = ["memory, stage", ">weights, gradients", ">optimizer", ">activations", ">software", ">total", &limit];
-    table(width, header, rows)
+    let mut header = vec!["memory, stage", ">weights, gradients", ">optimizer", ">activations"];
+    header.extend(loads.then_some(">weights being loaded"));
+    header.extend([">software", ">total", &limit]);
+    columns(width, &header, rows)
 }
 
 fn alternatives(document: &PlanDocument, width: Width) -> String {

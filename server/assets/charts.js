@@ -237,6 +237,9 @@ const KINDS = [
   ["software", "software", "software"],
 ];
 
+/** How much a stage holds of a kind: of weights, those too that are held only while they are loaded. */
+const held = (stage, key) => stage[key] + (key === "parameters" ? stage.loading ?? 0 : 0);
+
 /** What one rank of each stage holds, and what its device has. */
 export function memory(figure, plan) {
   const { stages, limit } = plan.prediction.memory_bytes;
@@ -253,10 +256,11 @@ export function memory(figure, plan) {
     const y = top + index * row;
     let from = 0;
     for (const [key, style, name] of KINDS) {
-      const about = `stage ${index}, ${name}: ${bytes(stage[key])}`;
-      const box = { x: x(from), y: y + 1, width: Math.max(0, x(from + stage[key]) - x(from)), height: Math.max(1, row - 2), class: style };
+      const part = held(stage, key);
+      const about = `stage ${index}, ${name}: ${bytes(part)}`;
+      const box = { x: x(from), y: y + 1, width: Math.max(0, x(from + part) - x(from)), height: Math.max(1, row - 2), class: style };
       svg.append(shape("rect", box, shape("title", {}, about)));
-      from += stage[key];
+      from += part;
     }
     if (index % every) return;
     svg.append(text(56, y + row / 2 + 4, `stage ${index}`, { "text-anchor": "end", class: "quiet" }));
@@ -268,7 +272,7 @@ export function memory(figure, plan) {
   const end = top + row * stages.length;
   svg.append(shape("line", { x1: x(limit), x2: x(limit), y1: top - 10, y2: end + 6, class: "limit" }));
   svg.append(text(x(limit), end + 22, `device: ${bytes(limit)}`, { "text-anchor": x(limit) > width / 2 ? "end" : "start" }));
-  const rows = stages.map((stage, index) => [`stage ${index}`, ...KINDS.map(([key]) => bytes(stage[key])), bytes(stage.total)]);
+  const rows = stages.map((stage, index) => [`stage ${index}`, ...KINDS.map(([key]) => bytes(held(stage, key))), bytes(stage.total)]);
   put(figure, svg, "Memory as a table", ["Stage", ...KINDS.map(([, , name]) => name), "all"], rows);
 }
 

@@ -88,6 +88,11 @@ impl Footprint {
         self.resident[stage.0 as usize].total() + self.software[stage.0 as usize]
     }
 
+    /// Returns the bytes that one rank of a stage needs while the model trains.
+    fn training(&self, stage: StageId) -> Bytes {
+        self.total(stage).saturating_sub(self.resident[stage.0 as usize].loading)
+    }
+
     /// Returns the bytes that the fullest rank needs.
     pub fn peak(&self) -> Bytes {
         self.stages().map(|stage| self.total(stage)).max().unwrap_or_default()
@@ -112,10 +117,17 @@ impl Footprint {
     }
 
     fn fits_within(&self, limits: &[Bytes], of_store: fn(&SharedStore) -> Bytes) -> Result<(), OutOfMemory> {
-        let beyond = |stage: &StageId| self.total(*stage).0.saturating_sub(limits[stage.0 as usize].0);
-        if let Some(stage) = self.stages().filter(|stage| beyond(stage) > 0).max_by_key(beyond) {
-            let available = limits[stage.0 as usize];
-            return Err(OutOfMemory::Device { stage, needed: self.total(stage), available });
+        // The margin is for what is not known of training; weights that are loaded are as large as their file.
+        let lacks = |stage: StageId| {
+            let number = stage.0 as usize;
+            let moments = [(self.training(stage), limits[number]), (self.total(stage), self.limits[number])];
+            let beyond = |(needed, available): &(Bytes, Bytes)| needed.0.saturating_sub(available.0);
+            let (needed, available) = moments.into_iter().max_by_key(beyond)?;
+            (needed > available).then_some((stage, needed, available))
+        };
+        let most = self.stages().filter_map(lacks).max_by_key(|(_, needed, available)| needed.0 - available.0);
+        if let Some((stage, needed, available)) = most {
+            return Err(OutOfMemory::Device { stage, needed, available });
         }
         match self.shared.iter().find(|shared| shared.needed > of_store(shared)) {
             None => Ok(()),

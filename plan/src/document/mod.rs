@@ -425,6 +425,9 @@ pub struct StageMemory {
     pub buffers: u64,
     /// Buffers inside one layer.
     pub workspace: u64,
+    /// What weights that are loaded whole, before training, need more than all of that.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub loading: u64,
     /// Driver, framework, and what the allocator holds without use.
     pub software: u64,
     /// All of it.
@@ -432,6 +435,11 @@ pub struct StageMemory {
     /// What the smallest device of the stage has, where it is more than [`Memory::limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+}
+
+/// Returns `true` for a part of the memory that is left out of a document.
+fn is_nothing(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl Memory {
@@ -459,6 +467,11 @@ impl Memory {
 }
 
 impl StageMemory {
+    /// Returns the bytes of weights, those among them that are held only while they are loaded.
+    pub fn weights(&self) -> u64 {
+        self.parameters.saturating_add(self.loading)
+    }
+
     /// Returns the bytes of weights and their gradients.
     pub fn weights_and_gradients(&self) -> u64 {
         self.parameters.saturating_add(self.gradients)

@@ -10,7 +10,7 @@ use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_models::LayerRole;
-use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision};
+use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, counted, human_count};
 
@@ -78,8 +78,6 @@ pub enum NoPlan {
         needed: Bytes,
         /// Memory that may be used of its device.
         available: Bytes,
-        /// The weights that are trained.
-        method: Method,
         /// What was seen to let a plan fit.
         ways_out: Box<WaysOut>,
     },
@@ -111,9 +109,7 @@ impl NoPlan {
             Self::TooFewMachines { hint, .. } | Self::Degree { hint, .. } | Self::Unlisted { hint, .. } => {
                 Some(hint.clone())
             }
-            Self::OutOfMemory { needed, available, method, ways_out, .. } => {
-                Some(relief((*needed, *available), *method, ways_out))
-            }
+            Self::OutOfMemory { needed, available, ways_out, .. } => Some(relief((*needed, *available), ways_out)),
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
@@ -196,8 +192,8 @@ fn no_software_trains(problem: &Problem, mut softwares: impl Iterator<Item = Exe
 }
 
 /// Lists what would relieve a want of memory.
-fn relief((needed, available): (Bytes, Bytes), method: Method, ways_out: &WaysOut) -> String {
-    let WaysOut { stack, instances, instance, seq_len } = ways_out;
+fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
+    let WaysOut { stack, instances, instance, seq_len, qlora } = ways_out;
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
         Some(match instance {
@@ -208,8 +204,7 @@ fn relief((needed, available): (Bytes, Bytes), method: Method, ways_out: &WaysOu
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
     let ways: Vec<String> = ways.into_iter().flatten().collect();
-    let last =
-        if method == Method::Lora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
+    let last = if *qlora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
     format!("{}, or {last}", ways.join(", "))
 }
 
@@ -238,7 +233,6 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             candidates: found.candidates,
             needed: *needed,
             available: *available,
-            method: problem.method(),
             ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
         },
         None => NoPlan::Unmeasured,

@@ -8,12 +8,12 @@ use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid
 use crate::search::{Aim, search};
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
-use trainyard_plan::Fixed;
+use trainyard_plan::{FineTuningSpec, Fixed, Method};
 use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
 /// Types with larger GPUs that are tried, the cheapest first: with each of them a plan may need more than on smaller ones.
-const TYPES_TRIED: usize = 6;
+const TYPES_TRIED: usize = 8;
 
 /// Fractions of the tokens of a sample that are tried.
 const LENGTHS_TRIED: [u64; 4] = [2, 4, 8, 16];
@@ -32,18 +32,21 @@ pub struct WaysOut {
     pub instance: Option<String>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
+    /// `true` if adapters fit beside weights in four bits.
+    pub qlora: bool,
 }
 
 impl WaysOut {
     /// Tries them for a problem of which the smallest plan needs so much memory on a device.
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
-        let seq_len = seq_len(problem, fixed);
-        let Place::Rented(rental) = &problem.place else { return Self { seq_len, ..Self::default() } };
+        let (seq_len, qlora) = (seq_len(problem, fixed), in_four_bits(problem, fixed));
+        let Place::Rented(rental) = &problem.place else { return Self { seq_len, qlora, ..Self::default() } };
         Self {
             stack: stack(problem, rental, fixed),
             instances: instances(problem, rental, fixed),
             instance: instance(problem, rental, fixed, needed),
             seq_len,
+            qlora,
         }
     }
 }
@@ -89,11 +92,17 @@ fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
     })
 }
 
-/// Finds the cheapest type that was not searched, has no fewer GPUs and on each more memory than the smallest plan needs.
+/// Returns `true` if adapters that do not fit do so beside weights in four bits.
+fn in_four_bits(problem: &Problem, fixed: &Fixed) -> bool {
+    let own = problem.fine_tuning.as_ref().filter(|own| own.method == Method::Lora);
+    let quantised = own.map(|own| FineTuningSpec { method: Method::Qlora, ..own.clone() });
+    quantised.is_some() && problem.by(quantised).is_some_and(|problem| fits(&problem, fixed))
+}
+
+/// Finds the cheapest type that was not searched and has on each GPU more memory than the smallest plan needs.
 fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) -> Option<String> {
     let price = &rental.instances.first().filter(|_| fixed.instance.is_none())?.1;
-    let most = rental.instances.iter().map(|(instance, _)| instance.gpus).max().unwrap_or(0);
-    let is_new = |own: &&Instance| own.gpus >= most && rental.instances.iter().all(|(other, _)| other.name != own.name);
+    let is_new = |own: &&Instance| rental.instances.iter().all(|(other, _)| other.name != own.name);
     let types: Vec<&Instance> = rental.catalog.instances().iter().filter(is_new).collect();
     let memory = |own: &Instance| rental.catalog.gpu(&own.gpu).ok().map(|gpu| gpu.memory.value);
     let has_room = |memory: Bytes| rental.stacks.iter().any(|stack| usable(memory, stack) >= needed);

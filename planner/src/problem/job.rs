@@ -5,7 +5,7 @@ use super::error::{JobError, inside};
 use super::evaluations::ForwardPasses;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
-use super::machines::place;
+use super::machines::{Wanted, place};
 use super::model::{as_executed, countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::resources::Resources;
@@ -169,7 +169,11 @@ pub(crate) fn problem_on(
     pairs(job)?;
     let kind = fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind);
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
-    let place = other(place(&job.cluster, resources, Trained { model: &model, kind, optimizer })?);
+    let place = other(place(
+        &job.cluster,
+        resources,
+        Wanted { trained: Trained { model: &model, kind, optimizer }, fine_tuned: job.training.method.is_some() },
+    )?);
     if place.is_measured() && !executor_trains(kind, model.family()) {
         let rule = format!("{} is not trained so on a measured machine, by Trainyard's own executor", model.family());
         let (field, value) =

@@ -14,6 +14,7 @@ use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
     Service, Sourced, Stack, Transport,
 };
+use trainyard_models::predicts_next_token;
 use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
 use trainyard_sim::Machine;
 use trainyard_units::Invalid;
@@ -28,7 +29,7 @@ pub const DEFAULT_REGION: &str = "us-east-1";
 
 pub const MAX_INSTANCES: u32 = 16_384;
 
-pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Trained<'_>) -> Result<Place, JobError> {
+pub(crate) fn place(choice: &ClusterChoice, resources: Resources, wanted: Wanted<'_>) -> Result<Place, JobError> {
     let unread = |field: &str, what: &str| Invalid::missing(field, format!("the {what} was not read"));
     if choice.constants.is_some() && resources.constants.is_none() {
         return Err(unread("cluster.constants", "constants file").into());
@@ -41,7 +42,7 @@ pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Train
         (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
             return Err(unread("cluster.prices", "table of prices").into());
         }
-        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), trained)?)),
+        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), wanted)?)),
         (Some(_), Some(_)) => {
             let rule = "a measured machine is one, and a cluster file describes others";
             return Err(Invalid::conflict("cluster.profile", "cluster.file", rule).into());
@@ -52,7 +53,7 @@ pub(crate) fn place(choice: &ClusterChoice, resources: Resources, trained: Train
         }
         (None, Some(_)) => {
             let file = resources.cluster_file.ok_or_else(|| unread("cluster.file", "cluster file"))?;
-            described(choice, file, resources.cluster_path, before, trained)?
+            described(choice, file, resources.cluster_path, before, wanted)?
         }
     })
 }
@@ -112,7 +113,7 @@ fn described(
     file: ClusterFile,
     path: Option<String>,
     before: Before,
-    trained: Trained<'_>,
+    wanted: Wanted<'_>,
 ) -> Result<Place, Invalid> {
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
@@ -125,7 +126,7 @@ fn described(
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
     let catalog = catalog_with(before.constants.as_ref());
     let cluster = Cluster::of_file(file, &catalog).map_err(|error| inside("cluster.file", &error, error.hint()))?;
-    let stacks = stacks(choice, &catalog, trained)?;
+    let stacks = stacks(choice, &catalog, wanted)?;
     let machine = Machine { cluster, stack: stacks[0].clone() };
     Ok(Place::Owned {
         machine: Box::new(machine),
@@ -135,11 +136,28 @@ fn described(
     })
 }
 
+/// What stacks are chosen for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) trained: Trained<'a>,
+    /// `true` if a pretrained model is trained on examples.
+    pub(crate) fine_tuned: bool,
+}
+
+impl Wanted<'_> {
+    /// Returns `true` if people train so with a stack. Megatron-LM's scripts go on with pretraining: without a chat template,
+    /// and with a loss on every token.
+    fn is_usual(self, stack: &Stack) -> bool {
+        !(self.fine_tuned && predicts_next_token(self.trained.model) && stack.runs.own_models)
+    }
+}
+
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
-fn stacks(choice: &ClusterChoice, catalog: &Catalog, trained: Trained<'_>) -> Result<Vec<Arc<Stack>>, Invalid> {
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, wanted: Wanted<'_>) -> Result<Vec<Arc<Stack>>, Invalid> {
+    let Wanted { trained, .. } = wanted;
     let Trained { model, kind, optimizer } = trained;
-    let of_today = of_today(catalog);
+    let of_today: Vec<Arc<Stack>> = of_today(catalog).into_iter().filter(|stack| wanted.is_usual(stack)).collect();
     let named =
         |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
     let all = match choice.stack.as_deref().filter(|name| *name != AUTO_STACK) {
@@ -190,7 +208,7 @@ fn rental(
     choice: &ClusterChoice,
     before: Before,
     prices: Option<&PriceTable>,
-    trained: Trained<'_>,
+    wanted: Wanted<'_>,
 ) -> Result<Rental, JobError> {
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
@@ -205,7 +223,7 @@ fn rental(
     if let (Some(transport), true) = (transport, matching.is_empty()) {
         return Err(on_no_instance("cluster.transport", transport, &without_transport, &catalog).into());
     }
-    let stacks = stacks(choice, &catalog, trained)?;
+    let stacks = stacks(choice, &catalog, wanted)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
         return Err(Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES).into());

@@ -11,7 +11,7 @@ type Part = (&'static str, Tone, fn(&StageMemory) -> u64);
 
 fn parts() -> [Part; 6] {
     [
-        ("weights", Colour::Blue.into(), |held| held.parameters),
+        ("weights", Colour::Blue.into(), StageMemory::weights),
         ("gradients", Colour::Sky.into(), |held| held.gradients),
         ("optimizer state", Colour::Amber.into(), |held| held.optimizer_state),
         ("activations", Colour::Green.into(), |held| held.activations),

@@ -87,6 +87,7 @@ pub(crate) mod tests {
             activations: 9 << 30,
             buffers: 1 << 29,
             workspace: 1 << 29,
+            loading: 0,
             software: 2 << 30,
             total: 18 << 30,
             limit: None,

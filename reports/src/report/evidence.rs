@@ -42,7 +42,7 @@ pub(super) fn memory(content: &ReportContent) -> Markup {
     let row = |(stage, held): (usize, &StageMemory)| {
         [
             stage.to_string(),
-            bytes(held.parameters),
+            bytes(held.weights()),
             bytes(held.gradients),
             bytes(held.optimizer_state),
             bytes(held.activations),
