@@ -1,6 +1,7 @@
 //! The catalogs that come with the program: one TOML file for each GPU, link, instance, system and stack, and one table
 //! with the prices of all instances.
 
+mod like;
 mod price_table;
 
 pub use price_table::{PriceTable, USD_PER_HOUR_MAX};
@@ -19,10 +20,12 @@ use crate::storage::Storage;
 use price_table::price_instances;
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use toml::{Table, Value};
-use trainyard_units::{BytesPerSecond, CatalogError};
+use trainyard_units::{BytesPerSecond, CatalogError, Invalid};
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -56,7 +59,7 @@ pub fn catalog() -> &'static Catalog {
     CATALOG.get_or_init(|| {
         // Stacks are half of what there is to read.
         let (stacks, machines) = thread::scope(|scope| {
-            let stacks = scope.spawn(|| read("stacks/", Ok).into_iter().map(Arc::new).collect());
+            let stacks = scope.spawn(|| stacks().into_iter().map(Arc::new).collect());
             let machines = Machines::read();
             (stacks.join().expect("a file of a stack that does not parse has been told"), machines)
         });
@@ -98,17 +101,34 @@ impl Machines {
 }
 
 /// Reads the files of a folder; `complete` fills in each one before it is deserialised.
-fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Table, CatalogError>) -> Vec<T> {
-    let mut files: Vec<_> = Files::iter().filter(|path| path.starts_with(folder)).collect();
+fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Table, Invalid>) -> Vec<T> {
+    tables(folder).into_iter().map(|(path, table)| entry(&path, complete(table))).collect()
+}
+
+/// Reads the stacks, each with what it takes from the one that it is like.
+fn stacks() -> Vec<Stack> {
+    let stacks = tables("stacks/");
+    stacks.iter().map(|(path, stack)| entry(path, like::completed(stack, &stacks))).collect()
+}
+
+/// Returns the files of a folder with their paths, in the order of these.
+fn tables(folder: &str) -> Vec<(String, Table)> {
+    let mut files: Vec<_> = Files::iter().filter(|path| path.starts_with(folder)).map(Cow::into_owned).collect();
     files.sort_unstable();
-    files
-        .iter()
-        .map(|path| {
-            let table = toml::from_str(&text(path)).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
-            let table = complete(table).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
-            table.try_into().unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
-        })
-        .collect()
+    let parsed = |path: String| {
+        let table = toml::from_str(&text(&path)).unwrap_or_else(|error| broken(&path, &error));
+        (path, table)
+    };
+    files.into_iter().map(parsed).collect()
+}
+
+fn entry<T: DeserializeOwned>(path: &str, table: Result<Table, Invalid>) -> T {
+    let told = |error: Invalid| broken(path, &format!("{error}; {}", error.hint().unwrap_or_default()));
+    table.unwrap_or_else(told).try_into().unwrap_or_else(|error| broken(path, &error))
+}
+
+fn broken(path: &str, error: &dyn Display) -> ! {
+    panic!("catalog file {path}: {error}")
 }
 
 fn text(path: &str) -> String {
@@ -131,9 +151,9 @@ fn only<T>(mut entries: Vec<T>) -> T {
 }
 
 /// Replaces the name of a link in the `interconnect` of a machine type by that link.
-fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
+fn with_link(mut table: Table, links: &[Link]) -> Result<Table, Invalid> {
     if let Some(Value::String(name)) = table.get("interconnect") {
-        let link = look_up("link", links, name, |link| &link.name)?;
+        let link = look_up("link", links, name, |link| &link.name).map_err(|error| error.at("interconnect"))?;
         let wiring = Value::try_from(&link.interconnect).expect("what was read from TOML can be written as TOML");
         table.insert("interconnect".into(), wiring);
     }
@@ -163,9 +183,10 @@ fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
 }
 
 /// Replaces the name in the `processor` of a machine type by the processor that it names.
-fn with_processor(mut table: Table, processors: &[Processor]) -> Result<Table, CatalogError> {
+fn with_processor(mut table: Table, processors: &[Processor]) -> Result<Table, Invalid> {
     if let Some(Value::String(name)) = table.get("processor") {
-        let processor = look_up("processor", processors, name, |processor| &processor.name)?;
+        let processor = look_up("processor", processors, name, |processor| &processor.name)
+            .map_err(|error| error.at("processor"))?;
         let processor = Value::try_from(processor).expect("what was read from TOML can be written as TOML");
         table.insert("processor".into(), processor);
     }
