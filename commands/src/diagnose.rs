@@ -92,6 +92,7 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
         .maybe_hint(
             in_a_model_file(key.as_deref(), message)
                 .or_else(|| of_peft(key.as_deref(), message))
+                .or_else(|| of_the_catalog(key.as_deref(), message))
                 .or_else(|| did_you_mean(message))
                 .or_else(|| advice(what, message)),
         )
@@ -126,6 +127,12 @@ const OF_PEFT: [(&str, &str); 7] = [
 fn of_peft(key: Option<&str>, message: &str) -> Option<String> {
     let name = key?.strip_prefix("training.lora.").filter(|_| message.starts_with("unknown key"))?;
     OF_PEFT.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| format!("did you mean `{ours}`?"))
+}
+
+/// Says that a stack of a user's own is told whole: only files of the catalog may state what differs from another stack.
+fn of_the_catalog(key: Option<&str>, message: &str) -> Option<String> {
+    (key == Some("stacks.like") && message.starts_with("unknown key"))
+        .then(|| "write the whole entry: `trainyard show stacks NAME --format json` has all keys of a stack".into())
 }
 
 /// Advice about a file that is no plan.
