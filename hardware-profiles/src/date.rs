@@ -1,5 +1,6 @@
 //! Dates as files write them.
 
+use jiff::civil::Date;
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// What a date may be.
@@ -7,31 +8,10 @@ pub(crate) const DATES: &str = "a day such as 2026-07-20, or a month such as 202
 
 /// Returns `true` for days and months of the calendar: `2026-07-20`, `2026-07`.
 pub(crate) fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let number = |part: &str, digits: usize| -> Option<u32> {
-        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number { part.parse().ok().filter(|number| *number > 0) } else { None }
-    };
-    let month = |year: &str, month: &str| Some((number(year, 4)?, number(month, 2).filter(|month| *month <= 12)?));
-    match parts.as_slice() {
-        [year, of_year] => month(year, of_year).is_some(),
-        [year, of_year, day] => {
-            let last = month(year, of_year).map(|(year, month)| days(year, month));
-            last.zip(number(day, 2)).is_some_and(|(last, day)| day <= last)
-        }
-        _ => false,
-    }
-}
-
-/// Returns the number of days of a month of the Gregorian calendar.
-fn days(year: u32, month: u32) -> u32 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+    // A month is one that has a first day.
+    let day = if text.len() == "2026-07".len() { format!("{text}-01") } else { text.to_owned() };
+    // Read and written again, because ISO 8601 has other ways to write a day.
+    day.parse::<Date>().is_ok_and(|date| date.year() > 0 && date.to_string() == day)
 }
 
 /// Reads a date of a document.
@@ -50,7 +30,7 @@ mod tests {
             assert!(is_date(date), "{date}");
         }
         for none in
-            ["inf-07-20", "nan", "2026", "2026-13", "2026-00", "2026-02-29", "1900-02-29", "2026-04-31", "2026-7-2", ""]
+            ["inf-07-20", "nan", "2026", "2026-13", "2026-00", "2026-02-29", "1900-02-29", "2026-04-31", "2026-7-2", "20260720", "0000-01", ""]
         {
             assert!(!is_date(none), "{none}");
         }
