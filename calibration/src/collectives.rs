@@ -14,7 +14,7 @@ use trainyard_sim::{MachineError, collective_time_by};
 use trainyard_units::{Bytes, Seconds};
 
 /// Columns that a table of collective measurements must have.
-pub const COLLECTIVE_COLUMNS: [&str; 8] =
+pub(crate) const COLLECTIVE_COLUMNS: [&str; 8] =
     ["system", "gpus", "nodes", "operation", "message_bytes", "algbw_GBps", "latency_us", "notes"];
 
 /// Columns that such a table may have besides; `source_ref` is for people and is not read.

@@ -276,7 +276,7 @@ fn between_machines(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
 /// wait for one another and `bytes` the part that links carry, in seconds.
 ///
 /// Of a fabric that nobody has measured; one that was fitted is off by less.
-pub fn collective_interval(cluster: &Cluster, time: Seconds, waiting: f64, bytes: f64) -> [f64; 2] {
+pub(crate) fn collective_interval(cluster: &Cluster, time: Seconds, waiting: f64, bytes: f64) -> [f64; 2] {
     let Fabric::Wired { network, .. } = &cluster.first().fabric else { return around(time, &[REPEAT, MEASURED]) };
     if cluster.machines() == 1 {
         return around(time, &[REPEAT, INSIDE]);

@@ -41,7 +41,7 @@ pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError
 /// # Errors
 ///
 /// As [`validate`].
-pub fn validate_in(text: &str, file: &str, catalog: &Catalog) -> Result<ValidationDocument, TableError> {
+pub(crate) fn validate_in(text: &str, file: &str, catalog: &Catalog) -> Result<ValidationDocument, TableError> {
     let mut validation = Validation::new(text.as_bytes(), file, catalog)?;
     let rows = validation.by_ref().collect::<Result<Vec<RowResult>, TableError>>()?;
     let suites = validation.suites();

@@ -29,7 +29,8 @@ mod writer;
 
 pub use folder::{holds_some, home, numbered};
 pub use hold::Hold;
-pub use manifest::{Base, CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Progress};
+use manifest::CHECKPOINT_SCHEMA;
+pub use manifest::{Base, DataEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
 pub use storage::{FileEntry, Open, Storage, create};
 pub use stored::IndexError;

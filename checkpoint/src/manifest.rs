@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use trainyard_documents::from_json_bytes;
 
 /// The schema of manifests that this version reads and writes.
-pub const CHECKPOINT_SCHEMA: &str = "trainyard.checkpoint/2";
+pub(crate) const CHECKPOINT_SCHEMA: &str = "trainyard.checkpoint/2";
 
 /// The schema without its version.
 const FAMILY: &str = "trainyard.checkpoint/";

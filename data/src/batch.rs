@@ -50,7 +50,7 @@ impl MicroBatch {
     }
 
     /// Adds a text of which each token predicts the next: one token more than a sample has.
-    pub fn push_text(&mut self, tokens: &[i32]) {
+    pub(crate) fn push_text(&mut self, tokens: &[i32]) {
         let Inputs::Tokens { ids, .. } = &mut self.inputs else { unreachable!("texts go into batches of tokens") };
         ids.extend(&tokens[..tokens.len() - 1]);
         self.targets.extend(&tokens[1..]);
@@ -58,7 +58,7 @@ impl MicroBatch {
     }
 
     /// Adds a text with some of its `positions` hidden, where `hidden` were before.
-    pub fn push_masked(&mut self, tokens: &[i32], positions: &[usize], hidden: &[i32]) {
+    pub(crate) fn push_masked(&mut self, tokens: &[i32], positions: &[usize], hidden: &[i32]) {
         let Inputs::Tokens { ids, .. } = &mut self.inputs else { unreachable!("texts go into batches of tokens") };
         let first = ids.len();
         ids.extend(tokens);
@@ -69,7 +69,7 @@ impl MicroBatch {
     }
 
     /// Adds the values of an image or a vector, and its class.
-    pub fn push_values(&mut self, values: impl IntoIterator<Item = f32>, label: i32) {
+    pub(crate) fn push_values(&mut self, values: impl IntoIterator<Item = f32>, label: i32) {
         match &mut self.inputs {
             Inputs::Images { pixels: all, .. } | Inputs::Vectors { values: all, .. } => all.extend(values),
             Inputs::Tokens { .. } => unreachable!("values go into batches of values"),

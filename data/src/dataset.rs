@@ -47,7 +47,7 @@ impl DataSource {
     }
 
     /// Returns `true` if samples are generated from the seed.
-    pub fn is_synthetic(&self) -> bool {
+    pub(crate) fn is_synthetic(&self) -> bool {
         self.path.as_os_str() == SYNTHETIC
     }
 }

@@ -45,4 +45,3 @@ pub use order::{Order, Slice};
 pub use random::{Purpose, generator, key};
 pub use report::DataReport;
 pub use sample_kind::SampleKind;
-pub use text::BYTE_VOCABULARY;

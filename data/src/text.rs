@@ -9,7 +9,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Entries of the byte vocabulary.
-pub const BYTE_VOCABULARY: u64 = 256;
+pub(crate) const BYTE_VOCABULARY: u64 = 256;
 
 /// The byte that separates two files read as bytes: a zero, which text files do not hold.
 const SEPARATOR: u8 = 0;

@@ -257,7 +257,7 @@ impl Cluster {
     }
 
     /// Builds a cluster of `instances` machines of a catalog type.
-    pub fn of_instances(instance: &Instance, gpu: &Gpu, instances: u32) -> Self {
+    pub(crate) fn of_instances(instance: &Instance, gpu: &Gpu, instances: u32) -> Self {
         Self::of_pool(Pool {
             name: instance.name.clone(),
             instances,

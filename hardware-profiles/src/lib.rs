@@ -52,7 +52,7 @@ pub use cluster_file::{
     ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SharedStorageSpec,
     SwitchSpec,
 };
-pub use constants::{CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
+pub use constants::{Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{HostLinks, Instance};
 pub use interconnect::{Interconnect, Link};

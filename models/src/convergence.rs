@@ -96,7 +96,7 @@ pub struct ConvergencePoint {
 /// # Panics
 ///
 /// When a file does not parse: the build is broken, and a test says so first.
-pub fn convergence_curves() -> &'static [ConvergenceCurve] {
+pub(crate) fn convergence_curves() -> &'static [ConvergenceCurve] {
     static CURVES: OnceLock<Vec<ConvergenceCurve>> = OnceLock::new();
     CURVES.get_or_init(|| embedded::<Files, ConvergenceCurve>().collect())
 }

@@ -175,7 +175,7 @@ impl FineTuningSpec {
     /// # Errors
     ///
     /// As [`Self::towards`].
-    pub fn filled_in(&self) -> Result<Option<Self>, Invalid> {
+    pub(crate) fn filled_in(&self) -> Result<Option<Self>, Invalid> {
         Self::towards(self.dpo, self.method, self.lora.as_ref(), self.trained_blocks)
     }
 

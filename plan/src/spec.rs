@@ -384,7 +384,7 @@ impl Precision {
 
     /// Returns the bytes per weight of copies that products read in its place: in eight bits, as they lie and
     /// transposed, which products of Hopper need backward.
-    pub fn copy_bytes(self) -> u64 {
+    pub(crate) fn copy_bytes(self) -> u64 {
         if self == Self::Fp8Mixed { 2 } else { 0 }
     }
 

@@ -339,7 +339,7 @@ impl TaskGraph {
     }
 
     /// Adds a kind of compute work and returns its id.
-    pub fn add_segment(&mut self, segment: Segment) -> SegmentId {
+    pub(crate) fn add_segment(&mut self, segment: Segment) -> SegmentId {
         self.segments.push(segment);
         SegmentId(self.segments.len() as u32 - 1)
     }

@@ -58,7 +58,7 @@ pub use layout::{cluster, strategy, strategy_and_state};
 pub use plan::{Detail, NextStep, optimum, plan, trained_part};
 pub use plots::{
     StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,
-    predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,
+    predicted_against_measured, step_gantt, training, what_if_plot,
 };
 pub use profile::profile;
 pub use refit::{corrections, refit, refit_widths};

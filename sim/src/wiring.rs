@@ -158,12 +158,12 @@ impl<'a> Wiring<'a> {
     }
 
     /// Out of a device towards the others of its machine.
-    pub fn port_out(&self, device: DevicePosition) -> LinkId {
+    pub(crate) fn port_out(&self, device: DevicePosition) -> LinkId {
         self.of_machine(device.instance, LINKS_PER_DEVICE * device.slot)
     }
 
     /// Into a device from the others of its machine.
-    pub fn port_in(&self, device: DevicePosition) -> LinkId {
+    pub(crate) fn port_in(&self, device: DevicePosition) -> LinkId {
         self.of_machine(device.instance, LINKS_PER_DEVICE * device.slot + 1)
     }
 
@@ -173,13 +173,13 @@ impl<'a> Wiring<'a> {
     }
 
     /// From the PCIe switch of a device to the processor.
-    pub fn to_processor(&self, device: DevicePosition) -> LinkId {
+    pub(crate) fn to_processor(&self, device: DevicePosition) -> LinkId {
         let first = LINKS_PER_DEVICE * self.pool(device.instance).devices;
         self.of_machine(device.instance, first + LINKS_PER_SWITCH * self.pcie_switch(device))
     }
 
     /// From the processor to the PCIe switch of a device.
-    pub fn from_processor(&self, device: DevicePosition) -> LinkId {
+    pub(crate) fn from_processor(&self, device: DevicePosition) -> LinkId {
         LinkId(self.to_processor(device).0 + 1)
     }
 
@@ -193,12 +193,12 @@ impl<'a> Wiring<'a> {
     }
 
     /// Into a machine from the network.
-    pub fn network_in(&self, machine: u32) -> LinkId {
+    pub(crate) fn network_in(&self, machine: u32) -> LinkId {
         self.host(machine, 1)
     }
 
     /// Main memory of a machine, read and written.
-    pub fn host_memory(&self, machine: u32) -> LinkId {
+    pub(crate) fn host_memory(&self, machine: u32) -> LinkId {
         self.host(machine, 2)
     }
 
@@ -218,12 +218,12 @@ impl<'a> Wiring<'a> {
     }
 
     /// From a switch of a level to the next higher one.
-    pub fn switch_up(&self, level: usize, switch: u32) -> LinkId {
+    pub(crate) fn switch_up(&self, level: usize, switch: u32) -> LinkId {
         LinkId(self.levels[level].first_link + LINKS_PER_SWITCH * switch)
     }
 
     /// To a switch of a level from the next higher one.
-    pub fn switch_down(&self, level: usize, switch: u32) -> LinkId {
+    pub(crate) fn switch_down(&self, level: usize, switch: u32) -> LinkId {
         LinkId(self.switch_up(level, switch).0 + 1)
     }
 

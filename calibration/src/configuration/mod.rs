@@ -66,7 +66,7 @@ pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
 /// # Errors
 ///
 /// As [`configure`].
-pub fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsupported> {
+pub(crate) fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsupported> {
     let machine = system::machine(row, catalog)?;
     let knobs = Knobs::of(row, &machine)?;
     let mut plans = Vec::new();

@@ -134,7 +134,7 @@ fn put<T>(slot: &mut Sourced<T>, value: T, fit: Option<&Fitted>) {
 
 /// One constant before and after.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FittedConstant {
+pub(crate) struct FittedConstant {
     /// The machine type.
     pub fabric: String,
     /// Its name in the file.
@@ -161,7 +161,7 @@ impl FittedConstant {
 
 /// Constants that a sweep teaches of a machine type.
 #[derive(Clone, Debug)]
-pub struct FabricFit {
+pub(crate) struct FabricFit {
     /// The new entry.
     pub fabric: MeasuredFabric,
     /// The constants that changed.
@@ -208,7 +208,7 @@ impl Observation {
 /// # Errors
 ///
 /// When the machine type is not known or the sweep teaches nothing of it.
-pub fn fit_fabrics(
+pub(crate) fn fit_fabrics(
     sweep: &Sweep,
     instance: Option<&str>,
     catalog: &Catalog,
@@ -242,7 +242,12 @@ pub fn fit_fabrics(
 /// # Errors
 ///
 /// When the cluster has machines of several kinds, or the sweep teaches nothing of them.
-pub fn fit_described(sweep: &Sweep, cluster: &Cluster, catalog: &Catalog, date: &str) -> Result<FabricFit, Invalid> {
+pub(crate) fn fit_described(
+    sweep: &Sweep,
+    cluster: &Cluster,
+    catalog: &Catalog,
+    date: &str,
+) -> Result<FabricFit, Invalid> {
     let [Pool { name, fabric: Fabric::Wired { interconnect, network }, .. }] = cluster.pools.as_slice() else {
         let kinds = format!("`{}` has {} kinds of machines", cluster.instance, cluster.pools.len());
         return Err(Invalid::inside("--instance", format!("{kinds}, but a sweep is fitted on machines of one kind"))

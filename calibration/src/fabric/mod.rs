@@ -9,7 +9,7 @@ mod output;
 
 pub(crate) use output::is_output;
 
-pub use fit::{FabricFit, FittedConstant, fit_described, fit_fabrics};
+use fit::{FabricFit, fit_described, fit_fabrics};
 
 use crate::collectives::{self, Measured};
 use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors};
@@ -23,7 +23,7 @@ const FITTED: &str = "`trainyard show instances` lists the machine types that ca
 
 /// Measured collectives.
 #[derive(Clone, Debug)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     file: String,
     rows: Vec<SweepRow>,
     passed_over: Vec<TableError>,
@@ -54,7 +54,7 @@ impl Sweep {
     /// # Errors
     ///
     /// When there is none.
-    pub fn read(text: &str, file: &str) -> Result<Self, Invalid> {
+    pub(crate) fn read(text: &str, file: &str) -> Result<Self, Invalid> {
         let sweep = if output::is_output(text) {
             Self { file: file.into(), rows: output::rows(text, file)?, passed_over: Vec::new(), unread: None }
         } else {
@@ -80,21 +80,6 @@ impl Sweep {
             }
         }
         Ok(sweep)
-    }
-
-    /// Rows of a table that could not be read.
-    pub fn passed_over(&self) -> &[TableError] {
-        &self.passed_over
-    }
-
-    /// Measured collectives.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Tells whether there is none; what [`Sweep::read`] gives has some.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
     }
 
     /// The machine type of a row: the one that is stated for all, or the one that its text begins with.

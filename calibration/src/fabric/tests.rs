@@ -1,4 +1,5 @@
 use super::*;
+use crate::fabric::fit::FittedConstant;
 use crate::validate::validate_in;
 use std::fmt::Write;
 use trainyard_hardware_profiles::{Cluster, Constants, Fabric, catalog};
@@ -52,7 +53,7 @@ fn changed(fabric: &mut Fabric) {
 fn a_synthetic_sweep_gives_its_constants_back() {
     let text = output("", 2, 8, simulated(Collective::AllReduce, 2, changed), 1.875, "sum");
     let sweep = Sweep::read(&text, "sweep.txt").expect("well formed");
-    assert_eq!(sweep.len(), 28, "out of place and in place");
+    assert_eq!(sweep.rows.len(), 28, "out of place and in place");
     let fits = fit_fabrics(&sweep, Some("p4d.24xlarge"), catalog(), "2026-11-21").expect("teaches");
     let fit = &fits[0];
     let messaging = &fit.fabric.messaging;
@@ -197,7 +198,7 @@ fn two_runs_in_one_text_are_kept_apart() {
     let text = output("all_reduce_perf\n", 2, 8, |bytes| 1e-5 + bytes as f64 / 1e10, 1.875, "sum")
         + &output("all_gather_perf\n", 1, 8, |bytes| 1e-5 + bytes as f64 / 1e10, 0.875, "none");
     let sweep = Sweep::read(&text, "sweep.txt").expect("well formed");
-    let [first, last] = [&sweep.rows[0], &sweep.rows[sweep.len() - 1]].map(|row| &row.measured);
+    let [first, last] = [&sweep.rows[0], &sweep.rows[sweep.rows.len() - 1]].map(|row| &row.measured);
     assert_eq!((first.collective, first.gpus_per_machine()), (Collective::AllReduce, Some(8)));
     assert_eq!((last.collective, last.gpus_per_machine()), (Collective::AllGather, Some(8)));
 }

@@ -49,7 +49,7 @@ pub struct Finding {
 
 /// The traced software, as its trace tells. Absent: not recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TraceFindings {
+pub(crate) struct TraceFindings {
     /// The device, as the driver calls it.
     pub device: String,
     /// Seconds of each step that `prof.step()` marked.
@@ -81,7 +81,7 @@ impl TraceFindings {
     }
 
     /// A stack with what was found in place of its own constants.
-    pub fn applied(&self, stack: &Stack, date: &str) -> Stack {
+    pub(crate) fn applied(&self, stack: &Stack, date: &str) -> Stack {
         let mut stack = stack.clone();
         let what = format!("a PyTorch profiler trace on {}, {} steps", self.device, self.steps_s.len());
         let source = |finding: Finding| Fitted {
@@ -112,7 +112,7 @@ fn sourced<T>(value: T, fitted: Fitted) -> Sourced<T> {
 /// # Errors
 ///
 /// When the text is no trace, or marks no steps, or nothing in it tells a constant.
-pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, Invalid> {
+pub(crate) fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, Invalid> {
     let document = trace::read(text, file)?;
     let lacking = |problem, hint| Invalid::inside(file, problem).with_hint(hint);
     if document.trainyard.as_ref().is_some_and(|origin| origin.kind == "predicted") {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use trainyard_units::{FlopsPerSecond, Invalid, similar};
 
 /// The schema of constants files that this version reads and writes.
-pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
+pub(crate) const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
 
 /// The smallest and largest rate accepted, in bytes or operations per second.
 const RATES: (f64, f64) = (1.0, 1e18);

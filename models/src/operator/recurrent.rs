@@ -15,7 +15,7 @@ pub enum Cell {
 
 impl Cell {
     /// Products of each step: gates, and what may become the state.
-    pub fn gates(self) -> u64 {
+    pub(crate) fn gates(self) -> u64 {
         match self {
             Self::Lstm => 4,
             Self::Gru => 3,

@@ -40,7 +40,8 @@ pub(crate) use place::{catalog_with, executor_stack, never_as_many, repriced};
 pub use price_not_found::price_not_found;
 pub(crate) use quota::{Quotas, class};
 pub use resources::Resources;
-pub use software::{AUTO_STACK, executable};
+pub(crate) use software::AUTO_STACK;
+pub use software::executable;
 pub(crate) use software::{
     executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, with_chosen_attention,
 };

@@ -16,7 +16,7 @@ use trainyard_sim::Machine;
 use trainyard_units::Invalid;
 
 /// The word with which a job asks for a comparison of the stacks that people use today.
-pub const AUTO_STACK: &str = "auto";
+pub(crate) const AUTO_STACK: &str = "auto";
 
 /// Offloads to main memory with undescribed software, the smallest first.
 const OFFLOADS: &[(Offload, StateSharding)] = &[

@@ -11,10 +11,10 @@ use trainyard_units::{
 };
 
 /// The most combinations of values.
-pub const COMBINATIONS_MAX: usize = 1000;
+pub(crate) const COMBINATIONS_MAX: usize = 1000;
 
 /// The most keys that are varied at once.
-pub const KEYS_MAX: usize = 2;
+pub(crate) const KEYS_MAX: usize = 2;
 
 /// More network cards than any machine has.
 const CARDS_MAX: u64 = 1024;

@@ -13,7 +13,7 @@ mod key;
 mod known;
 mod tornado;
 
-pub use axis::{Axis, COMBINATIONS_MAX, KEYS_MAX, axes};
+pub use axis::{Axis, axes};
 pub use held::HeldPlan;
 pub use key::keys;
 pub use tornado::tornado;

@@ -76,7 +76,7 @@ pub struct MakespanBound {
 
 impl MakespanBound {
     /// Returns the largest of the bounds, in seconds.
-    pub fn largest_s(&self) -> f64 {
+    pub(crate) fn largest_s(&self) -> f64 {
         self.longest_s.max(self.work_s).max(self.exclusive_s)
     }
 }

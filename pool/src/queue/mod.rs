@@ -3,7 +3,7 @@
 mod document;
 mod page;
 pub(crate) mod plot;
-pub mod simulation;
+pub(crate) mod simulation;
 mod spec;
 pub(crate) mod valid;
 

@@ -20,7 +20,7 @@ pub use front::front_plot;
 pub use memory::memory_plot;
 pub use path::{path_plot, paths_plot};
 pub use phases::phases;
-pub use roofline::roofline_plot;
+pub(crate) use roofline::roofline_plot;
 pub use step::step_gantt;
 pub use training::{StepPoint, training};
 pub use validation::predicted_against_measured;

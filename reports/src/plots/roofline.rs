@@ -13,7 +13,7 @@ const NAMES: usize = 8;
 /// # Errors
 ///
 /// Returns a sentence if no operator has arithmetic.
-pub fn roofline_plot(model: &str, roofline: &Roofline, breadth: Breadth) -> Result<Picture, String> {
+pub(crate) fn roofline_plot(model: &str, roofline: &Roofline, breadth: Breadth) -> Result<Picture, String> {
     if roofline.operators.is_empty() {
         return Err("there is no operator with arithmetic to draw".into());
     }

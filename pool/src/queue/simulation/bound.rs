@@ -8,7 +8,7 @@ use trainyard_units::Instant;
 ///
 /// For jobs that come at different times, each bound is the largest over all instants of what it says about the jobs
 /// that come then or later, plus the time until then.
-pub fn makespan_bound(queue: &Queue) -> MakespanBound {
+pub(crate) fn makespan_bound(queue: &Queue) -> MakespanBound {
     let start = queue.shortest_start();
     let time = |job: &Job| (start + job.actual).seconds().0;
     let first = queue.jobs.iter().map(|job| job.submit).min().unwrap_or_default();

@@ -11,9 +11,9 @@ mod instances;
 mod outcome;
 mod scheduler;
 
-pub use bound::makespan_bound;
-pub use outcome::{Kept, QueueOutcome, Run, State, Usage};
-pub use scheduler::simulate_queue;
+pub(crate) use bound::makespan_bound;
+pub(crate) use outcome::{Kept, QueueOutcome, State};
+pub(crate) use scheduler::simulate_queue;
 
 use crate::queue::QueueOrder;
 use rand::SeedableRng;
@@ -23,55 +23,55 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use trainyard_units::{Instant, Seconds, Span};
 
 /// The most by which a duration that is drawn differs from its mean, as a factor up or down.
-pub const MOST_DEVIATION: f64 = 10.0;
+pub(crate) const MOST_DEVIATION: f64 = 10.0;
 
 /// Jobs, the instances that they share, and the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// The most instances that are held at once.
-    pub quota: u32,
+    pub(crate) quota: u32,
     /// From taking new instances to the first step.
-    pub cold_start: Span,
+    pub(crate) cold_start: Span,
     /// The part of it until the instances are there, which is not paid for.
-    pub unpaid_start: Span,
+    pub(crate) unpaid_start: Span,
     /// From taking instances that were kept to the first step.
-    pub warm_start: Span,
+    pub(crate) warm_start: Span,
     /// The pools of instances that are kept, if any.
-    pub warm_pools: Option<WarmPools>,
+    pub(crate) warm_pools: Option<WarmPools>,
     /// The rule that decides which waiting job is the first.
-    pub order: QueueOrder,
+    pub(crate) order: QueueOrder,
     /// Set if later jobs may go before the first one where they do not delay it.
-    pub backfill: bool,
+    pub(crate) backfill: bool,
     /// The jobs. Each needs at least one instance and at most the quota.
-    pub jobs: Vec<Job>,
+    pub(crate) jobs: Vec<Job>,
 }
 
 /// Instances that are kept for the next job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WarmPools {
+pub(crate) struct WarmPools {
     /// For how long after a job.
-    pub keep_alive: Span,
+    pub(crate) keep_alive: Span,
     /// Time after their cold start in which they may still be handed on.
-    pub lifetime: Span,
+    pub(crate) lifetime: Span,
     /// The most instances that are kept without a job.
-    pub quota: u32,
+    pub(crate) quota: u32,
 }
 
 /// A job of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub(crate) struct Job {
     /// When it comes.
-    pub submit: Instant,
+    pub(crate) submit: Instant,
     /// Instances that it needs.
-    pub instances: u32,
+    pub(crate) instances: u32,
     /// Expected time of training: the one that the scheduler knows.
-    pub expected: Span,
+    pub(crate) expected: Span,
     /// Time of training.
-    pub actual: Span,
+    pub(crate) actual: Span,
     /// Higher goes first where the order is by priority.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// The environment that must match for instances to be handed on: equal numbers match.
-    pub environment: u32,
+    pub(crate) environment: u32,
 }
 
 /// Factors of log-normal durations, one for each spread: of mean one, the spread being the standard deviation. Within
@@ -80,7 +80,7 @@ pub struct Job {
 /// # Panics
 ///
 /// When a spread is negative or not a number: it is checked where it is read.
-pub fn duration_factors(spreads: impl IntoIterator<Item = f64>, seed: u64) -> Vec<f64> {
+pub(crate) fn duration_factors(spreads: impl IntoIterator<Item = f64>, seed: u64) -> Vec<f64> {
     let normal = Normal::standard();
     let uniform = Uniform::new(0.0, 1.0).expect("zero is less than one");
     let mut random = Pcg64::seed_from_u64(seed);
@@ -105,15 +105,15 @@ impl Queue {
 
 /// Instances times time, in instance-nanoseconds: sums of these do not depend on their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InstanceTime(u128);
+pub(crate) struct InstanceTime(u128);
 
 impl InstanceTime {
-    pub fn of(instances: u32, span: Span) -> Self {
+    pub(crate) fn of(instances: u32, span: Span) -> Self {
         Self(u128::from(instances) * u128::from(span.nanoseconds()))
     }
 
     /// Instances times seconds.
-    pub fn seconds(self) -> Seconds {
+    pub(crate) fn seconds(self) -> Seconds {
         Seconds(self.0 as f64 / 1e9)
     }
 }

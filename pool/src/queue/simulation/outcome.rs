@@ -6,90 +6,90 @@ use trainyard_units::{Instant, Seconds, Span};
 
 /// The outcome of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueOutcome {
+pub(crate) struct QueueOutcome {
     /// Each job, in the order of the queue.
-    pub runs: Vec<Run>,
+    pub(crate) runs: Vec<Run>,
     /// Stretches in which instances were kept without a job, in the order in which they began.
-    pub kept: Vec<Kept>,
+    pub(crate) kept: Vec<Kept>,
     /// The states of the pool, in the order of time.
-    pub states: Vec<State>,
+    pub(crate) states: Vec<State>,
 }
 
 /// The outcome of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     /// When it got its instances.
-    pub start: Instant,
+    pub(crate) start: Instant,
     /// From when on they are paid for.
-    pub paid: Instant,
+    pub(crate) paid: Instant,
     /// When it began to train.
-    pub ready: Instant,
+    pub(crate) ready: Instant,
     /// When it ended.
-    pub end: Instant,
+    pub(crate) end: Instant,
     /// Set if another job had its instances before.
-    pub warm: bool,
+    pub(crate) warm: bool,
     /// Places of the quota that it held.
-    pub places: Vec<u32>,
+    pub(crate) places: Vec<u32>,
 }
 
 /// A stretch in which instances were kept without a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// Places of the quota.
-    pub places: Vec<u32>,
+    pub(crate) places: Vec<u32>,
     /// From here.
-    pub since: Instant,
+    pub(crate) since: Instant,
     /// To here.
-    pub until: Instant,
+    pub(crate) until: Instant,
     /// The reason for its end.
-    pub ended: WarmEnd,
+    pub(crate) ended: WarmEnd,
 }
 
 /// The state of the pool from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    pub at: Instant,
+pub(crate) struct State {
+    pub(crate) at: Instant,
     /// Jobs that wait.
-    pub waiting: u32,
+    pub(crate) waiting: u32,
     /// Instances that start.
-    pub starting: u32,
+    pub(crate) starting: u32,
     /// Instances that train.
-    pub busy: u32,
+    pub(crate) busy: u32,
     /// Instances that are kept without a job.
-    pub idle: u32,
+    pub(crate) idle: u32,
 }
 
 /// Time of instances, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// They started.
-    pub startup: InstanceTime,
+    pub(crate) startup: InstanceTime,
     /// They trained.
-    pub busy: InstanceTime,
+    pub(crate) busy: InstanceTime,
     /// They were kept without a job.
-    pub idle: InstanceTime,
+    pub(crate) idle: InstanceTime,
 }
 
 impl Usage {
-    pub fn held(&self) -> InstanceTime {
+    pub(crate) fn held(&self) -> InstanceTime {
         self.startup + self.busy + self.idle
     }
 }
 
 impl QueueOutcome {
     /// From the first submission to the end of the last job; no time for no jobs.
-    pub fn makespan(&self, queue: &Queue) -> Span {
+    pub(crate) fn makespan(&self, queue: &Queue) -> Span {
         let first = queue.jobs.iter().map(|job| job.submit).min().unwrap_or_default();
         self.runs.iter().map(|run| run.end).max().unwrap_or_default().since(first)
     }
 
     /// The time that each job waited for its instances, in the order of the queue.
-    pub fn waiting(&self, queue: &Queue) -> Vec<Span> {
+    pub(crate) fn waiting(&self, queue: &Queue) -> Vec<Span> {
         queue.jobs.iter().zip(&self.runs).map(|(job, run)| run.start.since(job.submit)).collect()
     }
 
     /// Time of instances, by its use.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         let time = |run: &Run, span| InstanceTime::of(run.places.len() as u32, span);
         Usage {
             startup: self.runs.iter().map(|run| time(run, run.ready.since(run.start))).sum(),
@@ -99,19 +99,19 @@ impl QueueOutcome {
     }
 
     /// Instances times seconds of all jobs as they are billed.
-    pub fn billed_jobs(&self) -> Seconds {
+    pub(crate) fn billed_jobs(&self) -> Seconds {
         self.runs.iter().map(Run::billed).sum()
     }
 
     /// The same of all instances that were kept.
-    pub fn billed_warm(&self) -> Seconds {
+    pub(crate) fn billed_warm(&self) -> Seconds {
         self.kept.iter().map(|kept| billed(kept.places.len(), kept.until.since(kept.since))).sum()
     }
 }
 
 impl Run {
     /// Instances times seconds as they are billed: whole ones, begun ones in full.
-    pub fn billed(&self) -> Seconds {
+    pub(crate) fn billed(&self) -> Seconds {
         billed(self.places.len(), self.end.since(self.paid))
     }
 }

@@ -28,7 +28,7 @@ impl Event {
 /// # Panics
 ///
 /// When a job needs no instance or more than the quota: that is checked where queues are read.
-pub fn simulate_queue(queue: &Queue) -> QueueOutcome {
+pub(crate) fn simulate_queue(queue: &Queue) -> QueueOutcome {
     for job in &queue.jobs {
         assert!((1..=queue.quota).contains(&job.instances), "a job needs 1 to {} instances: {job:?}", queue.quota);
     }

@@ -1,7 +1,8 @@
 //! The oracle: the same rules, looked at every second, with lists that are searched from end to end.
 
 use super::seconds;
-use crate::queue::simulation::{Job, Kept, Queue, Run};
+use crate::queue::simulation::outcome::Run;
+use crate::queue::simulation::{Job, Kept, Queue};
 use crate::queue::{QueueOrder, WarmEnd};
 use trainyard_units::{Instant, Span};
 
