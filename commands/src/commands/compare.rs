@@ -1,7 +1,8 @@
 //! `trainyard compare`: a plan's prediction beside the measurements of a run.
 
-use super::execution::{METRICS, comparison};
+use super::comparison::comparison;
 use super::runs::{MEASUREMENT, read_report};
+use super::watch::METRICS;
 use crate::arguments::CompareArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;

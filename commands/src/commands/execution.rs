@@ -1,6 +1,7 @@
 //! Running a plan: what `train` and `run` share. Everything that a run leaves behind goes into one folder.
 
-use super::train::described;
+use super::comparison::{comparison, draw, traces};
+use super::watch::{Watch, warn_of, warn_of_learning};
 use crate::allocator::ALLOCATOR;
 use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
@@ -8,28 +9,22 @@ use crate::files;
 use crate::history::{History, Outcome};
 use crate::interrupt::on_interrupt;
 use crate::output::{Output, json};
-use indicatif::ProgressBar;
-use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_data::{DataReport, DataSource, SampleKind};
+use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, Evaluation, HeldOutReport, HyperParameters, RunEnd, RunError, RunEvent, RunOptions, RunReport,
-    Span, StepReport, describe, dropout_beside, oversubscription, refusal, run_in,
+    AllocationMeter, Evaluation, HyperParameters, RunEnd, RunError, RunOptions, RunReport, dropout_beside,
+    oversubscription, refusal, run_in,
 };
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_history::Kind;
 use trainyard_models::Dropout;
-use trainyard_plan::document::{
-    COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
-};
-use trainyard_plan::{Activity, Decay, Interval, LearningRate, Method, Plan, StageId, StreamKind, Timeline};
+use trainyard_plan::document::{ComparisonDocument, Files, PlanDocument};
+use trainyard_plan::{Decay, LearningRate, Method, Plan, Timeline};
 use trainyard_planner::forward_passes;
-use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
-use trainyard_units::{Instant, Invalid, Seconds, counted, human_count, human_duration};
+use trainyard_reports::{self as reports, Scheme};
+use trainyard_units::{Invalid, Seconds, counted, human_count};
 
 /// A run to execute, and the places of its results.
 pub(crate) struct Execution<'a> {
@@ -128,15 +123,8 @@ impl Execution<'_> {
     }
 }
 
-/// The name of a run's log of steps, in its folder.
-pub(super) const METRICS: &str = "metrics.jsonl";
-
 /// The predicted time from one checkpoint to the next, so that a run that is killed has not worked for nothing.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(600.0);
-/// Number of lines that a short run prints where no progress bar can be drawn.
-const LINES: u64 = 10;
-/// Seconds of steps after which another line is printed.
-const QUIET_S: f64 = 30.0;
 
 /// `true` once the user wants a run to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -235,7 +223,7 @@ pub(crate) fn execute(
         output.note(format!("trains    {part}"));
     }
     output.note(format!("optimizer {}", execution.recipe(plan)));
-    let watch = Watch::new(execution, plan, output)?;
+    let watch = Watch::new(execution.steps, &execution.folder, execution.tells_data, plan, output)?;
     let outcome = run_in(world, plan, &options, &|event| watch.event(event), stop).map_err(|error| {
         watch.discard(&execution.folder);
         ended(&error, execution, output)
@@ -309,75 +297,6 @@ fn evaluation(document: &PlanDocument, plan: &Plan) -> Result<Option<Evaluation>
     Ok(asked.map(|asked| Evaluation { every: asked.interval, samples: asked.samples }))
 }
 
-/// Warns of what happened in a run that ended well.
-fn warn_of(report: &RunReport, asked: Option<Evaluation>, output: &Output) {
-    let held_out = report.data.held_out_samples as u64;
-    if let Some(Evaluation { samples, .. }) = asked.filter(|asked| asked.samples > held_out) {
-        output.warn(format!(
-            "the model was evaluated on {}, all that are held out; `campaign.evaluation` says {}",
-            counted(held_out, "sample"),
-            human_count(samples)
-        ));
-    }
-    for slow in &report.slow_ranks {
-        let longer = (slow.compute_s / slow.median_s - 1.0) * 100.0;
-        output.warn(format!(
-            "rank {} computes {longer:.0} % longer than the median of stage {}: {} of a step",
-            slow.rank,
-            slow.stage,
-            human_duration(Seconds(slow.compute_s))
-        ));
-    }
-    if let [first, ..] = report.other_heads.as_slice() {
-        let count = counted(report.other_heads.len() as u64, "tensor");
-        let more = if report.other_heads.len() > 1 { ", …" } else { "" };
-        output
-            .warn(format!("the training goes without {count} of the weights, of other tasks' heads: `{first}`{more}"));
-    }
-    if report.data.corrupt_samples > 0 {
-        let (count, files) = (counted(report.data.corrupt_samples as u64, "sample"), &report.data.path);
-        output.warn(format!("{count} of {files} could not be decoded, and others were trained on in their place"));
-    }
-    if report.skipped_steps > 0 {
-        let were = if report.skipped_steps == 1 { "was" } else { "were" };
-        let steps = counted(report.skipped_steps, "step");
-        output.warn(format!("{steps} {were} skipped, because a gradient was NaN or infinite"));
-    }
-}
-
-/// Warns of a training that diverged, and of one that learnt its samples by heart.
-fn warn_of_learning(report: &RunReport, batch: u64, output: &Output) {
-    let (loss, passes) = (report.loss, passes(report, batch));
-    if loss.last > DIVERGED * loss.first || loss.last.is_nan() {
-        output.warn(format!(
-            "the loss ended at {:.3}, far above the {:.3} that it began with: the training diverged; a lower `learning_rate`, \
-             `warm_up_steps` or `gradient_clip` may keep it from that",
-            loss.last, loss.first
-        ));
-    } else if let Some(held_out) =
-        loss.held_out.filter(|held_out| passes >= MANY_PASSES && *held_out > MEMORISED * loss.last)
-    {
-        output.warn(format!(
-            "the held-out loss is {held_out:.3}, that of the last step {:.3}: after {passes:.0} passes over the data the model knows \
-             its samples by heart; more data, fewer steps or `dropout` help",
-            loss.last
-        ));
-    }
-}
-
-/// A loss that ends at this many times its first value did not just vary from step to step.
-const DIVERGED: f64 = 2.0;
-
-/// Passes over the data from which a much lower loss of trained samples tells that they are known by heart.
-const MANY_PASSES: f64 = 5.0;
-const MEMORISED: f64 = 1.5;
-
-/// Returns how often a training has passed over its data.
-fn passes(report: &RunReport, batch: u64) -> f64 {
-    let steps = report.resumed_from + report.steps.len() as u64;
-    (steps * batch) as f64 / report.data.training_samples.max(1) as f64
-}
-
 /// Returns the command that resumes a stopped run, with this as its newest checkpoint.
 fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
     let mut words = vec!["trainyard".to_owned(), "run".into(), path(&execution.plan_file)];
@@ -427,137 +346,6 @@ pub(crate) fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> 
     ];
     let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?.to_string()]));
     given.flatten().collect()
-}
-
-/// The observers of each step: the progress bar and the metrics log.
-struct Watch<'a> {
-    bar: ProgressBar,
-    metrics: Mutex<std::fs::File>,
-    output: &'a Output,
-    /// `true` if nobody has told yet what the data is.
-    tells_data: bool,
-    /// The classes of the model, if it has some.
-    classes: Option<u64>,
-    batch: f64,
-    steps: u64,
-    lines: Mutex<Lines>,
-}
-
-/// The lines that a run prints: when the last one was.
-#[derive(Default)]
-struct Lines {
-    steps: u64,
-    spent_s: f64,
-    last_s: f64,
-}
-
-impl Lines {
-    /// Counts a step. Returns the seconds that are left if it is told of: the first and the last one, some between, and one
-    /// after each half minute.
-    fn after(&mut self, step: &StepReport, steps: u64) -> Option<f64> {
-        self.steps += 1;
-        self.spent_s += step.seconds;
-        let ends = [1, steps].contains(&step.step) || step.step.is_multiple_of(steps.div_ceil(LINES));
-        if !ends && self.spent_s - self.last_s < QUIET_S {
-            return None;
-        }
-        self.last_s = self.spent_s;
-        Some(steps.saturating_sub(step.step) as f64 * self.spent_s / self.steps as f64)
-    }
-}
-
-impl<'a> Watch<'a> {
-    fn new(execution: &Execution<'_>, plan: &Plan, output: &'a Output) -> Result<Self, Failure> {
-        Ok(Self {
-            bar: output.bar(execution.steps, "training {bar:30} {pos}/{len}  {msg}  {eta} left"),
-            metrics: Mutex::new(files::create(&execution.folder.join(METRICS))?),
-            output,
-            tells_data: execution.tells_data,
-            classes: SampleKind::of(plan.model()).and_then(|kind| kind.classes()),
-            batch: execution.document.plan.batch.global as f64,
-            steps: execution.steps,
-            lines: Mutex::default(),
-        })
-    }
-
-    /// Removes the files that were created for a run that never made a step.
-    fn discard(&self, folder: &Path) {
-        self.bar.finish_and_clear();
-        if self.metrics.lock().is_ok_and(|file| file.metadata().is_ok_and(|file| file.len() == 0)) {
-            files::discard(folder, METRICS);
-        }
-    }
-
-    fn event(&self, event: RunEvent) {
-        match event {
-            RunEvent::Begun { data, resumed } => self.begun(&data, resumed),
-            RunEvent::Step(step) => self.step(step),
-            // The result tells of the last one.
-            RunEvent::HeldOut(found) if found.step < self.steps => self.held_out(found),
-            RunEvent::HeldOut(_) => {}
-        }
-    }
-
-    /// Tells what the model is trained on, how often, and from where on.
-    fn begun(&self, data: &DataReport, resumed: Option<(PathBuf, u64)>) {
-        if self.tells_data {
-            self.output.note(format!("data      {}", described(data)));
-        }
-        let passes = (self.steps as f64 * self.batch) / data.training_samples.max(1) as f64;
-        let passes =
-            if passes < 1.0 { format!("{:.1} % of a pass", passes * 100.0) } else { format!("{passes:.1} passes") };
-        self.output.note(format!(
-            "samples   {} to train on, {} held out; {} are {passes}",
-            human_count(data.training_samples as u64),
-            human_count(data.held_out_in_all.unwrap_or(data.held_out_samples) as u64),
-            counted(self.steps, "step")
-        ));
-        if let (Some(wanted), found @ 1..) = (self.classes, data.classes.len() as u64)
-            && wanted > found
-        {
-            let path = &data.path;
-            self.output.warn(format!(
-                "{path} has samples of {found} of the model's {wanted} classes; it never sees the others"
-            ));
-        }
-        if let Some((checkpoint, step)) = resumed {
-            let [step, steps] = [step, self.steps].map(human_count);
-            self.output.note(format!("resume    {}, written after step {step} of {steps}", checkpoint.display()));
-        }
-    }
-
-    fn log(&self, line: &str) {
-        // A log that cannot be written must not end a training.
-        let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
-    }
-
-    fn held_out(&self, found: HeldOutReport) {
-        self.log(&serde_json::json!({ "held_out": found }).to_string());
-        let accuracy = found.accuracy.map_or_else(String::new, |share| format!("  accuracy {:.1} %", share * 100.0));
-        self.output.note(format!("  step {:>5} held-out loss {:.3}{accuracy}", found.step, found.loss));
-    }
-
-    fn step(&self, step: StepReport) {
-        self.log(&serde_json::to_string(&step).expect("a step holds only what JSON can hold"));
-        if step.skipped {
-            let why = match step.loss_scale {
-                Some(scale) if step.loss.is_finite() => {
-                    format!("scaled by {scale}, a gradient overflows fp16; the scale is lowered")
-                }
-                _ => format!("a gradient is NaN or infinite, the loss is {}", step.loss),
-            };
-            self.output.note(format!("  step {:>5} skipped: {why}", step.step));
-        }
-        let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
-        if let Some(left) = self.lines.lock().ok().and_then(|mut lines| lines.after(&step, self.steps)) {
-            let left = if left > QUIET_S { format!("  {} left", human_duration(Seconds(left))) } else { String::new() };
-            if !self.output.live() {
-                self.output.note(format!("  step {:>5} of {}  {said}{left}", step.step, self.steps));
-            }
-        }
-        self.bar.set_position(step.step);
-        self.bar.set_message(said);
-    }
 }
 
 /// Writes all results of a run. The comparison is returned even where it cannot be written.
@@ -612,151 +400,4 @@ fn keep(
 fn unwritten(failure: Failure, execution: &Execution<'_>) -> Failure {
     let checkpoint = execution.checkpoint.display();
     failure.maybe_hint(Some(format!("the training is complete, its checkpoint is `{checkpoint}`")))
-}
-
-fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<Picture, String> {
-    let drawable = report.steps.iter().filter(|step| step.loss.is_finite());
-    let points: Vec<StepPoint> =
-        drawable.map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
-    let finite = report.evaluations.iter().filter(|found| found.loss.is_finite());
-    let held_out: Vec<(u64, f64)> = finite.map(|found| (found.step, found.loss)).collect();
-    reports::training(&points, predicted, &held_out, unit)
-}
-
-/// Compares predicted and measured figures. `prediction` is absent where none was made for this machine.
-pub(crate) fn comparison(
-    document: &PlanDocument,
-    prediction: Option<&Prediction>,
-    report: &RunReport,
-) -> ComparisonDocument {
-    let steps = report.steps.len() as f64;
-    let predicted = prediction.map(|prediction| Figures {
-        all_steps_s: Some(prediction.step_time_s * steps),
-        ..predicted(document, prediction)
-    });
-    let measured = measured(report);
-    let deviation = |predicted: f64, measured: f64| predicted / measured - 1.0;
-    let error = predicted.as_ref().map(|predicted| Errors {
-        phases: phase_errors(&predicted.phases, &measured),
-        step_time: deviation(predicted.step_time_s, measured.step_time_s),
-        samples_per_s: deviation(predicted.samples_per_s, measured.samples_per_s),
-        memory: predicted
-            .memory_bytes
-            .zip(measured.memory_bytes)
-            .map(|(predicted, measured)| deviation(predicted as f64, measured as f64)),
-    });
-    let device = &report.device;
-    ComparisonDocument {
-        schema: COMPARISON_SCHEMA.into(),
-        plan: document.plan.clone(),
-        device: describe(device.kind, &device.processor, device.cores as usize),
-        steps: report.steps.len() as u64,
-        predicted,
-        measured,
-        error,
-        loss: Loss {
-            first: report.loss.first,
-            last: report.loss.last,
-            held_out: report.loss.held_out,
-            accuracy: report.loss.accuracy,
-            evaluated_samples: Some(report.data.held_out_samples as u64),
-            held_out_samples: report.data.held_out_in_all.map(|samples| samples as u64),
-        },
-        files: Files::default(),
-    }
-}
-
-/// Share of a step below which a phase's error in percent means nothing.
-const PHASE_SHARE_MIN: f64 = 0.01;
-
-fn phase_errors(predicted: &Phases, measured: &Figures) -> BTreeMap<String, f64> {
-    let least = PHASE_SHARE_MIN * measured.step_time_s;
-    let both = predicted.named().into_iter().zip(measured.phases.named());
-    both.filter(|(_, (_, measured))| *measured >= least)
-        .map(|((name, predicted), (_, measured))| (name.to_owned(), predicted / measured - 1.0))
-        .collect()
-}
-
-fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
-    let parallel = document.plan.parallel;
-    let ranks_of_a_stage =
-        [parallel.data, parallel.tensor, parallel.context].into_iter().map(u64::from).fold(1, u64::saturating_mul);
-    Figures {
-        step_time_s: prediction.step_time_s,
-        interval_s: prediction.interval_s,
-        all_steps_s: None,
-        samples_per_s: prediction.samples_per_s,
-        memory_bytes: Some(prediction.memory_bytes.of_one_pipeline().saturating_mul(ranks_of_a_stage)),
-        phases: prediction.phases,
-        processor_share: None,
-    }
-}
-
-/// Returns the measured figures. Phases are those of the rank that computes longest, as a prediction's are.
-pub(super) fn measured(report: &RunReport) -> Figures {
-    let busy = |rank: &&trainyard_executor::RankReport| rank.phases.forward_s + rank.phases.backward_s;
-    let busiest = report.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
-    Figures {
-        step_time_s: report.step_time_s,
-        interval_s: report.interval_s,
-        all_steps_s: Some(report.steps.iter().map(|step| step.seconds).sum()),
-        samples_per_s: report.samples_per_s,
-        memory_bytes: report.memory_bytes,
-        processor_share: report.processor_share,
-        phases: busiest.map_or(report.phases, |rank| rank.phases),
-    }
-}
-
-/// Returns a trace with the simulated step above the measured one of each rank.
-fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> String {
-    let ranks = spans.iter().map(|span| span.rank).max().map_or(0, |last| last + 1);
-    let measured: Vec<(String, Timeline)> = (0..ranks)
-        .map(|rank| {
-            let own = spans.iter().filter(|span| span.rank == rank);
-            (format!("measured, rank {rank}"), Timeline { intervals: own.map(interval).collect(), window: None })
-        })
-        .collect();
-    let predicted = predicted.map(|timeline| Process { name: "predicted", timeline });
-    let measured = measured.iter().map(|(name, timeline)| Process { name, timeline });
-    reports::trace(&predicted.into_iter().chain(measured).collect::<Vec<_>>())
-}
-
-fn interval(span: &Span) -> Interval {
-    use trainyard_executor::Phase;
-    let stage = StageId(span.stage);
-    let micro_batch = span.micro_batch.unwrap_or(0);
-    let (activity, stream) = match span.phase {
-        Phase::Forward => (Activity::Forward { stage, micro_batch }, StreamKind::Compute(stage)),
-        Phase::Backward => (Activity::Backward { stage, micro_batch }, StreamKind::Compute(stage)),
-        Phase::Optimizer => (Activity::Update { stage }, StreamKind::Compute(stage)),
-        Phase::Communication if span.micro_batch.is_some() => {
-            (Activity::Message { stage, micro_batch }, StreamKind::SendForward(stage))
-        }
-        Phase::Communication | Phase::Reduce => {
-            (Activity::ReduceGradients { stage, bucket: 0 }, StreamKind::Reduce(stage))
-        }
-        Phase::Gather => (Activity::GatherWeights { stage, layer: 0 }, StreamKind::Gather(stage)),
-        Phase::Wait => (Activity::Wait { stage, micro_batch: span.micro_batch }, StreamKind::Wait(stage)),
-    };
-    let at = |seconds: f64| Instant::START.after(Seconds(seconds.max(0.0)));
-    Interval { activity, stream, start: at(span.start_s), end: at(span.end_s.max(span.start_s)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_steps_are_told_of_each_half_minute() {
-        let told = |seconds: f64, steps: u64| {
-            let mut lines = Lines::default();
-            let step = |step| StepReport { step, seconds, ..StepReport::default() };
-            (1..=steps).filter(|number| lines.after(&step(*number), steps).is_some()).collect::<Vec<u64>>()
-        };
-        assert_eq!(told(0.1, 40), [1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]);
-        assert_eq!(told(16.0, 100)[..6], [1, 3, 5, 7, 9, 10]);
-        let mut lines = Lines::default();
-        let first = StepReport { step: 1, seconds: 2.0, ..StepReport::default() };
-        assert_eq!(lines.after(&first, 11), Some(20.0));
-    }
 }

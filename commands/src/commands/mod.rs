@@ -24,6 +24,8 @@ mod beside_weights;
 #[cfg(feature = "run")]
 pub(crate) mod compare;
 #[cfg(feature = "run")]
+mod comparison;
+#[cfg(feature = "run")]
 mod device;
 #[cfg(feature = "run")]
 mod execution;
@@ -41,6 +43,8 @@ mod runs;
 pub(crate) mod train;
 #[cfg(feature = "run")]
 mod trial;
+#[cfg(feature = "run")]
+mod watch;
 
 #[cfg(not(feature = "run"))]
 mod without_run;

@@ -107,7 +107,7 @@ fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
             .because(format!("each rank ran with {threads} on {most}, so its times are not those of the machine"))
             .hint("calibrate from runs without --threads"));
     }
-    let measured = super::execution::measured(&report);
+    let measured = super::comparison::measured(&report);
     if measured.is_disturbed() {
         let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
         output.warn(format!(

@@ -3,6 +3,7 @@
 use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
 use super::measure::Needs;
 use super::trial::Trial;
+use super::watch::described;
 use super::{beside_weights, device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
@@ -21,7 +22,7 @@ use trainyard_plan::{ClusterChoice, ParallelSpec};
 use trainyard_planner::{Limits, MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
-use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
+use trainyard_units::{Seconds, counted, human_duration};
 
 /// Number of plans that are ranked; one's own machine is a single cluster.
 const TOP: usize = 3;
@@ -219,23 +220,6 @@ fn warn_of_passes(job: &Job, document: &PlanDocument, found: &DataReport, output
          `data.tokens` the data is counted",
         found.path
     ));
-}
-
-/// Tells what data is, and how much of it there is.
-pub(super) fn described(data: &DataReport) -> String {
-    if data.files == 0 {
-        return format!("{} of {}", counted(data.training_samples as u64, "sample"), data.kind);
-    }
-    let held_out = data.held_out.as_ref().map_or_else(String::new, |path| format!(", evaluated on {path}"));
-    let read_as = if data.kind == "text" && data.tokenizer.is_none() { " as bytes" } else { "" };
-    let skipped = if data.skipped_files == 0 { String::new() } else { format!(" ({} skipped)", data.skipped_files) };
-    format!(
-        "{}{read_as}, {} in {}{skipped}, {}",
-        data.kind,
-        human_bytes(Bytes(data.bytes)),
-        counted(data.files as u64, "file"),
-        data.path
-    ) + &held_out
 }
 
 /// Returns `true` if a job runs on this machine without a profile of the user's.
