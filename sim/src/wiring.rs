@@ -173,13 +173,13 @@ impl<'a> Wiring<'a> {
     }
 
     /// From the PCIe switch of a device to the processor.
-    pub(crate) fn to_processor(&self, device: DevicePosition) -> LinkId {
+    pub fn to_processor(&self, device: DevicePosition) -> LinkId {
         let first = LINKS_PER_DEVICE * self.pool(device.instance).devices;
         self.of_machine(device.instance, first + LINKS_PER_SWITCH * self.pcie_switch(device))
     }
 
     /// From the processor to the PCIe switch of a device.
-    pub(crate) fn from_processor(&self, device: DevicePosition) -> LinkId {
+    pub fn from_processor(&self, device: DevicePosition) -> LinkId {
         LinkId(self.to_processor(device).0 + 1)
     }
 
