@@ -804,6 +804,7 @@ mod tests {
             activations: 0,
             buffers: 2,
             workspace: u64::MAX - 1,
+            loading: 0,
             software: 0,
             total: u64::MAX,
             limit: None,

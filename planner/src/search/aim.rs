@@ -52,6 +52,8 @@ pub(crate) struct Aim {
     pub(crate) within: Within,
     /// A GPU that is left out.
     pub(crate) without_gpu: Option<&'static str>,
+    /// `true` if plans on several machines are left out.
+    pub(crate) on_one_machine: bool,
     /// Index of the only stack to consider, among those of the problem.
     pub(crate) stack: Option<usize>,
     /// Upper limits of plans, besides the deadline and the budget.
@@ -71,6 +73,7 @@ impl Aim {
             max_simulations: None,
             within: Within::Anything,
             without_gpu: None,
+            on_one_machine: false,
             stack: None,
             ceilings: Ceilings::NONE,
             left_over: 0.0,

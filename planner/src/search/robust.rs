@@ -16,7 +16,7 @@ use crate::relative::{pace, price};
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan, StateSharding};
-use trainyard_units::{Bytes, human_bytes};
+use trainyard_units::{Bytes, Seconds, human_bytes};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
 /// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
@@ -37,6 +37,10 @@ const SET_UP_USD: f64 = 10.0;
 
 /// The same as a part of what the other plan costs, so that small trainings stay cheap.
 const SET_UP_MAX: f64 = 0.2;
+
+/// The time that several machines must save where one would do: a stated default, what an engineer needs to set up their
+/// network, storage that all of them see, and a launcher.
+const SEVERAL_MACHINES: Seconds = Seconds(2.0 * 3600.0);
 
 /// The share of a deadline and of a budget that a plan leaves over that is preferred for being simpler: what ends just in
 /// time by a prediction, or costs just the budget, is not given up for it.
@@ -115,14 +119,19 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
-    let one = Aim { top: 1, ..aim };
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
     let other = other(aim.objective);
     let mut chosen = best.clone();
-    let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
-    let Some(end) = ends.best.into_iter().next() else { return found };
+    let end = |one| prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one }).best.into_iter().next();
+    let mut one = Aim { top: 1, ..aim };
+    let Some(mut end_of_all) = end(one) else { return found };
+    if aim.objective == Objective::Cost && is_more_set_up_than_saved(best, &end_of_all) {
+        one.on_one_machine = true;
+        end_of_all = end(one).unwrap_or_else(|| best.clone());
+    }
+    let end = end_of_all;
     let not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
     if !not_much_worse.admit(Totals::found(&chosen)) {
         chosen = end;
@@ -154,6 +163,12 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     }
     put_first(&mut found, chosen);
     found
+}
+
+/// Returns `true` if the first plan is on one machine, and the other on several that save less time than they take to be set up.
+fn is_more_set_up_than_saved(alone: &Evaluated, other: &Evaluated) -> bool {
+    let machines = |plan: &Evaluated| plan.plan.cluster().instances;
+    machines(alone) == 1 && machines(other) > 1 && alone.elapsed_s - other.elapsed_s < SEVERAL_MACHINES.0
 }
 
 /// Returns the best plan of the simplest of these complexities that has one.
@@ -306,6 +321,23 @@ mod tests {
         for other in [fsdp, megatron] {
             assert!(indistinct(ddp, other) > INDISTINCT && indistinct(ddp, other) <= GIVEN_UP_MAX);
         }
+    }
+
+    /// Two machines take half the time at about the same cost.
+    #[test]
+    fn several_machines_are_worth_it_where_they_save_hours() {
+        let machines = |samples: u64| {
+            let mut job = JobSpec::default();
+            job.model.name = Some("llama-3.1-8b".into());
+            (job.model.seq_len, job.data.samples) = (Some(2048), Some(samples));
+            job.training.global_batch = Some(GlobalBatch::Exactly(64));
+            job.training.method = Some(Method::Lora);
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(2));
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+            document.plan.cluster.instances
+        };
+        assert_eq!([machines(30_000), machines(600_000)], [1, 2]);
     }
 
     #[test]

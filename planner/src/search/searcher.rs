@@ -154,6 +154,7 @@ impl<'a> Sought<'a> {
         ranked.filter(move |(_, number)| {
             let (candidate, least) = (self.candidate(*number), prepared.least()[*number as usize]);
             self.is_wanted(candidate.choice)
+                && (!aim.on_one_machine || candidate.instances == 1)
                 && least.is_some_and(|totals| self.within_goal(totals))
                 && aim.complexity.is_none_or(|class| prepared.may_be(candidate, class))
         })
