@@ -280,10 +280,10 @@ impl Job {
         let text = files::read_packed("lengths", &path)?;
         let length = |(number, line): (usize, &str)| {
             let wrong = || format!("line {} is `{}`, but it must be a number of tokens", number + 1, line.trim());
-            line.trim().parse::<u64>().map_err(|_| {
+            line.trim().parse::<u64>().ok().filter(|tokens| *tokens > 0).ok_or_else(|| {
                 Failure::input(format!("cannot read lengths `{}`", path.display()))
                     .because(wrong())
-                    .hint("one whole number on each line, such as 512")
+                    .hint("one whole number above 0 on each line: the tokens of a sample, as the model's tokenizer counts them")
             })
         };
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

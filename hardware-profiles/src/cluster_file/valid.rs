@@ -100,8 +100,13 @@ fn wrong_quantity(field: impl Into<String>, value: impl Display, allowed: impl D
 
 /// Tells that a value is missing which a machine type could have provided.
 pub(super) fn neither(field: String) -> Invalid {
-    Invalid::missing(field, "write it, or take it from a machine type of the catalog by `like`")
-        .with_hint("like = \"p3dn.24xlarge\" names one; `trainyard show instances` lists them")
+    let of_gpu = field.rsplit('.').nth(1).is_some_and(|above| above == "gpu");
+    let (what, hint) = if of_gpu {
+        ("GPU", "gpu = { like = \"l40s\", … } names one; `trainyard show gpus` lists them")
+    } else {
+        ("machine type", "like = \"p3dn.24xlarge\" names one; `trainyard show instances` lists them")
+    };
+    Invalid::missing(field, format!("write it, or take it from a {what} of the catalog by `like`")).with_hint(hint)
 }
 
 /// Shows a value that the last key of a field may have.

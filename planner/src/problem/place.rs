@@ -8,7 +8,7 @@ use crate::edits::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Pool, Price, Service, Stack, Transport, catalog,
+    Catalog, Cluster, Constants, EXECUTOR_STACK, Fabric, Instance, Pool, Price, Service, Stack, Transport, catalog,
     price_of_one,
 };
 use trainyard_plan::document::PriceUsed;
@@ -356,8 +356,16 @@ pub(crate) fn never_as_many(cluster: &Cluster, machines: u32) -> Option<String> 
         let all = cluster.machines();
         return Some(format!("the {all} machines of {name} are of several kinds and are used together"));
     }
+    if machines > 1 && has_no_network(cluster) {
+        return Some(format!("nothing is said of a network between machines of {name} ([machines.network])"));
+    }
     let room = cluster.room().filter(|room| *room < machines.into())?;
     Some(format!("the switches of {name} have ports for {room} machines"))
+}
+
+/// Returns `true` for one machine of which no network is known.
+fn has_no_network(cluster: &Cluster) -> bool {
+    matches!(&cluster.first().fabric, Fabric::Wired { network, .. } if network.baseline.value.0 <= 0.0)
 }
 
 /// Returns the executor's stack, as the constants describe it if there are some.

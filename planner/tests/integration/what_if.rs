@@ -607,6 +607,20 @@ fn a_price_that_nobody_stated_is_not_varied() {
     }
 }
 
+#[test]
+fn more_machines_than_one_need_a_network_that_is_described() {
+    let host = "[machines.host]\nmemory = \"128 GiB\"\nmemory_bandwidth = \"80 GB/s\"\npcie = \"31.5 GB/s\"\n";
+    let text = format!("name = \"box\"\n[[machines]]\nname = \"box\"\ncount = 1\ngpus = 2\ngpu = \"l40s\"\n{host}");
+    let mut own = described("");
+    own.resources.cluster_file = Some(toml::from_str(&text).expect("the form of a cluster file"));
+    own.spec.training.global_batch = Some(GlobalBatch::Exactly(32));
+    for subject in both(own) {
+        let found = ask(&subject, &["instances=1,2"]);
+        assert!(found.cases[0].figures.is_some(), "{:?}", found.cases[0].reason);
+        assert!(reason(&found, 1).contains("nothing is said of a network"), "{}", reason(&found, 1));
+    }
+}
+
 /// Where it is known how fast checkpoints are written, machines of one's own fail too.
 #[test]
 fn failures_of_machines_without_a_price_are_varied() {

@@ -6,7 +6,7 @@ use crate::layout::cluster;
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{BaseFormat, Method, Plan, PlanSpec, Recompute, Reference};
+use trainyard_plan::{BaseFormat, Method, Offload, Plan, PlanSpec, Recompute, Reference};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -26,7 +26,8 @@ pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<
     (header, document.methods.iter().map(|own| row(own, rented)).collect())
 }
 
-/// Formats what else decides the time and memory of each best plan, as far as it differs: software and micro-batch.
+/// Formats what else decides the time and memory of each best plan, as far as it differs: software, micro-batch,
+/// recomputation and offload.
 fn conditions(document: &PlanDocument, width: Width) -> String {
     let each = || document.methods.iter().filter_map(|own| Some((own, &own.best.as_ref()?.plan)));
     let differs = |of: fn(&PlanSpec) -> String| each().map(|(_, plan)| of(plan)).collect::<BTreeSet<_>>().len() > 1;
@@ -46,7 +47,8 @@ fn software(plan: &PlanSpec) -> String {
 
 fn micro_batch(plan: &PlanSpec) -> String {
     let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
-    format!("micro-batch {}{recompute}", plan.batch.micro)
+    let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offloaded: {}", plan.offload) };
+    format!("micro-batch {}{recompute}{offload}", plan.batch.micro)
 }
 
 fn row(own: &MethodChoice, rented: bool) -> [String; 7] {
