@@ -9,6 +9,9 @@ use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_units::{Seconds, human_duration};
 
+/// The ratio of the whole time to that with published reclaims below which one scenario, the worst, is enough to know.
+const NOTICED: f64 = 1.05;
+
 /// Warns of reclaims of spot instances; `None` on other terms.
 pub(crate) fn spot(terms: &Terms<'_>) -> Option<String> {
     let Terms { job, prediction, plan, machine, instance, .. } = terms;
@@ -29,22 +32,41 @@ pub(crate) fn spot(terms: &Terms<'_>) -> Option<String> {
         format!("in the published band of {} of the capacity a month ({source})", band.name())
     });
     let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
-    let others: Vec<String> = SCENARIOS
-        .into_iter()
-        .filter(|scenario| *scenario != own)
-        .filter_map(|scenario| more_often(job, prediction, plan, machine, scenario))
-        .collect();
+    let scenarios = SCENARIOS.into_iter().filter(|scenario| *scenario != own);
+    let others: Vec<MoreOften> = scenarios.filter_map(|own| more_often(job, prediction, plan, machine, own)).collect();
+    let most = others.last().filter(|most| most.elapsed.0 < NOTICED * prediction.elapsed_s());
+    let others = most.map_or_else(
+        || others.iter().map(MoreOften::told).collect::<Vec<_>>().join(", "),
+        |most| format!("even {}", most.told()),
+    );
     let times = if own == 1 { String::new() } else { format!("{own} times ") };
     Some(format!(
-        "{} interruptions are expected and in time and cost, if spot capacity is reclaimed {times}{whose}: an optimistic \
-         floor for one training; {}",
+        "{} interruptions are expected, and are in time and cost, if spot capacity is reclaimed {times}{whose}, the least \
+         that one training must reckon with; {others}",
         expected_count(interruptions.expected),
-        others.join(", ")
     ))
 }
 
-/// Describes the training if machines were reclaimed `scenario` times as often as published.
-fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Machine, scenario: u32) -> Option<String> {
+/// A training whose machines are reclaimed so many times as often as published.
+struct MoreOften {
+    scenario: u32,
+    elapsed: Seconds,
+    cost_usd: f64,
+}
+
+impl MoreOften {
+    fn told(&self) -> String {
+        format!("{} times as often make it {} and {}", self.scenario, human_duration(self.elapsed), usd(self.cost_usd))
+    }
+}
+
+fn more_often(
+    job: &JobSpec,
+    prediction: &Prediction,
+    plan: &Plan,
+    machine: &Machine,
+    scenario: u32,
+) -> Option<MoreOften> {
     let campaign = job.campaign.clone().unwrap_or_default();
     let campaign = Some(CampaignSpec { spot_scenario: Some(scenario), ..campaign });
     let job = JobSpec { campaign, ..job.clone() };
@@ -53,6 +75,6 @@ fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Mac
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
     let work = Work { steps: Seconds(prediction.time_s), forward: forward_of(prediction), download };
     let spent = rent.training_cost(prediction.steps, work);
-    let cost = rent.cost(&spent, plan.input().map(|input| input.storage))?.total();
-    Some(format!("{scenario} times as often make it {} and {}", human_duration(spent.elapsed()), usd(cost)))
+    let cost_usd = rent.cost(&spent, plan.input().map(|input| input.storage))?.total();
+    Some(MoreOften { scenario, elapsed: spent.elapsed(), cost_usd })
 }
