@@ -100,10 +100,10 @@ impl NoPlan {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::EmptySpace { .. } => Some(
-                "parallel.tensor divides the model's heads, parallel.context the tokens of a sample, parallel.expert the \
-                 experts and parallel.data, which divides the global batch; all degrees but parallel.expert together are \
-                 the devices of the machines (of at most cluster.max_instances, where they are rented); hold fewer \
-                 fields, or change one of these"
+                "a plan uses every device of its machines: data × tensor × pipeline × context is their number (for fewer, \
+                 choose smaller machines; in a cluster file `gpus` says how many one has). tensor divides the model's heads, \
+                 context the tokens of a sample, data the global batch, expert the experts and data. Hold fewer fields, or \
+                 change one of these"
                     .into(),
             ),
             Self::TooFewMachines { hint, .. } | Self::Degree { hint, .. } | Self::Unlisted { hint, .. } => {
