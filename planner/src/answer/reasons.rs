@@ -8,7 +8,8 @@ use crate::amount::usd;
 use crate::problem::{Description, Place, Problem};
 use crate::relative::{apart, pace, pace_beside, price, same, would_be};
 use crate::search::{
-    Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, Totals, UNSHARDED, Within, other_recomputation,
+    Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, SEVERAL_MACHINES, Totals, UNSHARDED, Within,
+    is_more_set_up_than_saved, other_recomputation,
 };
 use rayon::prelude::*;
 use std::sync::Mutex;
@@ -246,7 +247,16 @@ impl Reasons<'_> {
         }
         let (more, _) = if most > 1 { other(2) } else { (None, None) };
         let more = more?;
-        Some(format!("one {machine} rather than 2: {}", self.against(&more)))
+        let not_worth_it = self.problem.objective == Objective::Cost && is_more_set_up_than_saved(self.chosen, &more);
+        let set_up = if not_worth_it && is_ahead(&more, self.chosen) {
+            format!(
+                ", but 2 save less than the {} that several are taken to need to be set up",
+                human_duration(SEVERAL_MACHINES)
+            )
+        } else {
+            String::new()
+        };
+        Some(format!("one {machine} rather than 2: {}{set_up}", self.against(&more)))
     }
 
     /// Returns `true` if the choice is compared with the best plan by what is sought, and that is on as many machines.

@@ -169,11 +169,9 @@ pub(crate) fn problem_on(
     pairs(job)?;
     let kind = fine_tuning.as_ref().map_or(TuningKind::FULL, FineTuningSpec::kind);
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
-    let place = other(place(
-        &job.cluster,
-        resources,
-        Wanted { trained: Trained { model: &model, kind, optimizer }, fine_tuned: job.training.method.is_some() },
-    )?);
+    let trained = Trained { model: &model, kind, optimizer };
+    let wanted = Wanted { trained, fine_tuned: job.training.method.is_some() };
+    let place = other(place(&job.cluster, resources, wanted)?);
     if place.is_measured() && !executor_trains(kind, model.family()) {
         let rule = format!("{} is not trained so on a measured machine, by Trainyard's own executor", model.family());
         let (field, value) =

@@ -28,7 +28,10 @@ pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
 pub use robust::{INDISTINCT, LEFT_OVER, MUCH, simpler_than};
-pub(crate) use robust::{SAME, choose, choose_briefly, given_up_for_set_up, indistinct, preferred};
+pub(crate) use robust::{
+    SAME, SEVERAL_MACHINES, choose, choose_briefly, given_up_for_set_up, indistinct, is_more_set_up_than_saved,
+    preferred,
+};
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
 pub use totals::Evaluated;

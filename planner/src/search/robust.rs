@@ -40,7 +40,7 @@ const SET_UP_MAX: f64 = 0.2;
 
 /// The time that several machines must save where one would do: a stated default, what an engineer needs to set up their
 /// network, storage that all of them see, and a launcher.
-const SEVERAL_MACHINES: Seconds = Seconds(2.0 * 3600.0);
+pub(crate) const SEVERAL_MACHINES: Seconds = Seconds(2.0 * 3600.0);
 
 /// The share of a deadline and of a budget that a plan leaves over that is preferred for being simpler: what ends just in
 /// time by a prediction, or costs just the budget, is not given up for it.
@@ -166,7 +166,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
 }
 
 /// Returns `true` if the first plan is on one machine, and the other on several that save less time than they take to be set up.
-fn is_more_set_up_than_saved(alone: &Evaluated, other: &Evaluated) -> bool {
+pub(crate) fn is_more_set_up_than_saved(alone: &Evaluated, other: &Evaluated) -> bool {
     let machines = |plan: &Evaluated| plan.plan.cluster().instances;
     machines(alone) == 1 && machines(other) > 1 && alone.elapsed_s - other.elapsed_s < SEVERAL_MACHINES.0
 }

@@ -72,6 +72,8 @@ struct Changed {
     price: Vec<PriceChange>,
     /// `true` if the amount of training changes.
     training: bool,
+    /// What changes of that which surrounds the steps.
+    campaign: Option<Key>,
 }
 
 impl HeldPlan {
@@ -123,6 +125,7 @@ impl HeldPlan {
             machine: Vec::new(),
             price: Vec::new(),
             training: false,
+            campaign: None,
         };
         for (key, setting) in settings {
             changed.set(*key, setting)?;
@@ -149,7 +152,9 @@ impl Changed {
                 self.training = true;
             }
             Level::Job => {
-                steps_alone(key, &self.document.prediction)?;
+                if key.name.starts_with("campaign.") {
+                    self.campaign = Some(key);
+                }
                 self.document.job = set_job(&self.document.job, key, setting)?;
                 self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
                 match key.name {
@@ -207,6 +212,9 @@ impl Changed {
         let rent = Rent::new(job, &plan, &machine, price)?;
         let predicted = data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent, data.as_ref()));
         let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
+        if let Some(key) = self.campaign {
+            steps_alone(key, &prediction)?;
+        }
         if !prediction.makes_progress() {
             return Err(Refusal::NoPlan(
                 "makes hardly any progress: machines are lost faster than work is saved".into(),
