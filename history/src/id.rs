@@ -20,13 +20,18 @@ pub(crate) fn candidate(entry: &NewEntry, refusals: u64) -> String {
         text.push('\0');
         text.push_str(argument);
     }
+    short_name(&text)
+}
+
+/// Returns six digits and letters, without those that look alike, that follow from a text.
+pub fn short_name(text: &str) -> String {
     let mut bits = xxh3_64(text.as_bytes());
-    let mut id = String::new();
+    let mut name = String::new();
     for _ in 0..LENGTH {
-        id.push(char::from(ALPHABET[(bits % 32) as usize]));
+        name.push(char::from(ALPHABET[(bits % 32) as usize]));
         bits /= 32;
     }
-    id
+    name
 }
 
 /// Normalizes the start of an id as it was typed; `None` if no id can start so.

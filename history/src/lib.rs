@@ -52,6 +52,7 @@ pub use document::{
 };
 pub use entry::{Document, Entry, Figures, Kind, NewEntry, is_tag};
 pub use error::HistoryError;
+pub use id::short_name;
 pub use read::{Filter, Listing};
 pub use store::{Old, Prune, Store, Tagged};
 pub use time::{TimeError, UtcTime};
