@@ -14,6 +14,8 @@ enum Form {
     Path,
     /// A folder, or a data set of the Hugging Face Hub.
     PathOrName,
+    /// A folder here, or a prefix in a bucket.
+    Folder,
     /// A bucket of S3, with a prefix or without.
     Bucket,
     /// A bucket of any service.
@@ -46,7 +48,7 @@ impl Form {
             (Flag::Data, Target::Sagemaker) if on_lustre => Some(Self::FileSystem),
             (Flag::Data | Flag::Results, Target::Sagemaker) => Some(Self::Bucket),
             // What is not a bucket is copied from here.
-            (Flag::Data, Target::Skypilot) => None,
+            (Flag::Data, Target::Skypilot) => takes_names(draft).then_some(Self::Folder),
             (Flag::Results, Target::Skypilot) => Some(Self::AnyBucket),
             (Flag::Data | Flag::Results, Target::Kubernetes) => Some(Self::Claim),
             (Flag::Data, _) if takes_names(draft) => Some(Self::PathOrName),
@@ -57,7 +59,9 @@ impl Form {
 
     fn holds(self, value: &str) -> bool {
         match self {
-            Self::Path | Self::PathOrName => !value.contains("://"),
+            Self::Path => !value.contains("://"),
+            Self::PathOrName => !value.contains("://") && !is_file(value),
+            Self::Folder => !is_file(value),
             Self::Bucket => is_address(value, |scheme| scheme == "s3"),
             Self::AnyBucket => is_address(value, |_| true),
             Self::FileSystem => {
@@ -71,7 +75,10 @@ impl Form {
     fn rule(self) -> &'static str {
         match self {
             Self::Path => "it must be a path of a file system that the machines mount: the script opens no addresses",
-            Self::PathOrName => "it must be a folder that the machines mount, or a name on the Hugging Face Hub",
+            Self::PathOrName => {
+                "it must be a folder that the machines mount, or a name on the Hugging Face Hub; TRL opens no single file: name the folder that holds it"
+            }
+            Self::Folder => "it must be a folder: TRL opens no single file; name the folder that holds it",
             Self::Bucket => "it must be a bucket of S3, s3://BUCKET/PREFIX: SageMaker copies from and to S3 only",
             Self::AnyBucket => "it must be a bucket, such as s3://bucket/prefix: SkyPilot brings nothing else back",
             Self::FileSystem => "it must be a file system of FSx for Lustre and a folder in it, FILE-SYSTEM-ID/FOLDER",
@@ -86,7 +93,7 @@ impl Form {
         match self {
             Self::Path => "/shared/training",
             Self::PathOrName => "trl-lib/Capybara",
-            Self::Bucket | Self::AnyBucket => "s3://bucket/prefix",
+            Self::Bucket | Self::AnyBucket | Self::Folder => "s3://bucket/prefix",
             Self::FileSystem => "fs-0123456789abcdef0/training",
             Self::Claim => "training",
             Self::Role => "arn:aws:iam::111122223333:role/training",
@@ -97,6 +104,13 @@ impl Form {
 /// Returns `true` if the script reads its data by the name of a data set.
 fn takes_names(draft: &Draft<'_>) -> bool {
     matches!(draft.engine, Engine::Deepspeed | Engine::Fsdp | Engine::Ddp) && fine_tuning::is_trls(draft)
+}
+
+/// Returns `true` for the name of a file of samples. `load_dataset` takes it for a data set of that name.
+fn is_file(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let plain = [".gz", ".zst"].iter().find_map(|packed| value.strip_suffix(packed)).unwrap_or(&value);
+    [".json", ".jsonl", ".csv", ".parquet", ".txt", ".arrow"].iter().any(|ending| plain.ends_with(ending))
 }
 
 fn is_address(value: &str, is_scheme: impl Fn(&str) -> bool) -> bool {
@@ -133,7 +147,12 @@ mod tests {
     fn a_form_holds_what_its_target_takes() {
         for (form, good, bad) in [
             (Form::Path, vec!["/shared", "text", "../x y"], vec!["s3://bucket/x", "https://host/x"]),
-            (Form::PathOrName, vec!["org/name", "/shared"], vec!["s3://bucket/x"]),
+            (
+                Form::PathOrName,
+                vec!["org/name", "/shared", "org/data.json-like"],
+                vec!["s3://bucket/x", "/shared/train.jsonl", "train.JSON", "x.csv.gz", "a/b.parquet", "x.jsonl.zst"],
+            ),
+            (Form::Folder, vec!["s3://b/x", "data", "/d/"], vec!["s3://b/x.jsonl", "train.txt", "d/x.arrow"]),
             (Form::Bucket, vec!["s3://b", "s3://b/x/"], vec!["/x", "s3://", "s3:///x", "gs://b", "b/x"]),
             (Form::AnyBucket, vec!["s3://b", "gs://b/x"], vec!["/x", "gs://", "://b"]),
             (Form::FileSystem, vec!["fs-0123456789abcdef0/a/b"], vec!["fs-0123456789abcdef0", "/x", "s3://b/x"]),
