@@ -9,7 +9,7 @@ use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
-use super::program::{Places, Program, Resume, environment};
+use super::program::{Places, Program, environment};
 use super::recommendation;
 use super::script::{exports, script};
 use super::software::Engine;
@@ -53,26 +53,19 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         config.insert("distributed_type".into(), json!(plain_type(&draft)));
     }
     let arguments = arguments(&mut draft)?;
-    let (script_name, what) = fine_tuning::script(&mut draft);
-    let program = Program {
-        script: script_name,
-        arguments: training_arguments::words(arguments),
-        resume: Some(Resume::new(Places::default().results(&mut draft))),
-        files: others,
-        what,
-    };
+    let program = Program::of_trainer(&mut draft, arguments, Places::default(), others);
     let mut start = format!("accelerate launch --config_file {CONFIG}");
     if job.machines() > 1 {
         start += " --machine_rank \"$NODE_RANK\" --main_process_ip \"$MASTER_ADDR\"";
     }
-    let body = exports(&environment(&mut draft)) + &program.command(&start);
+    let body = exports(&environment(&mut draft)) + &program.run(&start);
     on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {}, under Accelerate.", program.what))?;
     let mut files = vec![
         LaunchFile { name: "accelerate.sh".into(), text: script(&head, &body) },
         LaunchFile { name: CONFIG.into(), text: head.comment() + &yaml(&Value::Object(config)) },
     ];
-    files.extend(program.files);
+    files.extend(program.files());
     Ok(draft.finished(files))
 }
 

@@ -7,8 +7,10 @@ use super::job::Job;
 use super::software::Engine;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_plan::{Assumption, Blank, LaunchFile};
+use trainyard_history::short_name;
+use trainyard_plan::{Assumption, Blank, LaunchFile, Method, Optimizer};
 
 /// A command-line flag for something that a plan does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,6 +117,10 @@ impl<'a> Draft<'a> {
             let Some(value) = flag.given(options) else { continue };
             if flag == Flag::LearningRate && !value.parse().is_ok_and(|rate: f64| rate > 0.0 && rate.is_finite()) {
                 let rule = "it must be a number above 0";
+                return Err(flag.refused(value, rule));
+            }
+            if flag == Flag::LearningRate && is_too_high(value, job.plan().optimizer()) {
+                let rule = "it must be at most 1: this optimizer changes each weight by up to the rate in a step";
                 return Err(flag.refused(value, rule));
             }
             if value.trim().is_empty() || value.chars().any(leaves_the_line) {
@@ -233,6 +239,12 @@ impl<'a> Draft<'a> {
         given
     }
 
+    /// Returns `true` if the weights may come from the Hugging Face Hub.
+    pub(super) fn reads_the_hub(&self) -> bool {
+        let is_name = |weights: &str| !weights.starts_with(['/', '.', '~']);
+        self.starts_from_weights() && Flag::Weights.given(self.options).is_none_or(is_name)
+    }
+
     /// Returns `true` if the training starts from weights that there are already.
     pub(super) fn starts_from_weights(&self) -> bool {
         self.job.is_fine_tuning() || self.given(Flag::Weights)
@@ -245,10 +257,24 @@ impl<'a> Draft<'a> {
         Flag::LearningRate.given(self.options).map(ToOwned::to_owned).or(of_job)
     }
 
-    /// Returns the peak learning rate, or a placeholder.
+    /// Returns the peak learning rate, or a placeholder; a fine-tuning has usual ones.
     pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
+        let usual = match (self.job.is_fine_tuning(), self.job.plan().method()) {
+            (true, Method::Lora | Method::Qlora) => ", usually 1e-4 to 2e-4 for adapters",
+            (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
+            _ => "",
+        };
         let rate = self.learning_rate();
-        rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", what))
+        rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
+    }
+
+    /// Returns the name of the folder in which a place that serves for many plans keeps what this one writes: that of the
+    /// job, and letters that differ where the plan, its job, or what it starts from does.
+    pub(super) fn folder(&self) -> String {
+        let document = self.job.document();
+        let started = [&self.options.weights, &self.options.learning_rate];
+        let text = json!([document.plan, document.job, started]).to_string();
+        format!("{}-{}", self.job.name(), short_name(&text))
     }
 
     /// Returns the file name of the plan document.
@@ -264,6 +290,9 @@ impl<'a> Draft<'a> {
     /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express, and values
     /// of flags that it cannot use, and notes fields that the files leave out.
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
+        if self.engine != Engine::Executor && self.asked.contains(&Flag::Weights) && self.reads_the_hub() {
+            self.remark(hub_token(self.target));
+        }
         if self.job.has_unusual_optimizer() {
             self.remark(
                 "the optimizer is adamw because the job names none: networks with batch normalisation are usually trained by SGD with momentum; it decides memory and time too, so plan again with training.optimizer = \"sgd-momentum\"",
@@ -308,6 +337,27 @@ impl<'a> Draft<'a> {
         let assumed = self.assumed.into_values().collect();
         Finished { files, blanks, assumed, notes: self.notes }
     }
+}
+
+/// Returns how ranks get the token of the Hugging Face Hub, which some weights need.
+fn hub_token(target: Target) -> &'static str {
+    match target {
+        Target::Kubernetes => {
+            "gated weights need a token of the Hugging Face Hub: kubectl create secret generic hf-token --from-literal=token=…"
+        }
+        Target::Skypilot => "gated weights need a token of the Hugging Face Hub: sky jobs launch --secret HF_TOKEN",
+        Target::Sagemaker => {
+            "gated weights need a token of the Hugging Face Hub: HF_TOKEN in the environment of the job, or weights in S3"
+        }
+        _ => "gated weights need a token of the Hugging Face Hub: HF_TOKEN in the environment of all ranks",
+    }
+}
+
+/// Returns `true` for a rate with which no training with the optimizer gets anywhere, such as 20 for 2e-4: those that divide
+/// by the root of a mean of squares step by about the rate, whatever the gradient. The rates of the others have no such bound.
+fn is_too_high(value: &str, optimizer: Optimizer) -> bool {
+    let divides = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb | Optimizer::RmsProp);
+    divides && value.parse().is_ok_and(|rate: f64| rate > 1.0)
 }
 
 /// Lists the placeholders to fill in, then the assumed values that no job states, each with what sets it.

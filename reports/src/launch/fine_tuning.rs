@@ -11,31 +11,34 @@ use super::field::Field;
 use super::packing;
 use super::program::Places;
 use super::software::Engine;
+use super::starter::Script;
 use trainyard_models::{Family, Layer, Operator, OperatorKind, Sharing, Tuned, predicts_next_token};
 use trainyard_plan::{
     BaseFormat, FineTuningSpec, LoraSpec, Method, Plan, Precision, Recompute, Reference, StateSharding, TuningKind,
 };
 
 /// TRL's scripts for supervised fine-tuning and for direct preference optimisation, which read these arguments.
-const SFT: &str = "sft.py";
-const DPO: &str = "dpo.py";
+const SFT: &str = "trl.scripts.sft";
+const DPO: &str = "trl.scripts.dpo";
 
 /// The projections beside which adapters are planned in models with experts. PEFT's own word for all products would add
 /// some to routers and to each expert.
 const BESIDE_EXPERTS: &str = r".*\.(self_attn|mlp|shared_experts?)\.\w*proj\w*";
 
-/// Returns the script to start, and a description of it.
-pub(super) fn script(draft: &mut Draft<'_>) -> (String, &'static str) {
-    if is_trls(draft) {
-        return if draft.job.plan().tuning_kind().dpo {
-            let what = "TRL's dpo.py, or a script that reads trl.DPOConfig and trl.ModelConfig";
-            (draft.asks_or(Flag::Script, DPO), what)
-        } else {
-            let what = "TRL's sft.py, or a script that reads trl.SFTConfig and trl.ModelConfig";
-            (draft.asks_or(Flag::Script, SFT), what)
-        };
+/// Returns the script to start, and a description of it: TRL's own, which is a module of the package, unless the user
+/// names another.
+pub(super) fn script(draft: &mut Draft<'_>) -> (Script, &'static str) {
+    let given = draft.given(Flag::Script);
+    let file = Script::File(draft.asks_or(Flag::Script, "train.py"));
+    if !is_trls(draft) {
+        return (file, "a script that reads transformers.TrainingArguments");
     }
-    (draft.asks_or(Flag::Script, "train.py"), "a script that reads transformers.TrainingArguments")
+    match (draft.job.plan().tuning_kind().dpo, given) {
+        (true, true) => (file, "a script that reads trl.DPOConfig and trl.ModelConfig"),
+        (true, false) => (Script::Module(DPO), "TRL's dpo.py"),
+        (false, true) => (file, "a script that reads trl.SFTConfig and trl.ModelConfig"),
+        (false, false) => (Script::Module(SFT), "TRL's sft.py"),
+    }
 }
 
 /// Returns `true` if TRL's scripts train the plan, which is of a model that predicts the next token: adapters, or all of
@@ -135,6 +138,11 @@ fn trls_arguments(
         "memory was counted for TRL 1.16 or later, which takes the loss in tiles"
     } else {
         "memory and time were counted with whole logits; TRL from 1.16 on takes the loss in tiles, in less memory, and computes the head's product once more"
+    });
+    draft.remark(if plan.tuning_kind().dpo {
+        "TRL reads the columns prompt, chosen and rejected of the data; where these are messages, the model's tokenizer must have a chat template"
+    } else {
+        "TRL reads the columns messages, prompt and completion, or text of the data; messages need a model whose tokenizer has a chat template"
     });
     let format = format(draft);
     let mut list: Vec<(&str, String)> = vec![("dataset_name", data(draft, places)), ("dtype", format.into())];
@@ -297,10 +305,16 @@ mod tests {
         let options = LaunchOptions { data: Some("trl-lib/Capybara".into()), ..LaunchOptions::default() };
         let ddp = pytorch("pytorch-ddp", false);
         let launch = given(&by("full"), &ddp, Target::Torchrun, &options).expect("replicas");
+        assert!(launch.files[1].text.contains("run_module(\"trl.scripts.sft\""), "{}", launch.files[1].text);
+        assert!(launch.notes.iter().any(|note| note.starts_with("TRL reads the columns messages,")));
         let script = &launch.files[0].text;
-        for words in
-            ["sft.py ", "--dataset_name trl-lib/Capybara ", "--dtype float32 ", "--bf16 true ", "--max_length 1024 "]
-        {
+        for words in [
+            " start.py \\\n",
+            "--dataset_name trl-lib/Capybara ",
+            "--dtype float32 ",
+            "--bf16 true ",
+            "--max_length 1024 ",
+        ] {
             assert!(script.contains(words), "{words}: {script}");
         }
         assert!(

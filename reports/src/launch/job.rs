@@ -38,8 +38,11 @@ const FINE_TUNING_WARM_UP_PERCENT: u64 = 3;
 /// The least such steps from random weights, as Trainyard's own runs have, and the most: 2000 (Touvron et al.).
 const WARM_UP_STEPS: [u64; 2] = [10, 2000];
 
-/// Time below which not each step is logged.
+/// Time below which not each step is logged, nor followed by a question to all ranks.
 const SHORT_STEP: Seconds = Seconds(1.0);
+
+/// The most steps from one such question to the next.
+const STOP_STEPS_MAX: f64 = 100.0;
 
 /// A plan with the machines it was made for.
 #[derive(Clone, Debug)]
@@ -209,10 +212,16 @@ impl<'a> Job<'a> {
         named.is_some_and(Transport::is_sockets)
     }
 
-    /// Returns nine tenths of a machine's main memory in GiB: the remainder is for the system.
-    pub(super) fn memory_share_gib(&self) -> u64 {
-        let memory = self.pool.host.as_ref().map_or(Bytes(0), |host| host.memory);
-        (memory.0 / 10 * 9) >> 30
+    /// Returns a machine's main memory in GiB, where it is known.
+    pub(super) fn memory_gib(&self) -> Option<f64> {
+        let memory = self.pool.host.as_ref()?.memory;
+        (memory.0 > 0).then(|| memory.0 as f64 / (1_u64 << 30) as f64)
+    }
+
+    /// Returns the virtual processors of a machine, where they are known.
+    pub(super) fn vcpus(&self) -> Option<u32> {
+        let of_host = self.pool.host.as_ref().and_then(|host| host.processors.as_ref());
+        of_host.map(|processors| processors.vcpus).or_else(|| self.instance().map(|instance| instance.vcpus))
     }
 
     /// Formats the machines: `2 × p4d.24xlarge`.
@@ -406,11 +415,22 @@ impl<'a> Job<'a> {
         checkpoint_time(&self.document.prediction)
     }
 
-    /// Returns the seconds that ranks need to end with a checkpoint: a slow step, after which they write it, and what
+    /// Returns the seconds that ranks need to end with a checkpoint: the slow steps until they have heard of it, and what
     /// writing is predicted to take, with a margin.
     pub(super) fn saving_at_most(&self) -> Seconds {
-        let write = self.checkpoint_time().unwrap_or(CHECKPOINT_UNKNOWN);
-        Seconds(self.slow_step().0 + CHECKPOINT_MARGIN * write.0)
+        self.saving_in(self.checkpoint_time().unwrap_or(CHECKPOINT_UNKNOWN))
+    }
+
+    /// Returns [`Self::saving_at_most`] if writing a checkpoint takes `write`.
+    pub(super) fn saving_in(&self, write: Seconds) -> Seconds {
+        Seconds(self.stop_steps() as f64 * self.slow_step().0 + CHECKPOINT_MARGIN * write.0)
+    }
+
+    /// Returns the steps after which ranks ask each other whether one was told to stop: one, or as many as take a second,
+    /// so that asking costs nothing.
+    pub(super) fn stop_steps(&self) -> u64 {
+        let steps = (SHORT_STEP.0 / self.document.prediction.step_time_s).ceil();
+        if steps.is_finite() { steps.clamp(1.0, STOP_STEPS_MAX) as u64 } else { 1 }
     }
 
     /// Returns the steps from one line of the log to the next: few, to compare with the prediction early, but not each

@@ -8,12 +8,12 @@
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
+use super::job::Job;
 use super::program::{Places, Program, environment, program};
 use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
-use trainyard_hardware_profiles::catalog;
 use trainyard_plan::LaunchFile;
 
 /// Longest time in seconds that a pod is given to end: a document may hold any.
@@ -21,8 +21,26 @@ const LONGEST_GRACE_S: f64 = 86_400.0;
 
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
 
+/// Seconds that a pod is given besides what ranks need for a checkpoint: to hear of it and to end.
+const ENDING_S: f64 = 90.0;
+
+/// Restarts of containers after which a job has failed, for each machine: the operator adds up those of all pods, and one
+/// interruption restarts them all.
+const RESTARTS: u32 = 100;
+
 /// Huge pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
-const HUGE_PAGES: &str = "5120Mi";
+const HUGE_PAGES_GIB: f64 = 5.0;
+
+/// Share of processors, and of the memory of machines below the next, that a pod may ask for beside the system, kubelet
+/// and the pods of every node.
+const SHARE: f64 = 0.8;
+/// Memory in GiB from which on these take less than the rest of that share.
+const LARGE_GIB: f64 = 512.0;
+/// The share of memory that such machines have beside their firmware and kernel.
+const LARGE_SHARE: f64 = 0.925;
+/// Memory in GiB that kubelet keeps there, 11 MiB for each of 737 pods and some (Amazon EKS User Guide, "Reserve compute
+/// resources for system daemons"), and pods of the node take.
+const KUBELET_GIB: f64 = 12.0;
 
 /// The network devices of a machine that lead to itself or to its pods (Amazon's plug-in calls the latter `eni…`), which
 /// NCCL would otherwise use.
@@ -34,12 +52,12 @@ pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, PLACES)?;
     let job = job(&mut draft, &program);
-    for file in &program.files {
+    for file in program.files() {
         draft.remark(format!("{} must lie where the script is started, in the image", file.name));
     }
     let head = draft.close(&format!("Runs {}: `kubectl create -f kubernetes.yaml`.", program.what))?;
     let mut files = vec![LaunchFile { name: "kubernetes.yaml".into(), text: head.comment() + &yaml(&job) }];
-    files.extend(program.files);
+    files.extend(program.files());
     Ok(draft.finished(files))
 }
 
@@ -59,7 +77,7 @@ fn job(draft: &mut Draft<'_>, program: &Program) -> Value {
         "metadata": { "generateName": format!("{name}-") },
         "spec": {
             "nprocPerNode": processes,
-            "runPolicy": { "cleanPodPolicy": "None", "backoffLimit": 10 },
+            "runPolicy": { "cleanPodPolicy": "Running", "backoffLimit": RESTARTS.saturating_mul(machines) },
             "pytorchReplicaSpecs": replicas,
         },
     })
@@ -75,15 +93,24 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     if host_network {
         variables.push(("NCCL_SOCKET_IFNAME".into(), NOT_OF_PODS.into()));
     }
-    let variables: Vec<Value> =
+    let mut variables: Vec<Value> =
         variables.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    if draft.reads_the_hub() {
+        let secret = json!({ "name": "hf-token", "key": "token", "optional": true });
+        variables.push(json!({ "name": "HF_TOKEN", "valueFrom": { "secretKeyRef": secret } }));
+    }
     let limits = limits(draft);
+    let requests = requests(draft, &limits);
+    let mut resources = json!({ "requests": requests });
+    if limits.as_object().is_some_and(|limits| !limits.is_empty()) {
+        resources["limits"] = limits;
+    }
     let mut container = json!({
         // The training operator looks for a container of this name.
         "name": "pytorch",
         "image": image,
-        "command": ["bash", "-c", format!("set -e\n{}", program.command(&start))],
-        "resources": { "limits": limits.clone(), "requests": limits },
+        "command": ["bash", "-c", program.run(&start)],
+        "resources": resources,
         "volumeMounts": [
             { "name": "data", "mountPath": "/data", "readOnly": true },
             { "name": "results", "mountPath": "/results" },
@@ -99,11 +126,12 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     }
     let mut pod = json!({
         "containers": [container],
+        // Nodes with GPUs are often kept free of pods that ask for none.
+        "tolerations": [{ "key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule" }],
         "volumes": [
             { "name": "data", "persistentVolumeClaim": { "claimName": data, "readOnly": true } },
             { "name": "results", "persistentVolumeClaim": { "claimName": results } },
-            // Ranks of a machine and their data loaders share this memory.
-            { "name": "shared-memory", "emptyDir": { "medium": "Memory" } },
+            { "name": "shared-memory", "emptyDir": shared_memory(draft.job) },
         ],
     });
     if host_network {
@@ -118,13 +146,39 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
     if let Some(selector) = selector(draft) {
         pod["nodeSelector"] = selector;
     }
-    if draft.job.is_spot() {
-        // Of the 30 that pods get otherwise a checkpoint may take more, and more than the notice where a node is drained.
-        let needed = draft.job.checkpoint_time().map_or(0.0, |_| draft.job.saving_at_most().0);
-        let grace = needed.max(catalog().operations().spot_notice.value.0);
-        pod["terminationGracePeriodSeconds"] = json!(grace.min(LONGEST_GRACE_S).ceil() as u64);
-    }
+    // Of the 30 that pods get otherwise a checkpoint may take more.
+    let grace = draft.job.saving_at_most().0 + ENDING_S;
+    pod["terminationGracePeriodSeconds"] = json!(grace.min(LONGEST_GRACE_S).ceil() as u64);
     json!({ "spec": pod })
+}
+
+/// Returns the memory that ranks of a machine and their data loaders share: tmpfs takes half of a machine's by default,
+/// and Kubernetes would let it take all.
+fn shared_memory(job: &Job<'_>) -> Value {
+    let mut volume = json!({ "medium": "Memory" });
+    if let Some(memory) = job.memory_gib() {
+        volume["sizeLimit"] = json!(format!("{}Gi", (memory / 2.0).floor()));
+    }
+    volume
+}
+
+/// Returns what the container asks for: all that it is limited to, and processors and memory, of which no limit is useful,
+/// as many as the machine has beside the system. Without a request small pods would be placed beside it.
+fn requests(draft: &Draft<'_>, limits: &Value) -> Value {
+    let mut requests = limits.clone();
+    let job = draft.job;
+    let vcpus = job.vcpus().map(|vcpus| (f64::from(vcpus) * SHARE).floor() as u64);
+    match vcpus.filter(|vcpus| *vcpus > 0) {
+        Some(vcpus) => requests["cpu"] = json!(vcpus),
+        None if !job.has_gpus() => requests["cpu"] = json!(job.processes()),
+        None => {}
+    }
+    if let Some(memory) = job.memory_gib() {
+        let pages = if job.efa_cards().is_some() { HUGE_PAGES_GIB } else { 0.0 };
+        let share = if memory < LARGE_GIB { SHARE * memory } else { LARGE_SHARE * memory - KUBELET_GIB };
+        requests["memory"] = json!(format!("{}Gi", (share - pages).floor().max(1.0)));
+    }
+    requests
 }
 
 fn limits(draft: &mut Draft<'_>) -> Value {
@@ -132,8 +186,6 @@ fn limits(draft: &mut Draft<'_>) -> Value {
     let mut limits = json!({});
     if job.has_gpus() {
         limits["nvidia.com/gpu"] = json!(job.processes());
-    } else {
-        limits["cpu"] = json!(job.processes());
     }
     if let Some(cards) = job.rdma_cards() {
         // The plug-in's resources have names that each site chooses.
@@ -147,9 +199,7 @@ fn limits(draft: &mut Draft<'_>) -> Value {
     }
     if let Some(cards) = job.efa_cards() {
         limits["vpc.amazonaws.com/efa"] = json!(cards);
-        limits["hugepages-2Mi"] = json!(HUGE_PAGES);
-        // Kubernetes grants huge pages beside memory only.
-        limits["memory"] = json!(format!("{}Gi", job.memory_share_gib()));
+        limits["hugepages-2Mi"] = json!(format!("{}Mi", HUGE_PAGES_GIB * 1024.0));
     }
     limits
 }

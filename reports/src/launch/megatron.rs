@@ -7,12 +7,14 @@
 
 use super::Target;
 use super::draft::{Draft, Finished, Flag};
+use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron_model;
-use super::program::{Places, Program, asks_for_checkpoints, environment};
+use super::program::{Places, Program, asks_for_checkpoints, environment, spot_notice};
 use super::script::{exports, script};
 use super::software::Engine;
+use super::starter::Script;
 use super::torchrun;
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
@@ -31,7 +33,7 @@ pub(super) const STARTS: &[Engine] = &[Engine::Megatron];
 /// Writes `megatron.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
-    let body = exports(&environment(&mut draft)) + &program.command(&torchrun::start(draft.job));
+    let body = exports(&environment(&mut draft)) + &program.run(&torchrun::start(draft.job));
     torchrun::on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
     let file = LaunchFile { name: "megatron.sh".into(), text: script(&head, &body) };
@@ -71,10 +73,19 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     schedule(draft, &mut words);
     data(draft, &mut words, places)?;
     log(draft, &mut words);
-    let script = draft.asks_or(Flag::Script, usual);
+    let script = Script::File(draft.asks_or(Flag::Script, usual));
     copy_of_the_repository(draft);
-    // Megatron-LM looks for its newest checkpoint itself.
-    Ok(Program { script, arguments: words.0, resume: None, files: Vec::new(), what })
+    Ok(Program {
+        script,
+        starter: None,
+        arguments: words.0,
+        completion: Completion::of_megatron(&places.results(draft), draft.job.steps()),
+        is_told: asks_for_checkpoints(draft),
+        // Megatron-LM looks for its newest checkpoint itself.
+        resume: None,
+        files: Vec::new(),
+        what,
+    })
 }
 
 /// Tells where the scripts are, which are no part of the package megatron-core.
@@ -499,6 +510,7 @@ fn checkpoints(
 ) -> Result<(), LaunchError> {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
+    spot_notice(draft);
     if asks_for_checkpoints(draft) {
         words.flag("exit-signal-handler");
     }

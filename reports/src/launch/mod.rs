@@ -10,6 +10,7 @@
 mod accelerate;
 mod deepspeed;
 mod draft;
+mod ending;
 mod error;
 mod field;
 mod fine_tuning;
@@ -27,6 +28,7 @@ mod script;
 mod skypilot;
 mod slurm;
 mod software;
+mod starter;
 mod torchrun;
 mod training_arguments;
 mod units;
@@ -34,6 +36,8 @@ mod yaml;
 
 #[cfg(test)]
 mod priced_tests;
+#[cfg(test)]
+mod service_tests;
 #[cfg(test)]
 mod stack_tests;
 #[cfg(test)]

@@ -20,9 +20,9 @@ fn the_index_of_the_data_is_written_beside_checkpoints() {
     for target in MEGATRON {
         let launch = export(&[], &megatron(), target).expect("Megatron-LM");
         let mounts = matches!(target, Target::Skypilot | Target::Kubernetes);
-        let folder = if mounts { "/results/data-cache" } else { "RESULTS/data-cache" };
+        let folder = if mounts { "/results/trainyard-gpt2-" } else { "RESULTS/data-cache " };
         let text = &launch.files[0].text;
-        assert!(text.contains(&format!(" --data-cache-path {folder} ")), "{text}");
+        assert!(text.contains(&format!(" --data-cache-path {folder}")) && text.contains("/data-cache "), "{text}");
         assert_eq!(notes(&launch, "all machines need the data"), usize::from(!mounts), "{}", target.name());
     }
     let bert = first(&model("bert-large"), &megatron(), Target::Megatron);

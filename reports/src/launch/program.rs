@@ -3,6 +3,7 @@
 use super::Target;
 use super::deepspeed;
 use super::draft::Draft;
+use super::ending::{Completion, run_and_tell};
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
@@ -10,41 +11,94 @@ use super::megatron;
 use super::recommendation;
 use super::script::command_with;
 use super::software::Engine;
+use super::starter::{self, Script, Starter};
 use super::training_arguments::{self, Sharding};
 use crate::shell::quoted;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Collectives, LaunchFile, Precision};
-use trainyard_units::human_duration;
+use trainyard_units::{Seconds, human_duration};
+
+/// Seconds of the notice of a spot instance that pass before ranks hear of it.
+const NOTICE_LOST: Seconds = Seconds(10.0);
 
 /// A script with the arguments that express the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    pub(super) script: String,
+    pub(super) script: Script,
+    /// What is started instead of the script, if anything.
+    pub(super) starter: Option<Starter>,
     /// Its arguments, in groups; each group stands on one line.
     pub(super) arguments: Vec<Vec<String>>,
     /// The search for a checkpoint to resume from, if the launcher must name it to the script.
     pub(super) resume: Option<Resume>,
-    /// Files that must lie beside the script.
+    /// The test of whether there is nothing left to do.
+    pub(super) completion: Completion,
+    /// `true` if ranks write a checkpoint and stop on SIGTERM.
+    pub(super) is_told: bool,
+    /// Files that must lie beside the script, besides the starter.
     pub(super) files: Vec<LaunchFile>,
     /// A description of the program, for the heads of files.
     pub(super) what: &'static str,
 }
 
 impl Program {
+    /// Returns the program of a script that reads the arguments of transformers' Trainer.
+    pub(super) fn of_trainer(
+        draft: &mut Draft<'_>,
+        arguments: Vec<(String, String)>,
+        places: Places,
+        files: Vec<LaunchFile>,
+    ) -> Self {
+        let (script, what) = fine_tuning::script(draft);
+        let (results, is_told) = (places.results(draft), asks_for_checkpoints(draft));
+        let stop_steps = is_told.then(|| draft.job.stop_steps());
+        let is_module = matches!(script, Script::Module(_));
+        let starter = (is_told || is_module).then(|| Starter { script: script.clone(), stop_steps, search: None });
+        Self {
+            script,
+            starter,
+            arguments: training_arguments::words(arguments),
+            completion: Completion::of_trainer(&results, draft.job.steps()),
+            resume: Some(Resume::new(results)),
+            is_told,
+            files,
+            what,
+        }
+    }
+
     /// Returns the script and its arguments.
-    pub(super) fn words(&self) -> Vec<Vec<String>> {
-        let mut words = vec![vec![self.script.clone()]];
+    fn words(&self) -> Vec<Vec<String>> {
+        let starter = self.starter.iter().map(|_| starter::FILE.to_owned());
+        let script = match &self.script {
+            Script::File(name) => Some(name.clone()),
+            Script::Module(_) => None,
+        };
+        let mut words = vec![starter.chain(script).collect()];
         words.extend(self.arguments.iter().cloned());
         words
     }
 
-    /// Returns lines of a shell script that start the program with a launcher, from its newest checkpoint if there is
-    /// one.
+    /// Returns the files that must lie beside the script.
+    pub(super) fn files(&self) -> Vec<LaunchFile> {
+        self.starter.iter().map(Starter::file).chain(self.files.iter().cloned()).collect()
+    }
+
+    /// Returns lines of a shell that start the program with a launcher, from its newest checkpoint if there is one.
     pub(super) fn command(&self, start: &str) -> String {
         match &self.resume {
             Some(resume) => resume.search() + &command_with(start, &self.words(), Some(Resume::ARGUMENT)),
             None => command_with(start, &self.words(), None),
         }
+    }
+
+    /// Returns the lines of a shell that start the program unless it has finished, hand on the SIGTERM for which ranks
+    /// write a checkpoint, and end with 0 only once it has finished.
+    pub(super) fn run(&self, start: &str) -> String {
+        let command = self.command(start);
+        if self.is_told {
+            return self.completion.begin() + &run_and_tell(&command);
+        }
+        self.completion.run(&command)
     }
 }
 
@@ -85,9 +139,14 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Returns the location of checkpoints and results, or a placeholder.
+    /// Returns the location of checkpoints and results, or a placeholder. What is mounted serves for many plans, each of
+    /// which has a folder of its own; SageMaker mounts that folder.
     pub(super) fn results(self, draft: &mut Draft<'_>) -> String {
-        self.results.map_or_else(|| draft.results_folder(), ToOwned::to_owned)
+        match self.results {
+            Some(folder) if draft.target == Target::Sagemaker => folder.to_owned(),
+            Some(folder) => format!("{folder}/{}", draft.folder()),
+            None => draft.results_folder(),
+        }
     }
 }
 
@@ -112,31 +171,26 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
         (Sharding::Fsdp, Vec::new())
     };
     let arguments = training_arguments::arguments(draft, sharding, places)?;
-    let (script, what) = fine_tuning::script(draft);
-    Ok(Program {
-        script,
-        resume: Some(Resume::new(places.results(draft))),
-        arguments: training_arguments::words(arguments),
-        files,
-        what,
-    })
+    Ok(Program::of_trainer(draft, arguments, places, files))
 }
 
 /// Returns `true` if ranks must write a checkpoint when they are asked to end, by SIGTERM: before the time of a Slurm job
-/// is over, and before a machine is reclaimed, as expected interruptions are priced. Tells what the latter needs.
-pub(super) fn asks_for_checkpoints(draft: &mut Draft<'_>) -> bool {
-    if draft.job.is_spot() {
-        notice(draft);
-    }
-    draft.job.is_spot() || draft.target == Target::Slurm
+/// is over, before a pod is evicted, and before a machine is reclaimed, as expected interruptions are priced.
+pub(super) fn asks_for_checkpoints(draft: &Draft<'_>) -> bool {
+    draft.job.is_spot() || matches!(draft.target, Target::Slurm | Target::Kubernetes)
 }
 
-fn notice(draft: &mut Draft<'_>) {
+/// Tells what a checkpoint before a spot instance is reclaimed needs, or that there is no time for one.
+pub(super) fn spot_notice(draft: &mut Draft<'_>) {
+    if !draft.job.is_spot() {
+        return;
+    }
     let notice = catalog().operations().spot_notice.value;
-    if let Some(write) = draft.job.checkpoint_time().filter(|write| *write > notice) {
-        let [write, notice] = [write, notice].map(human_duration);
+    let saving = draft.job.saving_in(draft.job.checkpoint_time().unwrap_or(Seconds(0.0)));
+    if saving.0 > notice.0 - NOTICE_LOST.0 {
+        let [saving, notice] = [saving, notice].map(human_duration);
         draft.remark(format!(
-            "a checkpoint takes {write}, longer than the notice of a spot instance ({notice}): work since the last checkpoint is lost, as expected interruptions are priced"
+            "a step and a checkpoint may take {saving}, longer than the notice of a spot instance leaves ({notice}): work since the last checkpoint is lost, as expected interruptions are priced"
         ));
         return;
     }

@@ -9,10 +9,12 @@
 use super::Target;
 use super::deepspeed;
 use super::draft::{Draft, Flag};
+use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::{Field, is_said};
-use super::program::{Places, Program, asks_for_checkpoints};
+use super::program::{Places, Program, asks_for_checkpoints, spot_notice};
 use super::software::Engine;
+use super::starter::Script;
 use trainyard_models::Divisible;
 use trainyard_units::counted;
 
@@ -55,7 +57,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     } else {
         Vec::new()
     };
-    let script = draft.asks_or(Flag::Script, "train.py");
+    let script = Script::File(draft.asks_or(Flag::Script, "train.py"));
     draft.note(Field::Model, "the script builds the model");
     told(draft);
     draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");
@@ -66,7 +68,10 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     checkpoints(draft, places);
     Ok(Program {
         script,
+        starter: None,
         arguments: Vec::new(),
+        completion: Completion::of_status(),
+        is_told: asks_for_checkpoints(draft),
         resume: None,
         files,
         what: "a script of your own for a recommendation model",
@@ -98,10 +103,11 @@ fn checkpoints(draft: &mut Draft<'_>, places: Places) {
     let every = counted(draft.job.checkpoint_steps(), "step");
     draft.tells(&[Field::CheckpointInterval]);
     let folder = match places.results {
-        Some(folder) => format!("in {folder}"),
+        Some(_) => format!("in {}", places.results(draft)),
         None if draft.job.machines() > 1 => "in a folder that all machines share".into(),
         None => "in a folder that outlasts the job".into(),
     };
+    spot_notice(draft);
     let asked = match (asks_for_checkpoints(draft), draft.target) {
         (true, Target::Slurm) => " and on SIGTERM, which ranks are sent before the job's time is over,",
         (true, _) => " and on SIGTERM",

@@ -14,6 +14,9 @@ use super::yaml::yaml;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{LaunchFile, Pricing, StorageMode};
 
+/// How often a managed job starts its task again at most after that has ended with an error.
+const RESTARTS: u32 = 50;
+
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
 
 pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
@@ -30,7 +33,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         program.what
     ))?;
     let mut files = vec![LaunchFile { name: "skypilot.yaml".into(), text: head.comment() + &yaml(&task) }];
-    files.extend(program.files);
+    files.extend(program.files());
     Ok(draft.finished(files))
 }
 
@@ -49,7 +52,7 @@ fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
     }
     let address = "$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)";
     let start = start_at(job, "$SKYPILOT_NODE_RANK", address, &PORT.to_string());
-    fields.insert("run".into(), json!(format!("set -e\n{}", program.command(&start))));
+    fields.insert("run".into(), json!(format!("set -e\n{}", program.run(&start))));
     draft
         .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
     Value::Object(fields)
@@ -67,6 +70,9 @@ fn resources(draft: &mut Draft<'_>) -> Value {
     if job.is_spot() {
         resources["use_spot"] = json!(true);
     }
+    // A managed job starts a task again by itself only where it has lost its machines: ranks that stopped with a
+    // checkpoint when one of them was reclaimed have ended before that.
+    resources["job_recovery"] = json!({ "max_restarts_on_errors": RESTARTS });
     if job.efa_cards().is_some() {
         resources["network_tier"] = json!("best");
     }

@@ -190,7 +190,7 @@ fn slurm_starts_a_launcher_on_each_machine() {
         "\nMASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n",
         "\nsrun --cpu-bind=none --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=8 ",
         "--rdzv-endpoint=\"$MASTER_ADDR:29500\"",
-        "${LATEST:+--resume_from_checkpoint \"${LATEST%/*}\"} &\nwait",
+        "${LATEST:+--resume_from_checkpoint \"${LATEST%/*}\"} &\nlauncher=$!\n",
     ] {
         assert!(script.contains(words), "{words}: {script}");
     }
@@ -205,10 +205,11 @@ fn slurm_starts_a_launcher_on_each_machine() {
 #[test]
 fn ranks_are_asked_for_a_checkpoint_before_a_slurm_job_is_queued_again() {
     let [trainer, megatron] = [pytorch("pytorch-ddp", false), megatron()].map(|own| first(&[], &own, Target::Slurm));
-    assert!(trainer.contains("--enable_jit_checkpoint true") && megatron.contains("--exit-signal-handler"));
-    let told = "requeue() {\n  srun --overlap --ntasks-per-node=1 bash -c 'pkill -TERM -P \"$(pgrep -d, -f \"[b]in/torchrun \
-                \")\"' || true\n  timeout 600 tail --pid=\"$!\" -f /dev/null || true\n  scontrol requeue \"$SLURM_JOB_ID\" \
-                || true\n}\ntrap requeue USR1\n";
+    assert!(trainer.contains(" start.py train.py ") && megatron.contains("--exit-signal-handler"));
+    let told = "\nstop() {\n  told=1\n  srun --overlap --ntasks-per-node=1 bash -c 'pkill -TERM -P \"$(pgrep -d, -f \
+                \"[b]in/torchrun \")\" || { echo \"$(hostname) has no ranks of torchrun to stop\" >&2; false; }' || echo \
+                \"the ranks could not be told to stop\" >&2\n  timeout 600 tail --pid=\"$launcher\" -f /dev/null || \
+                true\n  finished || again\n}\n";
     for script in [trainer, megatron] {
         assert!(script.contains(told) && script.contains("#SBATCH --signal=B:USR1@660\n"), "{script}");
     }
@@ -241,11 +242,9 @@ fn a_slurm_job_is_signalled_as_early_as_its_checkpoint_takes() {
     let mut spot = saved(3_600.0, 24_000.0);
     spot.push(("plan.pricing", json!("spot")));
     let pods = first(&spot, &megatron(), Target::Kubernetes);
-    assert!(pods.contains("terminationGracePeriodSeconds: 1460\n"), "{pods}");
-    assert!(
-        pods.contains("a checkpoint takes 15 min, longer than the notice of a spot instance (2 min 00 s)"),
-        "{pods}"
-    );
+    assert!(pods.contains("terminationGracePeriodSeconds: 1550\n"), "{pods}");
+    let told = "a step and a checkpoint may take 24 min, longer than the notice of a spot instance leaves (2 min 00 s)";
+    assert!(pods.contains(told), "{pods}");
 }
 
 /// Few partitions let a job run for longer than a day.
@@ -623,8 +622,12 @@ fn a_fine_tuning_starts_from_its_weights() {
 fn spot_instances_are_asked_for_a_checkpoint_when_they_are_reclaimed() {
     let on = |pricing: &str, target| first(&[("plan.pricing", json!(pricing))], &pytorch("pytorch-ddp", false), target);
     let pods = on("spot", Target::Kubernetes);
-    assert!(pods.contains("terminationGracePeriodSeconds: 120") && pods.contains("enable_jit_checkpoint"), "{pods}");
-    assert!(!on("on-demand", Target::Torchrun).contains("enable_jit_checkpoint"));
+    // Two steps of 0.6 s, and half as long again as the two minutes that stand for an unknown checkpoint.
+    assert!(pods.contains("terminationGracePeriodSeconds: 272\n") && pods.contains(" start.py train.py "), "{pods}");
+    assert!(on("on-demand", Target::Kubernetes).contains(" start.py train.py "), "pods are evicted on any terms");
+    assert!(on("spot", Target::Torchrun).contains("\ntrap tell TERM INT\n"));
+    let plain = on("on-demand", Target::Torchrun);
+    assert!(!plain.contains("start.py") && !plain.contains("trap"), "{plain}");
     let script = first(&[("plan.pricing", json!("spot"))], &megatron(), Target::Megatron);
     assert!(script.contains("--exit-signal-handler") && script.contains("--split 100,0,0"), "{script}");
 }

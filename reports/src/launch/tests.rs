@@ -55,14 +55,14 @@ pub(super) fn with(changes: &[(&str, Value)]) -> Value {
     document
 }
 
-fn export(document: &Value, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
+pub(super) fn export(document: &Value, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
     let document: PlanDocument = serde_json::from_value(document.clone()).expect("a plan document");
     let named = &document.plan.cluster;
     let cluster = catalog().cluster(&named.instance, named.instances).expect("in the catalog");
     launch(&document, &cluster, None, target, options)
 }
 
-fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError> {
+pub(super) fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError> {
     export(document, target, &LaunchOptions::default())
 }
 
@@ -82,7 +82,7 @@ fn variations() -> Vec<Variation> {
     [variations_of_the_cut(), variations_of_the_rest()].concat()
 }
 
-fn sharded() -> Vec<Field> {
+pub(super) fn sharded() -> Vec<Field> {
     vec![("plan.state_sharding", json!("parameters"))]
 }
 
@@ -484,12 +484,13 @@ fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
     let script = file(&document(), Target::Slurm, "slurm.sh");
     // Ten minutes and a step, in whole minutes, of which one is for queueing.
     assert!(script.contains("\n#SBATCH --signal=B:USR1@660\n"), "{script}");
-    let told = "requeue() {\n  kill -TERM \"$!\" || true\n  timeout 600 tail --pid=\"$!\" -f /dev/null || true\n  \
-                scontrol requeue \"$SLURM_JOB_ID\" || true\n}\ntrap requeue USR1\n";
+    let told = "\nstop() {\n  told=1\n  kill -TERM \"$launcher\" || echo \"the ranks could not be told to stop\" >&2\n  \
+                timeout 600 tail --pid=\"$launcher\" -f /dev/null || true\n  again\n}\n";
     assert!(script.contains(told), "{script}");
     assert!(script.contains(" --mca odls_base_sigkill_timeout 270 "), "{script}");
-    let end = " &\ntrap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
-    assert!(script.ends_with(end), "{script}");
+    let start =
+        " &\nlauncher=$!\ntrap stop USR1\ntrap 'trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\nwhile kill -0 ";
+    assert!(script.contains(start) && script.ends_with("\nexit \"$status\"\n"), "{script}");
 }
 
 #[test]
@@ -545,6 +546,11 @@ fn data_may_be_a_name_on_the_hub_where_the_script_takes_one() {
     let data = |value: &str| LaunchOptions { data: Some(value.into()), ..LaunchOptions::default() };
     let launch = export(&tuned, Target::Torchrun, &data("trl-lib/Capybara")).expect("a name");
     assert!(launch.files[0].text.contains("--dataset_name trl-lib/Capybara "), "{}", launch.files[0].text);
+    for (target, file) in [(Target::Torchrun, "data/train.jsonl"), (Target::Skypilot, "s3://b/train.parquet")] {
+        let error = export(&tuned, target, &data(file)).expect_err("a file").to_string();
+        assert!(error.ends_with("name the folder that holds it"), "{error}");
+    }
+    export(&document(), Target::Skypilot, &data("s3://b/train.parquet")).expect("a script of one's own");
     let error = export(&tuned, Target::Torchrun, &data("s3://bucket/x")).expect_err("an address");
     assert!(error.to_string().contains("or a name on the Hugging Face Hub"), "{error}");
 }
@@ -582,7 +588,7 @@ fn a_flag_of_the_script_is_a_hyperparameter_without_a_value() {
     let sharded = with(&[("plan.state_sharding", json!("parameters"))]);
     let request = file(&sharded, Target::Sagemaker, "create-training-job.json");
     assert!(request.contains(r#""fsdp": "\"\"""#), "{request}");
-    assert!(file(&sharded, Target::Sagemaker, "resume.py").contains("if word]"));
+    assert!(file(&sharded, Target::Sagemaker, "start.py").contains("if word]"));
 }
 
 /// Partitions of ZeRO are flat, and Megatron-LM has no such optimizer at all.
@@ -712,7 +718,7 @@ fn what_is_given_fills_its_blank() {
     };
     let filled = export(&document(), Target::Sagemaker, &options).expect("data parallel");
     assert!(filled.blanks.is_empty());
-    let named = |file: &&LaunchFile| !["resume.py", "requirements.txt"].contains(&file.name.as_str());
+    let named = |file: &&LaunchFile| !["start.py", "requirements.txt"].contains(&file.name.as_str());
     for file in filled.files.iter().filter(named) {
         assert!(file.text.contains("arn:aws:iam::111122223333:role/r"), "{}", file.text);
     }

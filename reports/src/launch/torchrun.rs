@@ -20,11 +20,11 @@ pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 /// Writes `torchrun.sh` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
-    let body = exports(&environment(&mut draft)) + &program.command(&start(draft.job));
+    let body = exports(&environment(&mut draft)) + &program.run(&start(draft.job));
     on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
     let mut files = vec![LaunchFile { name: "torchrun.sh".into(), text: script(&head, &body) }];
-    files.extend(program.files);
+    files.extend(program.files());
     Ok(draft.finished(files))
 }
 

@@ -11,7 +11,7 @@ use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field, USUAL_DROPOUT};
 use super::fine_tuning;
 use super::packing;
-use super::program::{Places, asks_for_checkpoints};
+use super::program::{Places, spot_notice};
 use super::software::Engine;
 use super::units;
 use serde_json::json;
@@ -31,7 +31,7 @@ const SGD_ARGUMENTS: &str = "5.3";
 /// The release from which on `--fsdp` is a flag, and FSDP of version 2 if nothing is said (`training_args.py`).
 const FSDP_FLAG: &str = "5.10";
 
-/// The release of which the other arguments are, such as `enable_jit_checkpoint`.
+/// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
 
 /// The release of Accelerate that transformers 5 and TRL want for meshes of devices (`parallelism_config.py`).
@@ -411,9 +411,7 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);
     list.add("save_total_limit", KEPT);
-    if asks_for_checkpoints(draft) {
-        list.add("enable_jit_checkpoint", true);
-    }
+    spot_notice(draft);
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     if let Some(evaluations) = draft.job.evaluations() {
         list.add("eval_strategy", "steps");

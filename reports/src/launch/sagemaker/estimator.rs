@@ -1,8 +1,9 @@
 //! A SageMaker job as an estimator of the Python SDK.
 
-use super::{Input, KEEP_ALIVE_S, PLACES, Training, resume};
+use super::{Input, KEEP_ALIVE_S, PLACES, Training};
 use crate::launch::draft::Head;
 use crate::launch::python::literal;
+use crate::launch::starter;
 use crate::launch::training_arguments::OPTIMIZER;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +42,7 @@ fn is_without_optimizer(training: &Training) -> bool {
 fn arguments(training: &Training) -> Vec<(&'static str, Value)> {
     let (version, python) = training.distribution.versions();
     let mut list =
-        vec![("entry_point", json!(resume::FILE)), ("source_dir", json!(".")), ("role", json!(training.role))];
+        vec![("entry_point", json!(starter::FILE)), ("source_dir", json!(".")), ("role", json!(training.role))];
     match &training.image {
         Some(image) => list.push(("image_uri", json!(image))),
         None => list.extend([("framework_version", json!(version)), ("py_version", json!(python))]),

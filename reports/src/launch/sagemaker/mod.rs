@@ -8,7 +8,6 @@
 mod distribution;
 mod estimator;
 mod price;
-mod resume;
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
@@ -17,10 +16,11 @@ use super::fine_tuning;
 use super::program::{Places, Program, data_parallel, environment};
 use super::recommendation;
 use super::software::Engine;
+use super::starter::{self, Script, Search, Starter};
 use super::training_arguments::{self, Sharding};
 use distribution::{Distribution, Library};
 use serde_json::{Map, Value, json};
-use trainyard_plan::{DecodePlace, LaunchFile, StartKind, StorageMode, checkpoint_bytes};
+use trainyard_plan::{DecodePlace, LaunchFile, StartKind, StateSharding, StorageMode, checkpoint_bytes};
 
 const PLACES: Places = Places { data: Some("/opt/ml/input/data/training"), results: Some("/opt/ml/checkpoints") };
 
@@ -53,7 +53,8 @@ const REGIONS: [&str; 16] = [
 /// A training job, independent of the form in which it is written.
 struct Training {
     name: String,
-    script: String,
+    /// The folder of this plan in that of the results.
+    folder: String,
     role: String,
     /// The image that the user names; `None` for the library's own.
     image: Option<String>,
@@ -91,7 +92,7 @@ impl Input {
 /// SageMaker starts scripts with names and values only, and Megatron-LM has flags without values.
 pub(super) const STARTS: &[Engine] = &[Engine::Deepspeed, Engine::Fsdp, Engine::Ddp];
 
-/// Writes `create-training-job.json`, `estimator.py`, `resume.py` and the files that must be packed with the script.
+/// Writes `create-training-job.json`, `estimator.py`, `start.py` and the files that must be packed with the script.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let rented = draft.job.instance().filter(|instance| {
         instance.prices.iter().any(|price| price.service == trainyard_hardware_profiles::Service::Sagemaker)
@@ -103,8 +104,12 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, &distribution)?;
     let training = training(&mut draft, distribution, &program);
     let requirements = requirements(&draft, &training);
-    let packed: Vec<&str> = [resume::FILE, &training.script]
-        .into_iter()
+    let script = match &program.script {
+        Script::File(name) => Some(name.as_str()),
+        Script::Module(_) => None,
+    };
+    let packed: Vec<&str> = std::iter::once(starter::FILE)
+        .chain(script)
         .chain(program.files.iter().chain(&requirements).map(|file| file.name.as_str()))
         .collect();
     let request = request(&mut draft, &training, &packed);
@@ -114,13 +119,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         Library::DataParallel | Library::Torchrun => program.what,
     };
     let head = draft.close(&format!(
-        "Trains with {what} on SageMaker. create-training-job.json is the same for\n`aws sagemaker create-training-job --cli-input-json`."
+        "Trains with {what} on SageMaker. create-training-job.json is the same for\n`aws sagemaker create-training-job --cli-input-json`, which takes its name besides."
     ))?;
     let json = serde_json::to_string_pretty(&request).expect("values are JSON") + "\n";
     let mut files = vec![
         LaunchFile { name: "create-training-job.json".into(), text: json },
         LaunchFile { name: "estimator.py".into(), text: estimator::text(&head, &training) },
-        LaunchFile { name: resume::FILE.into(), text: resume::text(&training.script) },
+        starter(&draft, &program).file(),
     ];
     files.extend(program.files);
     files.extend(requirements);
@@ -141,6 +146,21 @@ fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
     (!packages.is_empty()).then(|| LaunchFile { name: "requirements.txt".into(), text })
 }
 
+/// Returns the file that starts the script in a job that SageMaker may start again: from the newest checkpoint that it
+/// brought back. It copies file by file, in no order.
+fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
+    let mut required = vec!["trainer_state.json"];
+    if draft.engine == Engine::Fsdp && draft.job.plan().state_sharding() != StateSharding::None {
+        // Written once all ranks have written their part.
+        required.extend(["pytorch_model_fsdp_0/.metadata", "optimizer_0/.metadata"]);
+    }
+    let search = Search { results: PLACES.results.unwrap_or_default(), required };
+    // A script without arguments looks for its checkpoints itself, and may not be the Trainer's.
+    let of_trainer = !recommendation::has_tables(draft);
+    let stop_steps = (of_trainer && program.is_told).then(|| draft.job.stop_steps());
+    Starter { script: program.script.clone(), stop_steps, search: Some(search) }
+}
+
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
 fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program, LaunchError> {
     if !distribution.is_model_parallel() || recommendation::has_tables(draft) {
@@ -158,9 +178,11 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
             }
         }
     }
-    let script = draft.asks_or(Flag::Script, "train.py");
-    let arguments = training_arguments::words(arguments);
-    Ok(Program { script, arguments, resume: None, files: Vec::new(), what: "" })
+    Ok(Program {
+        script: Script::File(draft.asks_or(Flag::Script, "train.py")),
+        what: "",
+        ..Program::of_trainer(draft, arguments, PLACES, Vec::new())
+    })
 }
 
 fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Training {
@@ -180,13 +202,13 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     checkpoints_in_s3(draft);
     let hyperparameters = program.arguments.iter().filter_map(|words| match words.as_slice() {
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
-        // A flag, behind which resume.py leaves out the empty word.
+        // A flag, behind which start.py leaves out the empty word.
         [name] => Some((name.trim_start_matches("--").to_owned(), json!(""))),
         _ => None,
     });
     Training {
         name: job.name(),
-        script: program.script.clone(),
+        folder: draft.folder(),
         role,
         image,
         instance,
@@ -275,13 +297,16 @@ fn request(draft: &mut Draft<'_>, training: &Training, packed: &[&str]) -> Value
             "IMAGE".into()
         }
     });
-    let source = format!("{}/source/sourcedir.tar.gz", training.results.trim_end_matches('/'));
+    let source = format!("{}/source/sourcedir.tar.gz", training.place());
     draft.remark(format!(
         "for create-training-job.json, pack the script: tar czf sourcedir.tar.gz {} && aws s3 cp sourcedir.tar.gz {source}",
         packed.join(" ")
     ));
+    draft.remark(format!(
+        "names of jobs are unique in an account: aws sagemaker create-training-job --cli-input-json file://create-training-job.json --training-job-name {}-$(date +%s)",
+        training.name
+    ));
     let mut request = json!({
-        "TrainingJobName": training.name,
         "AlgorithmSpecification": { "TrainingImage": image, "TrainingInputMode": training.input.mode() },
         "RoleArn": training.role,
         "InputDataConfig": [channel(&training.input)],
@@ -337,7 +362,7 @@ fn channel(input: &Input) -> Value {
 /// Returns hyperparameters as the container reads them: each value is JSON in a string.
 fn hyperparameters(draft: &Draft<'_>, training: &Training, source: &str) -> Value {
     let own = [
-        ("sagemaker_program".to_owned(), json!(resume::FILE)),
+        ("sagemaker_program".to_owned(), json!(starter::FILE)),
         ("sagemaker_submit_directory".to_owned(), json!(source)),
         ("sagemaker_region".to_owned(), json!(draft.job.region())),
     ];
@@ -347,8 +372,13 @@ fn hyperparameters(draft: &Draft<'_>, training: &Training, source: &str) -> Valu
 }
 
 impl Training {
+    /// Returns the place of this plan among the results.
+    fn place(&self) -> String {
+        format!("{}/{}", self.results.trim_end_matches('/'), self.folder)
+    }
+
     fn checkpoints(&self) -> String {
-        format!("{}/checkpoints", self.results.trim_end_matches('/'))
+        format!("{}/checkpoints", self.place())
     }
 
     /// Returns the seconds that a spot job may take in total, waiting and running.

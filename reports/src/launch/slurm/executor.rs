@@ -1,7 +1,8 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{REQUEUE_S, WAIT, directives, lead_s, requeue, script};
+use super::{REQUEUE_S, directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
+use crate::launch::ending::WAIT;
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
 use crate::launch::program::environment;
@@ -13,10 +14,10 @@ use trainyard_plan::{LaunchFile, not_executable};
 const WAITS: u32 = 2;
 
 /// The command that has mpirun ask the ranks for a checkpoint, which they write when they are asked to end.
-const TELL: &str = "kill -TERM \"$!\"";
+const TELL: &str = "kill -TERM \"$launcher\"";
 
 /// The line that passes the first signal of others on to mpirun.
-const PASS_ON: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\n";
+const PASS_ON: &str = "trap 'trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\n";
 
 /// Writes `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
@@ -92,9 +93,9 @@ fn body(draft: &mut Draft<'_>, lead_s: u64) -> String {
     let environment = exports(&environment(draft));
     let run = command(&start, &words);
     let run = run.trim_end();
-    let requeue = requeue(lead_s, TELL);
+    let requeue = requeue(draft, lead_s, TELL, "");
     format!(
-        "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{PASS_ON}{WAIT}",
+        "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\nlauncher=$!\ntrap stop USR1\n{PASS_ON}{WAIT}exit \"$status\"\n",
         quoted(&results)
     )
 }

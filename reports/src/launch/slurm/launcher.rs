@@ -1,7 +1,8 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
-use super::{WAIT, directives, lead_s, requeue, script};
+use super::{directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished};
+use crate::launch::ending::{END, WAIT};
 use crate::launch::error::LaunchError;
 use crate::launch::field::Field;
 use crate::launch::job::Job;
@@ -12,11 +13,13 @@ use trainyard_plan::LaunchFile;
 
 /// The command that asks the ranks of all machines for a checkpoint: SIGTERM to the processes that torchrun started,
 /// which write one and end. torchrun itself is left alone: it would kill them 30 seconds after a SIGTERM of its own.
-const TELL: &str =
-    "srun --overlap --ntasks-per-node=1 bash -c 'pkill -TERM -P \"$(pgrep -d, -f \"[b]in/torchrun \")\"'";
+const TELL: &str = "srun --overlap --ntasks-per-node=1 bash -c 'pkill -TERM -P \"$(pgrep -d, -f \"[b]in/torchrun \")\" || { echo \"$(hostname) has no ranks of torchrun to stop\" >&2; false; }'";
 
 /// The line that sets the address at which ranks of several machines meet: the first machine of the job.
 const FIRST_HOST: &str = "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n";
+
+/// Ranks may have been told by someone else.
+const STOPPED_BY_OTHERS: &str = "if [ \"$status$told\" = 0 ] && ! finished; then again; fi\n";
 
 /// Writes `slurm.sh` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
@@ -26,7 +29,12 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let first_host = if job.machines() > 1 { FIRST_HOST } else { "" };
     let environment = exports(&environment(&mut draft));
     let lead_s = lead_s(&mut draft, 1);
-    let body = format!("{environment}{first_host}{}{} &\n{WAIT}", requeue(lead_s, TELL), run.trim_end());
+    let requeue = requeue(&draft, lead_s, TELL, "finished || ");
+    let body = format!(
+        "{}{environment}{first_host}{requeue}{} &\nlauncher=$!\ntrap stop USR1\n{WAIT}{STOPPED_BY_OTHERS}{END}",
+        program.completion.begin(),
+        run.trim_end()
+    );
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
     if job.machines() == 1 {
         draft.remark("the folder for checkpoints must be one that the next machine reaches too");
@@ -39,7 +47,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     ))?;
     let text = script(&directives, &head, &body);
     let mut files = vec![LaunchFile { name: "slurm.sh".into(), text }];
-    files.extend(program.files);
+    files.extend(program.files());
     Ok(draft.finished(files))
 }
 

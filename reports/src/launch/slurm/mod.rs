@@ -29,8 +29,9 @@ const REQUEUE_S: u64 = 60;
 /// The greatest such number of seconds that `--signal` takes, in whole minutes.
 const SIGNAL_MAX_S: u64 = 65_520;
 
-/// The end of a script: waits on although a signal ends a wait, and exits as what it started does.
-const WAIT: &str = "wait \"$!\" || true\nwait \"$!\"\n";
+/// How often a job is queued again at most, besides as often as its run is longer than a job: one that stops each time
+/// before it has come further would run for ever.
+const RESTARTS_MAX: u64 = 50;
 
 pub(super) const STARTS: &[Engine] = Engine::ALL;
 
@@ -85,12 +86,29 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
     most
 }
 
-/// Returns the lines before the start that queue the job again when its time is nearly over: `tell` has the ranks write
-/// a checkpoint and end, for which they have the lead of the signal.
-fn requeue(lead_s: u64, tell: &str) -> String {
+/// Returns the lines before the start that define how the job is queued again, and what the shell does on Slurm's signal
+/// when its time is nearly over: `tell` has the ranks write a checkpoint and end, for which they have the lead of the
+/// signal, and then the job is queued again if `unless` is false.
+fn requeue(draft: &Draft<'_>, lead_s: u64, tell: &str, unless: &str) -> String {
     let patience = lead_s - REQUEUE_S;
+    let jobs = draft.job.elapsed_at_most().0 * PATIENCE / 60.0 / LONGEST_MIN as f64;
+    let most = RESTARTS_MAX + jobs.clamp(0.0, 10_000.0) as u64;
     format!(
-        "requeue() {{\n  {tell} || true\n  timeout {patience} tail --pid=\"$!\" -f /dev/null || true\n  scontrol requeue \"$SLURM_JOB_ID\" || true\n}}\ntrap requeue USR1\n"
+        "again() {{
+  if [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {most} ]; then
+    scontrol requeue \"$SLURM_JOB_ID\" || echo \"the job is not queued again: sbatch starts it again\" >&2
+  else
+    echo \"queued again {most} times already: sbatch starts the job again\" >&2
+  fi
+}}
+told=
+stop() {{
+  told=1
+  {tell} || echo \"the ranks could not be told to stop\" >&2
+  timeout {patience} tail --pid=\"$launcher\" -f /dev/null || true
+  {unless}again
+}}
+"
     )
 }
 

@@ -1,0 +1,193 @@
+//! The Python file that starts a training script with what its arguments cannot say: where to go on, and how all ranks
+//! stop together.
+//!
+//! transformers has a flag for a checkpoint on SIGTERM, `enable_jit_checkpoint`, with which each rank looks at itself alone:
+//! ranks that were told begin to save together while the others compute their next step, and all wait for each other.
+//!
+//! # Source
+//!
+//! Hugging Face transformers 5.24, `DEFAULT_CALLBACKS` in `src/transformers/trainer.py`, `DefaultFlowCallback` in
+//! `trainer_callback.py` and `trainer_jit_checkpoint.py`; accelerate 1.15, `save_fsdp_model` in
+//! `src/accelerate/utils/fsdp_utils.py`.
+
+use super::python::literal;
+use serde_json::json;
+use trainyard_plan::LaunchFile;
+
+/// The name of the file, which lies beside the script.
+pub(super) const FILE: &str = "start.py";
+
+/// A training script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    /// A file.
+    File(String),
+    /// A module of a package that is installed.
+    Module(&'static str),
+}
+
+/// The search for a checkpoint to go on from, where no shell does it.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    /// The folder of checkpoints.
+    pub(super) results: &'static str,
+    /// The files without which a checkpoint is not whole.
+    pub(super) required: Vec<&'static str>,
+}
+
+/// The file that is started instead of a script.
+#[derive(Clone, Debug)]
+pub(super) struct Starter {
+    pub(super) script: Script,
+    /// The steps after which ranks ask each other whether one was told to stop; `None` where nobody tells them.
+    pub(super) stop_steps: Option<u64>,
+    /// Where a checkpoint to go on from is looked for; then the script is named here and not among the arguments.
+    pub(super) search: Option<Search>,
+}
+
+impl Starter {
+    /// Returns the file.
+    pub(super) fn file(&self) -> LaunchFile {
+        LaunchFile { name: FILE.into(), text: self.text() }
+    }
+
+    fn text(&self) -> String {
+        let imports: String = self.imports().iter().map(|name| format!("import {name}\n")).collect();
+        let libraries = if self.stop_steps.is_some() {
+            "\nimport torch\nimport transformers.trainer\nfrom transformers import TrainerCallback\n"
+        } else {
+            ""
+        };
+        let stop = self.stop_steps.map(stop).unwrap_or_default();
+        let search = self.search.as_ref().map(search).unwrap_or_default();
+        format!("# {}\n{imports}{libraries}{stop}\n{search}{}", self.what(), self.start())
+    }
+
+    fn what(&self) -> String {
+        let script = match &self.script {
+            Script::File(_) => "the training script".to_owned(),
+            Script::Module(name) => format!("the training script {name}"),
+        };
+        let goes_on = if self.search.is_some() { ", from its newest whole checkpoint if there is one" } else { "" };
+        let stops = if self.stop_steps.is_some() {
+            "; all ranks write a checkpoint and stop after the same step once one of them gets SIGTERM"
+        } else {
+            ""
+        };
+        format!("Starts {script}{goes_on}{stops}.")
+    }
+
+    fn imports(&self) -> Vec<&'static str> {
+        let is_file = matches!(self.script, Script::File(_));
+        [
+            (self.search.is_some(), "glob"),
+            (self.search.is_some() || is_file, "os"),
+            (true, "runpy"),
+            (self.stop_steps.is_some(), "signal"),
+            (self.search.is_some() || is_file, "sys"),
+        ]
+        .into_iter()
+        .filter_map(|(is_used, name)| is_used.then_some(name))
+        .collect()
+    }
+
+    /// Returns the lines that hand over to the script as if it had been started itself.
+    fn start(&self) -> String {
+        match &self.script {
+            Script::Module(name) => {
+                format!("runpy.run_module({}, run_name=\"__main__\", alter_sys=True)\n", literal(&json!(name), 0))
+            }
+            Script::File(name) => {
+                let named = if self.search.is_some() {
+                    format!("sys.argv[0] = {}\n", literal(&json!(name), 0))
+                } else {
+                    "sys.argv = sys.argv[1:]\n".to_owned()
+                };
+                format!(
+                    "{named}sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))\nrunpy.run_path(sys.argv[0], run_name=\"__main__\")\n"
+                )
+            }
+        }
+    }
+}
+
+/// Returns the callback by which ranks agree on the step after which they stop.
+fn stop(steps: u64) -> String {
+    format!(
+        "
+
+class Stop(TrainerCallback):
+    def __init__(self):
+        self.told = False
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        signal.signal(signal.SIGTERM, self.on_signal)
+
+    def on_signal(self, number, frame):
+        self.told = True
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % {steps}:
+            return
+        told = self.told
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            # Saving takes all ranks: they stop together, or those that were told would wait for the others.
+            flag = torch.tensor(int(told), device=args.device)
+            torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MAX)
+            told = bool(flag.item())
+        if told:
+            control.should_save = control.should_training_stop = True
+
+
+transformers.trainer.DEFAULT_CALLBACKS.append(Stop)
+"
+    )
+}
+
+/// Returns the search for the newest whole checkpoint.
+fn search(search: &Search) -> String {
+    let pattern = literal(&json!(format!("{}/checkpoint-*", search.results)), 0);
+    let required = json!(search.required).to_string();
+    format!(
+        "# Without these a checkpoint is not whole.
+required = {required}
+is_whole = lambda folder: all(os.path.exists(os.path.join(folder, name)) for name in required)
+checkpoints = list(filter(is_whole, glob.glob({pattern})))
+if checkpoints:
+    newest = max(checkpoints, key=lambda folder: int(folder.rsplit(\"-\", 1)[1]))
+    sys.argv += [\"--resume_from_checkpoint\", newest]
+# SageMaker hands over a flag with an empty value.
+sys.argv[1:] = [word for word in sys.argv[1:] if word]
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starter(script: Script, stop_steps: Option<u64>) -> Starter {
+        Starter { script, stop_steps, search: None }
+    }
+
+    #[test]
+    fn a_file_is_started_as_if_by_itself_and_a_module_by_its_name() {
+        let file = starter(Script::File("train.py".into()), Some(3)).text();
+        for words in ["sys.argv = sys.argv[1:]\n", "global_step % 3:", "ReduceOp.MAX", "DEFAULT_CALLBACKS.append(Stop)"]
+        {
+            assert!(file.contains(words), "{file}");
+        }
+        assert!(file.ends_with("runpy.run_path(sys.argv[0], run_name=\"__main__\")\n"), "{file}");
+        let module = starter(Script::Module("trl.scripts.sft"), None).text();
+        let start = "import runpy\n\nrunpy.run_module(\"trl.scripts.sft\", run_name=\"__main__\", alter_sys=True)\n";
+        assert!(module.ends_with(start) && !module.contains("torch"), "{module}");
+    }
+
+    #[test]
+    fn a_checkpoint_is_whole_with_all_its_files() {
+        let search = Search { results: "/c", required: vec!["trainer_state.json", "optimizer_0/.metadata"] };
+        let text = Starter { search: Some(search), ..starter(Script::File("a \"b\".py".into()), None) }.text();
+        assert!(text.contains("required = [\"trainer_state.json\",\"optimizer_0/.metadata\"]\n"), "{text}");
+        assert!(text.contains("sys.argv[0] = \"a \\\"b\\\".py\"\n") && !text.contains("signal"), "{text}");
+    }
+}
