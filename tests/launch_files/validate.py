@@ -11,6 +11,7 @@ replicated or the fully sharded plan is not exported to all.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import getpass
 import io
 import json
@@ -98,6 +99,10 @@ def checkpoints(results):
     for steps, whole in ((9, True), (100, True), (1000, False)):
         folder = pathlib.Path(results, f"checkpoint-{steps}")
         folder.mkdir(parents=True)
+        for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+            (folder / part).mkdir()
+            if whole:
+                (folder / part / ".metadata").touch()
         if whole:
             (folder / "trainer_state.json").write_text("{}")
 
@@ -119,7 +124,9 @@ def started(script, name):
         command(folder, name, f"printf '%s\\0' {name} \"$@\" >> {record}")
         command(folder, "scontrol", HOSTNAMES)
         environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
-        subprocess.run(["bash", "-c", script], env=environment, check=True)
+        code = subprocess.run(["bash", "-c", script], env=environment).returncode
+        # Where the checkpoint of the last step is looked for, a launcher that ends without it has stopped early.
+        assert code in (0, 143), code
         words = record.read_text().split("\0")[:-1]
     assert words.count(name) == 1, words
     return words
@@ -156,7 +163,8 @@ def check_skypilot_program(files):
     run = yaml.safe_load(files["skypilot.yaml"])["run"]
     check_program(started(run, "torchrun"), files)
     if "--output_dir" in run:
-        check_resume(run.replace("/results", "results"), "torchrun", "results")
+        results = re.search(r"--output_dir (\S+)", run)[1]
+        check_resume(run.replace(results, "results"), "torchrun", "results")
 
 
 def check_sagemaker_program(files):
@@ -164,7 +172,7 @@ def check_sagemaker_program(files):
     request = json.loads(files["create-training-job.json"])
     given = {name: json.loads(value) for name, value in request["HyperParameters"].items()}
     given = {name: value for name, value in given.items() if not name.startswith(("sagemaker_", "mp_parameters"))}
-    # resume.py leaves out empty words.
+    # start.py leaves out empty words.
     check_training_arguments([word for name, value in given.items() for word in (f"--{name}", str(value)) if word])
     if given.get("deepspeed"):
         resources = request["ResourceConfig"]
@@ -175,16 +183,17 @@ def check_sagemaker_program(files):
 
 def check_sagemaker_resume(files):
     """The script is started with the newest whole checkpoint, or without one where there is none."""
-    script = re.search(r'sys\.argv\[0\] = "(.+)"', files["resume.py"])[1]
+    starter = re.sub(r'run_module\("[\w.]+"', 'run_module("train"', files["start.py"])
+    script = re.search(r'sys\.argv\[0\] = "(.+)"|$', starter)[1] or "train.py"
     with unpacked({}) as folder:
         pathlib.Path(script).write_text("import sys\nprint(*sys.argv)\n")
-        pathlib.Path("resume.py").write_text(files["resume.py"].replace("/opt/ml/checkpoints", str(folder)))
+        pathlib.Path("start.py").write_text(starter.replace("/opt/ml/checkpoints", str(folder)))
         words = lambda: subprocess.run(  # noqa: E731
-            [sys.executable, "resume.py", "--max_steps", "9", ""], capture_output=True, text=True, check=True
-        ).stdout.split()
-        assert words() == [script, "--max_steps", "9"]
+            [sys.executable, "start.py", "--max_steps", "9", ""], capture_output=True, text=True, check=True
+        ).stdout.split()[1:]
+        assert words() == ["--max_steps", "9"]
         checkpoints(folder)
-        assert words()[3:] == ["--resume_from_checkpoint", f"{folder}/checkpoint-100"], words()
+        assert words()[2:] == ["--resume_from_checkpoint", f"{folder}/checkpoint-100"], words()
 
 
 def check_program(command, files):
@@ -200,9 +209,56 @@ def check_program(command, files):
     if "--num-layers" in known.training_script_args:
         check_megatron_arguments(known.training_script_args, machines * processes)
     else:
-        check_training_arguments(known.training_script_args)
+        check_training_arguments(of_script(known, files))
         if "deepspeed.json" in known.training_script_args:
             check_deepspeed_config(json.loads(files["deepspeed.json"]), machines * processes)
+
+
+def of_script(known, files):
+    """The words for the script of a launcher's command: start.py takes its name from them, unless it starts a module."""
+    words = known.training_script_args
+    if known.training_script != "start.py":
+        return words
+    text = files["start.py"]
+    if "class Stop" in text:
+        check_stop(re.sub(r"global_step % \d+", "global_step % 2", text))
+    if "run_module" in text:
+        return words
+    assert words[0].endswith(".py"), words
+    return words[1:]
+
+
+# A training on two ranks of a CPU, of which the second is told to stop at its third step.
+TRAINING = """
+import os, signal, torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+class Told(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if args.process_index == 1 and state.global_step == 3 and not resumed:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+resumed = os.path.exists("results/checkpoint-4/trainer_state.json")
+sample = {"input_ids": torch.arange(8), "labels": torch.arange(8)}
+args = TrainingArguments("results", max_steps=6, per_device_train_batch_size=1, save_strategy="steps", save_steps=100,
+                         use_cpu=True, report_to="none", disable_tqdm=True)
+model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=8, n_positions=8))
+trainer = Trainer(model, args, train_dataset=[sample] * 64, callbacks=[Told])
+trainer.train(resume_from_checkpoint="results/checkpoint-4" if resumed else None)
+open(f"ended-{args.process_index}", "a").write(f"{trainer.state.global_step} ")
+"""
+
+
+@functools.cache
+def check_stop(starter):
+    """All ranks stop after the same step, with a checkpoint, where one is told, and go on from that."""
+    files = {"start.py": re.sub(r"runpy\.run_module\(.*", "runpy.run_path('train.py', run_name='__main__')", starter)}
+    with unpacked({**files, "train.py": TRAINING}):
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "start.py", "train.py"]
+        for _ in range(2):
+            subprocess.run(launch, check=True, timeout=300, capture_output=True)
+        ended = [pathlib.Path(f"ended-{rank}").read_text() for rank in range(2)]
+        assert ended == ["4 6 ", "4 6 "], ended
 
 
 def check_training_arguments(arguments, keeps_copies=False):
@@ -403,7 +459,7 @@ def check_accelerate(files):
         # As `accelerate launch` does until it starts processes.
         known, config, has_precision = _validate_launch_command(parser.parse_args(command[2:]))
         assert known.num_processes >= known.num_machines > known.machine_rank >= 0, known
-        check_training_arguments(known.training_script_args, known.use_deepspeed or known.use_fsdp)
+        check_training_arguments(of_script(known, files), known.use_deepspeed or known.use_fsdp)
         check_precision(known)
         check_plugin(known, config, has_precision)
         wanted = yaml.safe_load(files["accelerate.yaml"]).get("dynamo_config", {}).get("dynamo_backend", "no")
@@ -596,6 +652,9 @@ def check_sagemaker(files):
     if '"optim": "OPTIMIZER"' in files["estimator.py"]:
         files = with_optimizer(files)
     request = json.loads(files["create-training-job.json"])
+    # The command says it, anew each time.
+    assert "TrainingJobName" not in request and "--training-job-name" in files["estimator.py"]
+    request["TrainingJobName"] = "name"
     service = botocore.session.get_session().get_service_model("sagemaker")
     shape = service.operation_model("CreateTrainingJob").input_shape
     report = ParamValidator().validate(request, shape)
@@ -741,13 +800,13 @@ def check_slurm_step(files):
 
 def check_requeue(script):
     """The signal that Slurm sends the shell before the job's time is over has the ranks told and the job queued again once
-    their step has ended, and the script ends as the step does."""
+    their step has ended, and the script does not end as if it had finished."""
     with tempfile.TemporaryDirectory() as folder:
         record = pathlib.Path(folder, "told")
         tell = f"[ \"$1\" = --overlap ] && {{ [[ \"$*\" == *pkill\\ -TERM\\ -P* ]] && echo tell >> {record}; exit; }}"
         command(folder, "srun", f"{tell}\necho start >> {record}\nsleep 2\necho end >> {record}\nexit 7")
         command(folder, "scontrol", f"{HOSTNAMES} && exit\necho \"$@\" >> {record}")
-        expect_told(folder, script, signal.SIGUSR1, "start\ntell\nend\nrequeue 7\n")
+        expect_told(folder, script, signal.SIGUSR1, "start\ntell\nend\nrequeue 7\n", 143)
 
 
 def check_warning(script):
@@ -759,12 +818,12 @@ def check_warning(script):
             trap = f"trap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM"
             command(folder, "mpirun", f"{trap}\necho start > {record}\nwhile :; do sleep 0.1; done")
             command(folder, "scontrol", f"echo \"$@\" >> {record}")
-            expect_told(folder, script, told, f"start\ncheckpoint\n{requeued}")
+            expect_told(folder, script, told, f"start\ncheckpoint\n{requeued}", 7)
 
 
-def expect_told(folder, script, told, expected):
-    """Signals a script once its step has begun: it must end as the step does, with 7, and what stands in for programs must
-    have written this to `told` in the folder."""
+def expect_told(folder, script, told, expected, ends):
+    """Signals a script once its step, which ends with 7, has begun: it must end with this code, and what stands in for
+    programs must have written this to `told` in the folder."""
     record = pathlib.Path(folder, "told")
     environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
     # In a group of its own, so that a stub that was not told can be ended with its script.
@@ -776,7 +835,7 @@ def expect_told(folder, script, told, expected):
             time.sleep(0.1)
         shell.send_signal(told)
         code = shell.wait(timeout=20)
-        assert (code, record.read_text()) == (7, expected), (code, record.read_text())
+        assert (code, record.read_text()) == (ends, expected), (code, record.read_text())
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
