@@ -217,9 +217,10 @@ def check_program(command, files):
 def of_script(known, files):
     """The words for the script of a launcher's command: start.py takes its name from them, unless it starts a module."""
     words = known.training_script_args
-    if known.training_script != "start.py":
+    if pathlib.Path(known.training_script).name != "start.py":
         return words
-    text = files["start.py"]
+    # Pods write it.
+    text = files["start.py"] if "start.py" in files else pathlib.Path(known.training_script).read_text()
     if "class Stop" in text:
         check_stop(re.sub(r"global_step % \d+", "global_step % 2", text))
     if "run_module" in text:

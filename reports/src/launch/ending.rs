@@ -180,10 +180,13 @@ echo $$ > step
         let lines = text.lines().skip_while(|line| !line.ends_with("- |")).skip(1);
         let first = lines.clone().next().unwrap_or_default();
         let indent = first.len() - first.trim_start().len();
-        let script: String = lines.map_while(|line| Some(line.get(indent..)?.to_owned() + "\n")).collect();
-        let (before, after) = script.split_once("/results/").expect("a folder of the plan");
-        let folder = after.split('/').next().unwrap_or_default().to_owned();
-        format!("{before}/results/{after}").replace(&format!("/results/{folder}"), "RESULTS")
+        let script: String = lines
+            .take_while(|line| line.is_empty() || line.starts_with(&" ".repeat(indent)))
+            .map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n")
+            .collect();
+        let after = script.split("/results/").nth(1).expect("a folder of the plan");
+        let folder = format!("/results/{}", after.split('/').next().unwrap_or_default());
+        script.replace(&folder, "RESULTS").replace("/dev/shm/", "")
     }
 
     /// Whatever starts it again would take 0 for the end of the training, and torchrun kills ranks that it is told to end.
@@ -193,6 +196,8 @@ echo $$ > step
             let bench = Bench::new(&format!("told-{name}")).program("torchrun", LAUNCHER);
             let (code, log) = bench.run(&script, Some("-TERM"));
             assert_eq!((code, log.as_str()), (Some(143), "begun\nsaved\n"), "{script}");
+            let starter = std::fs::read_to_string(bench.0.join("start.py")).unwrap_or_default();
+            assert_eq!(starter.ends_with("run_name=\"__main__\")\n"), name == "pod", "{starter}");
             // The checkpoint that it wrote was that of the last step.
             let last = LAUNCHER.replace("echo saved", &format!("mkdir -p RESULTS/checkpoint-7629; touch {LAST}"));
             let bench = Bench::new(&format!("last-{name}")).program("torchrun", &last);

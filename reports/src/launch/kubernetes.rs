@@ -52,12 +52,12 @@ pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, PLACES)?;
     let job = job(&mut draft, &program);
-    for file in program.files() {
+    for file in &program.files {
         draft.remark(format!("{} must lie where the script is started, in the image", file.name));
     }
     let head = draft.close(&format!("Runs {}: `kubectl create -f kubernetes.yaml`.", program.what))?;
     let mut files = vec![LaunchFile { name: "kubernetes.yaml".into(), text: head.comment() + &yaml(&job) }];
-    files.extend(program.files());
+    files.extend(program.files);
     Ok(draft.finished(files))
 }
 
@@ -109,7 +109,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         // The training operator looks for a container of this name.
         "name": "pytorch",
         "image": image,
-        "command": ["bash", "-c", program.run(&start)],
+        "command": ["bash", "-c", program.run_in_pod(&start)],
         "resources": resources,
         "volumeMounts": [
             { "name": "data", "mountPath": "/data", "readOnly": true },

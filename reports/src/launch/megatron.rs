@@ -14,7 +14,7 @@ use super::megatron_model;
 use super::program::{Places, Program, asks_for_checkpoints, environment, spot_notice};
 use super::script::{exports, script};
 use super::software::Engine;
-use super::starter::Script;
+use super::starter::{self, Script};
 use super::torchrun;
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
@@ -78,6 +78,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     Ok(Program {
         script,
         starter: None,
+        starter_at: starter::FILE,
         arguments: words.0,
         completion: Completion::of_megatron(&places.results(draft), draft.job.steps()),
         is_told: asks_for_checkpoints(draft),

@@ -27,6 +27,8 @@ pub(super) struct Program {
     pub(super) script: Script,
     /// What is started instead of the script, if anything.
     pub(super) starter: Option<Starter>,
+    /// Where that lies.
+    pub(super) starter_at: &'static str,
     /// Its arguments, in groups; each group stands on one line.
     pub(super) arguments: Vec<Vec<String>>,
     /// The search for a checkpoint to resume from, if the launcher must name it to the script.
@@ -57,6 +59,7 @@ impl Program {
         Self {
             script,
             starter,
+            starter_at: if draft.target == Target::Kubernetes { starter::IN_POD } else { starter::FILE },
             arguments: training_arguments::words(arguments),
             completion: Completion::of_trainer(&results, draft.job.steps()),
             resume: Some(Resume::new(results)),
@@ -68,7 +71,7 @@ impl Program {
 
     /// Returns the script and its arguments.
     fn words(&self) -> Vec<Vec<String>> {
-        let starter = self.starter.iter().map(|_| starter::FILE.to_owned());
+        let starter = self.starter.iter().map(|_| self.starter_at.to_owned());
         let script = match &self.script {
             Script::File(name) => Some(name.clone()),
             Script::Module(_) => None,
@@ -99,6 +102,12 @@ impl Program {
             return self.completion.begin() + &run_and_tell(&command);
         }
         self.completion.run(&command)
+    }
+
+    /// Returns [`Self::run`] for a shell that has to write the starter itself.
+    pub(super) fn run_in_pod(&self, start: &str) -> String {
+        let written = self.starter.as_ref().map(|starter| starter.written_at(self.starter_at));
+        written.unwrap_or_default() + &self.run(start)
     }
 }
 

@@ -14,7 +14,7 @@ use super::error::LaunchError;
 use super::field::{Field, is_said};
 use super::program::{Places, Program, asks_for_checkpoints, spot_notice};
 use super::software::Engine;
-use super::starter::Script;
+use super::starter::{self, Script};
 use trainyard_models::Divisible;
 use trainyard_units::counted;
 
@@ -69,6 +69,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     Ok(Program {
         script,
         starter: None,
+        starter_at: starter::FILE,
         arguments: Vec::new(),
         completion: Completion::of_status(),
         is_told: asks_for_checkpoints(draft),

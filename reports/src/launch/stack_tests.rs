@@ -623,8 +623,14 @@ fn spot_instances_are_asked_for_a_checkpoint_when_they_are_reclaimed() {
     let on = |pricing: &str, target| first(&[("plan.pricing", json!(pricing))], &pytorch("pytorch-ddp", false), target);
     let pods = on("spot", Target::Kubernetes);
     // Two steps of 0.6 s, and half as long again as the two minutes that stand for an unknown checkpoint.
-    assert!(pods.contains("terminationGracePeriodSeconds: 272\n") && pods.contains(" start.py train.py "), "{pods}");
-    assert!(on("on-demand", Target::Kubernetes).contains(" start.py train.py "), "pods are evicted on any terms");
+    assert!(
+        pods.contains("terminationGracePeriodSeconds: 272\n") && pods.contains(" /dev/shm/start.py train.py "),
+        "{pods}"
+    );
+    assert!(
+        on("on-demand", Target::Kubernetes).contains(" /dev/shm/start.py train.py "),
+        "pods are evicted on any terms"
+    );
     assert!(on("spot", Target::Torchrun).contains("\ntrap tell TERM INT\n"));
     let plain = on("on-demand", Target::Torchrun);
     assert!(!plain.contains("start.py") && !plain.contains("trap"), "{plain}");

@@ -17,6 +17,12 @@ use trainyard_plan::LaunchFile;
 /// The name of the file, which lies beside the script.
 pub(super) const FILE: &str = "start.py";
 
+/// Where a pod's shell writes it: a volume in memory, which containers may write whatever their image forbids.
+pub(super) const IN_POD: &str = "/dev/shm/start.py";
+
+/// Ends the text of the file in a shell script; no line of it is this.
+const END: &str = "END-OF-START";
+
 /// A training script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Script {
@@ -49,6 +55,11 @@ impl Starter {
     /// Returns the file.
     pub(super) fn file(&self) -> LaunchFile {
         LaunchFile { name: FILE.into(), text: self.text() }
+    }
+
+    /// Returns lines of a shell that write the file at a place.
+    pub(super) fn written_at(&self, place: &str) -> String {
+        format!("cat > {place} <<'{END}'\n{}{END}\n", self.text())
     }
 
     fn text(&self) -> String {
