@@ -58,7 +58,7 @@ fn of_method(problem: &Problem, limits: &Limits, software: &str, chosen: Option<
         parameters: trained + frozen,
         smallest: smallest(&free, limits, best.as_ref()),
         reason: best.is_none().then(|| why_none(problem).into()),
-        best: best.as_ref().map(|best| alternative(best)),
+        best: best.as_ref().map(alternative),
         chosen: chosen.is_some(),
     }
 }

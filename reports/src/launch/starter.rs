@@ -124,6 +124,10 @@ impl Starter {
 
 /// Returns the callback by which ranks agree on the step after which they stop.
 fn stop(steps: u64) -> String {
+    let seldom = match steps {
+        1 => String::new(),
+        steps => format!("        if state.global_step % {steps}:\n            return\n"),
+    };
     format!(
         "
 
@@ -138,9 +142,7 @@ class Stop(TrainerCallback):
         self.told = True
 
     def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step % {steps}:
-            return
-        told = self.told
+{seldom}        told = self.told
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             # Saving takes all ranks: they stop together, or those that were told would wait for the others.
             flag = torch.tensor(int(told), device=args.device)
