@@ -247,12 +247,10 @@ impl Reasons<'_> {
         }
         let (more, _) = if most > 1 { other(2) } else { (None, None) };
         let more = more?;
-        let not_worth_it = self.problem.objective == Objective::Cost && is_more_set_up_than_saved(self.chosen, &more);
-        let set_up = if not_worth_it && is_ahead(&more, self.chosen) {
-            format!(
-                ", but 2 save less than the {} that several are taken to need to be set up",
-                human_duration(SEVERAL_MACHINES)
-            )
+        let costs = self.chosen.cost_usd.zip(more.cost_usd);
+        let as_cheap = costs.is_some_and(|(own, other)| other < own * (1.0 + INDISTINCT));
+        let set_up = if as_cheap && is_more_set_up_than_saved(self.chosen, &more) {
+            format!("; 2 save less than the {} that several take to be set up", human_duration(SEVERAL_MACHINES))
         } else {
             String::new()
         };

@@ -119,19 +119,25 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
+    let one = Aim { top: 1, ..aim };
+    let Some(mut chosen) = preferred_near(prepared, problem, one, best) else { return found };
+    if aim.objective == Objective::Cost && is_more_set_up_than_saved(best, &chosen) {
+        let alone = preferred_near(prepared, problem, Aim { on_one_machine: true, ..one }, best);
+        chosen = alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen);
+    }
+    put_first(&mut found, chosen);
+    found
+}
+
+/// Does so with an aim of one plan, among the plans near the `best`; `None` if there are none.
+fn preferred_near(prepared: &Prepared<'_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
-    let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
-    let other = other(aim.objective);
+    let near = |stack| Ceilings::near(one.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
+    let other = other(one.objective);
     let mut chosen = best.clone();
-    let end = |one| prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one }).best.into_iter().next();
-    let mut one = Aim { top: 1, ..aim };
-    let Some(mut end_of_all) = end(one) else { return found };
-    if aim.objective == Objective::Cost && is_more_set_up_than_saved(best, &end_of_all) {
-        one.on_one_machine = true;
-        end_of_all = end(one).unwrap_or_else(|| best.clone());
-    }
-    let end = end_of_all;
+    let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
+    let end = ends.best.into_iter().next()?;
     let not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
     if !not_much_worse.admit(Totals::found(&chosen)) {
         chosen = end;
@@ -144,7 +150,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     if let Some((_, plan)) = simpler.or_else(as_simple) {
         chosen = plan;
     }
-    if aim.stack.is_none() {
+    if one.stack.is_none() {
         let own = prepared.complexity(&chosen);
         let affordable = Ceilings::affordable(Totals::found(&chosen), SIMPLER_FOR_USD);
         let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
@@ -154,15 +160,12 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
             let (class, plan) = simplest(prepared, aim, |class| class < own)?;
             Some((class, or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan)))
         });
-        let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
+        let order = |plan: &Evaluated| amount(one.objective, Totals::found(plan));
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
         chosen = least.map_or(chosen, |(_, plan)| plan);
     }
-    if let Some(plain) = plainer(prepared, Aim { ceilings: not_much_worse, ..one }, &chosen) {
-        chosen = plain;
-    }
-    put_first(&mut found, chosen);
-    found
+    let plain = plainer(prepared, Aim { ceilings: not_much_worse, ..one }, &chosen);
+    Some(plain.unwrap_or(chosen))
 }
 
 /// Returns `true` if the first plan is on one machine, and the other on several that save less time than they take to be set up.
