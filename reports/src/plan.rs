@@ -165,10 +165,17 @@ fn formats(plan: &PlanSpec) -> String {
     format!("{}{recompute}", plan.precision)
 }
 
-/// Formats the fullest GPU's share of memory: `33.8 GiB of 39.4 GiB (85.8 %)`.
+/// Formats the fullest GPU's share of memory: `33.8 GiB of 39.4 GiB (85.8 %)`, and what training takes of it if loading the
+/// weights takes more.
 pub(crate) fn memory_share(prediction: &Prediction) -> String {
-    let (peak, limit) = prediction.memory_bytes.fullest();
-    format!("{} of {} on the fullest device ({})", bytes(peak), bytes(limit), percent(peak as f64 / limit as f64))
+    let memory = &prediction.memory_bytes;
+    let (peak, limit) = memory.fullest();
+    let training = memory.stages.iter().map(|stage| stage.total.saturating_sub(stage.loading)).max().unwrap_or(0);
+    let loads = memory.stages.iter().any(|stage| stage.loading > 0);
+    let loading =
+        if loads { format!(" while weights are loaded, {} after that", bytes(training)) } else { String::new() };
+    let share = percent(peak as f64 / limit as f64);
+    format!("{} of {} on the fullest device ({share}){loading}", bytes(peak), bytes(limit))
 }
 
 fn cost(plan: &PlanSpec, prediction: &Prediction) -> Option<String> {

@@ -9,7 +9,9 @@ use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
-use trainyard_models::{AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned};
+use trainyard_models::{
+    AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
+};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
@@ -59,6 +61,7 @@ impl Warnings<'_> {
             self.experts(),
             self.tables(),
             self.attention(),
+            self.further_pretraining(),
             self.fine_tuning(),
             self.learning_rate(),
             self.loss_scaling(),
@@ -119,6 +122,19 @@ impl Warnings<'_> {
             instance,
             service: price.service,
             quotas: &rental.quotas,
+        })
+    }
+
+    /// Warns that a fine-tuning is planned for software whose scripts go on with pretraining.
+    fn further_pretraining(&self) -> Option<String> {
+        let stack = self.problem.place.software(self.choice);
+        let tuned = self.job.training.method.is_some() && predicts_next_token(&self.problem.model);
+        (tuned && stack.runs.own_models).then(|| {
+            format!(
+                "{} goes on with pretraining: weights are converted first, text has no chat template, and every token counts in \
+                 the loss; `--stack auto` plans for software that fine-tunes",
+                stack.name
+            )
         })
     }
 

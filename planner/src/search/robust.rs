@@ -121,7 +121,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
     let one = Aim { top: 1, ..aim };
     let Some(mut chosen) = preferred_near(prepared, problem, one, best) else { return found };
-    if aim.objective == Objective::Cost && is_more_set_up_than_saved(best, &chosen) {
+    if aim.objective == Objective::Cost && chosen.plan.cluster().instances > 1 {
         let alone = preferred_near(prepared, problem, Aim { on_one_machine: true, ..one }, best);
         chosen = alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen);
     }

@@ -305,7 +305,7 @@ impl Changed {
         // A cluster file has the machines that there are, and the question may be about more of them.
         if named.file.is_some() && named.instances != cluster.machines() {
             if let Some(never) = never_as_many(cluster, named.instances) {
-                let hint = "write other machines into the cluster file, and plan again";
+                let hint = "write what there would be into the cluster file, and plan again";
                 return Err(with_hint(&format!("`instances` is {}, but {never}", named.instances), hint.to_owned()));
             }
             cluster.pools[0].instances = named.instances;

@@ -34,8 +34,15 @@ impl Completion {
 
     /// Returns lines that define `finished`, and end the shell if there is nothing to do.
     pub(super) fn begin(&self) -> String {
-        let skip = if self.is_of_results { "if finished; then exit 0; fi\n" } else { "" };
-        format!("finished() {{\n  {}\n}}\n{skip}", self.test)
+        let (told, skip) = if self.is_of_results {
+            (
+                "# The last step: who trains fewer, or more, changes it here and below.\n",
+                "if finished; then exit 0; fi\n",
+            )
+        } else {
+            ("", "")
+        };
+        format!("{told}finished() {{\n  {}\n}}\n{skip}", self.test)
     }
 
     /// Returns lines that run a command unless there is nothing to do, and end as it does if it has not finished.
@@ -50,7 +57,7 @@ impl Completion {
 /// Returns lines that run the command of a launcher in the background, to whose ranks the shell hands on SIGTERM. The
 /// launcher itself is left alone: torchrun kills its ranks 30 seconds after a SIGTERM of its own.
 pub(super) fn run_and_tell(command: &str) -> String {
-    format!("{TELL}{} &\nlauncher=$!\ntrap tell TERM INT\n{WAIT}{END}", command.trim_end())
+    format!("trap 'exit 143' TERM INT\n{TELL}{} &\nlauncher=$!\ntrap tell TERM INT\n{WAIT}{END}", command.trim_end())
 }
 
 /// Ranks are the children of the launcher.

@@ -106,7 +106,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
 /// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
-/// features of the software, unless it is much worse; then runners-up.
+/// features of the software, on no more machines, unless it is much worse; then runners-up.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms) = (&document.prediction, document.plan.pricing);
     let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
@@ -130,7 +130,8 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let faster = least(&mut known.iter().filter(faster), &price);
     let is_simpler = |other: &&&Alternative| {
         let is_near = other.time_s <= TOO_DEAR * own.elapsed_s() && cost(other) <= TOO_DEAR * own_cost;
-        is_near && complexity(&other.plan) < own_complexity
+        let as_many = other.plan.cluster.instances <= document.plan.cluster.instances;
+        is_near && as_many && complexity(&other.plan) < own_complexity
     };
     let simpler = least(&mut known.iter().filter(is_simpler), &price);
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
