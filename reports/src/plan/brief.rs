@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simpler_plan_that_is_much_worse_is_no_alternative() {
+    fn a_simpler_plan_that_is_much_worse_or_on_more_machines_is_no_alternative() {
         let mut document = plan_document();
         document.plan.parallel.pipeline = 2;
         let mut plain = document.alternatives[0].clone();
@@ -183,7 +183,10 @@ mod tests {
         let (time, cost) = (document.prediction.time_s, document.prediction.cost_usd.expect("rented"));
         document.alternatives.clear();
         document.pareto.clear();
-        for (times, shown) in [([2.9, 2.9], true), ([3.1, 2.9], false), ([2.9, 3.1], false)] {
+        let own = document.plan.cluster.instances;
+        let cases = [([2.9, 2.9], own, true), ([3.1, 2.9], own, false), ([2.9, 3.1], own, false)];
+        for (times, machines, shown) in cases.into_iter().chain([([2.9, 2.9], own + 1, false)]) {
+            plain.plan.cluster.instances = machines;
             plain.plan.batch.micro += 1;
             (plain.time_s, plain.cost_usd) = (times[0] * time, Some(times[1] * cost));
             document.pareto = vec![plain.clone()];
