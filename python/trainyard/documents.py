@@ -1700,6 +1700,8 @@ class StageMemory:
     """Weights that are gathered and gradients that are sent."""
     workspace: int
     """Buffers inside one layer."""
+    loading: int | None = None
+    """What weights that are loaded whole, before training, need more than all of that."""
     software: int
     """Driver, framework, and what the allocator holds without use."""
     total: int
@@ -1879,7 +1881,7 @@ class Evidence:
     fix: list[str]
     """What is held, as `--fix` takes it."""
     time_s: float | None = None
-    """Seconds of all steps of the plan that is then recommended, if there is one."""
+    """Seconds of the whole training by the plan that is then recommended, if there is one."""
     cost_usd: float | None = None
     """Its price."""
     needed_bytes: int | None = None
@@ -1895,7 +1897,7 @@ class Alternative:
     step_time_s: float
     """Seconds of one optimizer step."""
     time_s: float
-    """Seconds of all steps and, on spot terms, of expected interruptions."""
+    """Seconds of the whole training, from the request for machines to the last checkpoint."""
     cost_usd: float | None = None
     """Price of the whole training."""
     price: PriceUsed | None = None
