@@ -34,7 +34,8 @@ pub(crate) fn spot(terms: &Terms<'_>) -> Option<String> {
     let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
     let scenarios = SCENARIOS.into_iter().filter(|scenario| *scenario != own);
     let others: Vec<MoreOften> = scenarios.filter_map(|own| more_often(job, prediction, plan, machine, own)).collect();
-    let most = others.last().filter(|most| most.elapsed.0 < NOTICED * prediction.elapsed_s());
+    let little = |most: &&MoreOften| most.scenario > own && most.elapsed.0 < NOTICED * prediction.elapsed_s();
+    let most = others.last().filter(little);
     let others = most.map_or_else(
         || others.iter().map(MoreOften::told).collect::<Vec<_>>().join(", "),
         |most| format!("even {}", most.told()),
@@ -60,6 +61,7 @@ impl MoreOften {
     }
 }
 
+/// Computes the training if machines were reclaimed `scenario` times as often as published.
 fn more_often(
     job: &JobSpec,
     prediction: &Prediction,
