@@ -29,10 +29,10 @@ pub(crate) fn pace_beside(own: f64, other: f64, name: &str) -> String {
 /// Describes how long another plan would take, beside one that takes `own`: `would be 12 % slower`.
 pub(crate) fn would_be(other: f64, own: f64) -> String {
     let ratio = other / own;
-    if is_multiple(ratio) {
-        format!("would take {ratio:.1} times as long")
-    } else {
-        format!("would be {}", pace(other, own))
+    match ratio {
+        _ if same(other, own) => "would be no faster".into(),
+        ratio if is_multiple(ratio) => format!("would take {ratio:.1} times as long"),
+        _ => format!("would be {}", pace(other, own)),
     }
 }
 
@@ -89,6 +89,7 @@ mod tests {
         assert_eq!(pace_beside(100.0, 120.0, "2 stages"), "20 % faster than 2 stages");
         assert_eq!(pace_beside(100.0, 280.0, "2 stages"), "2.8 times as fast as 2 stages");
         assert_eq!(would_be(240.0, 100.0), "would take 2.4 times as long");
+        assert_eq!(would_be(100.1, 100.0), "would be no faster");
         assert_eq!(
             (would_be(112.0, 100.0), would_be(100.0, 112.0)),
             ("would be 12 % slower".into(), "would be 12 % faster".into())

@@ -184,7 +184,7 @@ pub(crate) mod tests {
     fn without_a_prediction_only_what_was_measured_is_shown() {
         let page = comparison(&document(""), Width(80));
         let row = page.lines().find(|line| line.contains("step time")).expect("a row");
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["step", "time", "–", "1.00", "s"]);
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["step", "time", "1.00", "s"]);
         assert!(!page.contains("90 %"));
     }
 }

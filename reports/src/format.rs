@@ -21,13 +21,22 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
 /// Length up to which a text is not broken; a longer one keeps at least this many columns.
 const TEXT_KEPT: usize = 16;
 
-/// Formats a table whose first column has room for this many letters.
+/// Returns the numbers of the columns in which something is known; all of them if there are no rows.
+fn known_columns<R: AsRef<[String]>>(columns: usize, rows: &[R]) -> Vec<usize> {
+    let is_known = |column: &usize| rows.iter().any(|row| !matches!(row.as_ref()[*column].as_str(), "" | "–"));
+    (0..columns).filter(|column| rows.is_empty() || is_known(column)).collect()
+}
+
+/// Formats a table, without the columns in which nothing is known; its first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
     header: &[&str],
     rows: impl IntoIterator<Item = R>,
     letters: usize,
 ) -> String {
+    let rows: Vec<R> = rows.into_iter().collect();
+    let known = known_columns(header.len(), &rows);
+    let header: Vec<&str> = known.iter().map(|column| header[*column]).collect();
     let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
@@ -39,11 +48,11 @@ fn wrapped<R: AsRef<[String]>>(
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
     for row in rows {
-        let row = row.as_ref();
-        for (most, cell) in letters.iter_mut().zip(row) {
+        let row: Vec<&String> = known.iter().map(|column| &row.as_ref()[*column]).collect();
+        for (most, cell) in letters.iter_mut().zip(&row) {
             *most = (*most).max(cell.chars().count());
         }
-        table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
+        table.add_row(row.into_iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
@@ -186,6 +195,15 @@ mod tests {
         assert_eq!(wrap("it takes 7 % of it", 11), ["it takes", "7 % of it"]);
         let text = bullets(Width(20), "why", &["a sentence that is longer than a line".into()]);
         assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
+    }
+
+    #[test]
+    fn a_column_in_which_nothing_is_known_is_left_out() {
+        let rows = |cost: &str| vec![["one", "1 h", "–"].map(String::from), ["two", "", cost].map(String::from)];
+        let header = |text: String| text.lines().next().map(|line| line.split_whitespace().count());
+        let columns = |cost| header(table(Width(40), ["name", ">time", ">cost"], rows(cost)));
+        assert_eq!((columns("–"), columns("2 USD")), (Some(2), Some(3)));
+        assert_eq!(header(table(Width(40), ["name", ">cost"], [])), Some(2));
     }
 
     #[test]

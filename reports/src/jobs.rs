@@ -119,7 +119,7 @@ mod tests {
         let words: Vec<&str> = line("a *").split_whitespace().collect();
         assert_eq!(
             words,
-            ["a", "*", "learning_rate", "0.25", "1", "done", "200", "ms", "250", "ms", "2.125", "–", "2.50", "s"]
+            ["a", "*", "learning_rate", "0.25", "1", "done", "200", "ms", "250", "ms", "2.125", "2.50", "s"]
         );
         assert!(line("b").contains("failed") && page.contains("· b: the disk is full"), "{page}");
     }

@@ -238,10 +238,10 @@ impl Reasons<'_> {
             let mut tried = tried.into_iter().map(|fewer| (fewer, other(fewer)));
             let (number, found) = tried.find(|(_, (best, large))| best.is_some() || large.is_some())?;
             return match found {
-                (Some(fewer), _) => (is_ahead(&fewer, self.chosen)
-                    && is_ahead(self.chosen, &fewer)
-                    && !self.is_told(&fewer))
-                .then(|| format!("{own} {machine}s rather than {number}: {}", self.against_fewer(number, &fewer))),
+                (Some(fewer), _) => {
+                    let side = self.missed_deadline(number, &fewer).or_else(|| self.against_fewer(&fewer))?;
+                    Some(format!("{own} {machine}s rather than {number}: {side}"))
+                }
                 (None, large) => Some(format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?))),
             };
         }
@@ -278,17 +278,18 @@ impl Reasons<'_> {
         fewer.min_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s)).map(|plan| plan.plan.cluster().instances)
     }
 
-    /// Compares with a plan on fewer machines, which may miss the deadline.
-    fn against_fewer(&self, number: u32, fewer: &Evaluated) -> String {
+    /// Tells how long a plan on fewer machines takes, where that misses the deadline and the chosen plan does not.
+    fn missed_deadline(&self, number: u32, fewer: &Evaluated) -> Option<String> {
         let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
-        let late = met.filter(|deadline| fewer.elapsed_s > deadline.0);
-        late.map_or_else(
-            || self.against(fewer),
-            |deadline| {
-                let time = human_duration(Seconds(fewer.elapsed_s));
-                format!("{number} would take {time}, more than {}", human_duration(deadline))
-            },
-        )
+        let deadline = met.filter(|deadline| fewer.elapsed_s > deadline.0)?;
+        let time = human_duration(Seconds(fewer.elapsed_s));
+        Some(format!("{number} would take {time}, more than {}", human_duration(deadline)))
+    }
+
+    /// Compares with a plan on fewer machines, where either gains something and no other reason tells it.
+    fn against_fewer(&self, fewer: &Evaluated) -> Option<String> {
+        let trade = is_ahead(fewer, self.chosen) && is_ahead(self.chosen, fewer);
+        (trade && !self.is_told(fewer)).then(|| self.against(fewer))
     }
 
     /// Compares with the same number of the same GPUs in smaller machines.

@@ -158,7 +158,10 @@ fn preferred_near(prepared: &Prepared<'_>, problem: &Problem, one: Aim, best: &E
             let aim = Aim { stack: Some(number), ..clear(stack) };
             let aim = Aim { ceilings: aim.ceilings.and(affordable), ..aim };
             let (class, plan) = simplest(prepared, aim, |class| class < own)?;
-            Some((class, or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan)))
+            let plan = or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan);
+            let as_good = Ceilings::near(one.objective, Totals::found(&plan), 1.0);
+            let better = or_much_better(prepared, Aim { ceilings: as_good, ..one }, plan.clone());
+            (better.plan == plan.plan).then_some((class, plan))
         });
         let order = |plan: &Evaluated| amount(one.objective, Totals::found(plan));
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
