@@ -189,6 +189,14 @@ pub struct Stack {
     pub fused_accumulation: Sourced<bool>,
     /// Rate of matrix products, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
+    /// Host time of one expert's product, besides that of the operator's kernels, where each expert of a rank has a call of
+    /// its own, on a processor whose `single_thread` is 1; left out where one kernel multiplies the tokens of all experts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expert_launch: Option<Sourced<Seconds>>,
+    /// `true` if scores are sent to the experts with the tokens, whose second product reads what they have weighted;
+    /// otherwise what comes back is weighted, and kept for that until backward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores_sent: Option<Sourced<bool>>,
     /// Host time to choose one region of an image (sorting, suppressing, matching and sampling proposals), for which
     /// the device waits; zero where kernels handle all regions at once.
     pub region_selection: Sourced<Seconds>,

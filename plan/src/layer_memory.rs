@@ -1,7 +1,7 @@
 //! Memory that a layer needs, whatever else its rank holds.
 
 use crate::spec::{PlanSpec, Precision, Recompute};
-use trainyard_models::{Gemm, Layer, LayerRole, OperatorKind, Pass, Sharing};
+use trainyard_models::{Gemm, Layer, LayerRole, Operator, OperatorKind, Pass, Routing, Sharing};
 
 /// Tokens and columns of a tile of logits.
 ///
@@ -45,6 +45,17 @@ impl LayerMemory {
         // Quantised weights are whole for one product at a time.
         let whole = layer.operators.iter().map(|operator| operator.kind.dequantised() * element).max().unwrap_or(0);
         Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream + whole }
+    }
+
+    /// Returns this memory of a layer whose experts weight what they compute: the combination of what they return keeps
+    /// nothing.
+    pub(crate) fn weighted_by_experts(self, spec: &PlanSpec, sharing: Sharing, layer: &Layer) -> Self {
+        let is_combination = |operator: &&Operator| matches!(operator.kind, OperatorKind::Routing(Routing::Combine(_)));
+        let combinations = layer.operators.iter().filter(is_combination);
+        let kept = |operator: &Operator| operator.stored(spec.batch.micro, sharing);
+        let less = combinations.map(kept).map(|kept| kept.bytes(spec.precision.element_bytes()).0).sum::<u64>();
+        let kept = if spec.recompute == Recompute::Full { self.kept } else { self.kept.saturating_sub(less) };
+        Self { stored: self.stored.saturating_sub(less), kept, ..self }
     }
 
     /// Computes the memory of a layer whose loss writes the gradient of the logits over them.

@@ -73,6 +73,8 @@ pub struct Retention {
     pub lifetime: Lifetime,
     /// `true` if it takes the loss over the vocabulary in tiles where a model is adapted or trained on pairs.
     pub tiles_loss: bool,
+    /// `true` if experts weight what they compute themselves, and what they return is not kept.
+    pub experts_weight: bool,
 }
 
 /// Returns the bytes that each rank of `stage` holds on its device at the peak of a step.
@@ -345,8 +347,10 @@ fn layers_in<'p>(
     retention: Retention,
 ) -> impl Iterator<Item = (&'p Layer, LayerMemory)> {
     plan.layers_in(chunks).map(move |(layer, memory)| {
+        let (spec, sharing) = (plan.spec(), plan.sharing());
+        let memory = if retention.experts_weight { memory.weighted_by_experts(spec, sharing, layer) } else { memory };
         let tiled = retention.tiles_loss && layer.loss_in_tiles;
-        (layer, if tiled { LayerMemory::in_tiles(plan.spec(), plan.sharing(), layer) } else { memory })
+        (layer, if tiled { LayerMemory::in_tiles(spec, sharing, layer) } else { memory })
     })
 }
 
@@ -390,7 +394,7 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(&plan, StageId(0), Retention { element: 4, bucketed, lifetime: Lifetime::Step, tiles_loss: false })
+        resident(&plan, StageId(0), Retention { element: 4, bucketed, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false })
     }
 
     #[test]
@@ -399,7 +403,7 @@ mod tests {
             let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
             let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
             let plan = plan.expect("a valid plan");
-            let store = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false };
+            let store = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false, experts_weight: false };
             (resident(&plan, StageId(0), store), plan)
         };
         for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
@@ -413,7 +417,7 @@ mod tests {
             }
             // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
             let layers = plan.graph().len();
-            let retention = Retention { element: 4, bucketed: false, lifetime: Lifetime::LastUse, tiles_loss: false };
+            let retention = Retention { element: 4, bucketed: false, lifetime: Lifetime::LastUse, tiles_loss: false, experts_weight: false };
             let at = |layer: usize| {
                 let kept = plan.kept_activations(&(0..layer + 1)).0;
                 let gradients = 4 * plan.held(&(layer..layers)).updated();
@@ -433,7 +437,7 @@ mod tests {
             base.model.vocab = Some(200_000);
             base.batch = BatchSpec { global: 4 * 8 * accumulation, micro: 8, accumulation };
             let plan = Plan::try_from(PlanSpec { state_sharding: StateSharding::None, ..base }).expect("a valid plan");
-            let retention = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false };
+            let retention = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false, experts_weight: false };
             (resident(&plan, StageId(0), retention), plan)
         };
         let (table, norm) = (4 * 200_000 * 1024, 4 * 2 * 1024);
@@ -504,7 +508,7 @@ mod tests {
         resident(
             &plan,
             StageId(0),
-            Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
+            Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
         )
     }
 
@@ -538,7 +542,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
+                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
             )
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
@@ -570,7 +574,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
+                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
             )
         };
         let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
@@ -589,7 +593,7 @@ mod tests {
         let fine_tuning = FineTuningSpec::towards(dpo, Method::Full, None, None).expect("valid");
         let plan = PlanSpec { precision: Precision::Bf16Mixed, recompute: Recompute::Full, fine_tuning, ..spec(1) };
         let plan = Plan::try_from(PlanSpec { model: whole, ..plan }).expect("a valid plan");
-        let retention = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: true };
+        let retention = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: true, experts_weight: false };
         let all = 0..plan.graph().len();
         let (_, head) = layers_in(&plan, std::slice::from_ref(&all), retention).last().expect("a head");
         // The token table is the head; 2 · 1024 tokens, 1024 wide, in tiles of 32 768 words.
@@ -617,7 +621,7 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 2, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false },
+                Retention { element: 2, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
             )
         };
         let whole = 6_738_415_616;
@@ -644,7 +648,7 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                let store = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false };
+                let store = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false };
                 resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;

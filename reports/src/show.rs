@@ -402,6 +402,8 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.flash_attention.iter().map(|(generation, rate)| {
         ("flash attention over products", format!("{} ({generation})  [{}]", rate.value, provenance(rate)))
     }));
+    rows.extend(stack.expert_launch.as_ref().map(|time| sourced("host time of an expert's product", time)));
+    rows.extend(stack.scores_sent.as_ref().map(|sent| sourced("scores sent to experts", sent)));
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
     rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));

@@ -217,7 +217,8 @@ fn retention(plan: &Plan, machine: &Machine) -> Retention {
     let compiled = stack.let_go_at_once.as_ref().is_some_and(|does| does.value);
     let lifetime = costs(machine).lifetime().unwrap_or(if compiled { Lifetime::LastUse } else { Lifetime::Step });
     let bucketed = machine.lowering().bucket.is_some();
-    Retention { element, bucketed, lifetime, tiles_loss: stack.tiles_loss() }
+    let experts_weight = stack.scores_sent.as_ref().is_some_and(|sent| sent.value);
+    Retention { element, bucketed, lifetime, tiles_loss: stack.tiles_loss(), experts_weight }
 }
 
 /// Memory of the software beside what a plan holds.
@@ -366,7 +367,7 @@ mod tests {
                 resident(
                     plan,
                     StageId(0),
-                    Retention { element: 4, bucketed: false, lifetime: Lifetime::Step, tiles_loss: false },
+                    Retention { element: 4, bucketed: false, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
                 )
                 .activations
             };

@@ -177,7 +177,14 @@ impl Experts {
 
     fn places(self, stream: Stream) -> Places {
         let places = (stream.tokens * self.per_token) as f64 * self.capacity_factor.unwrap_or(1.0);
-        Places { tokens: stream.tokens, places: places.ceil() as u64, width: stream.hidden, group: self.group }
+        Places {
+            tokens: stream.tokens,
+            places: places.ceil() as u64,
+            width: stream.hidden,
+            experts: self.count,
+            ranks: 1,
+            group: self.group,
+        }
     }
 }
 
@@ -314,7 +321,6 @@ impl Stream {
         vec![
             routing(Routing::Router {
                 places,
-                experts: experts.count,
                 per_token: experts.capacity_factor.is_none().then_some(experts.per_token),
                 bias,
             }),

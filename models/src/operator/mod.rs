@@ -435,6 +435,10 @@ impl OperatorKind {
                 Self::ExpertLinear { experts: experts.div_ceil(parts), rows, inputs, outputs, bias }
             }
             Self::Recommendation(recommendation) => Self::Recommendation(recommendation.share_tables(parts)),
+            Self::Routing(mut routing) => {
+                *routing.places_mut() = routing.places_mut().share_experts(parts);
+                Self::Routing(routing)
+            }
             shared => shared,
         }
     }

@@ -9,8 +9,6 @@ pub enum Routing {
     Router {
         /// Where tokens go.
         places: Places,
-        /// Experts to choose from, on all ranks.
-        experts: u64,
         /// Experts of a token, where they take all tokens that are sent to them; nothing where they have a capacity.
         per_token: Option<u64>,
         /// `true` if a bias is added to the scores.
@@ -30,6 +28,10 @@ pub struct Places {
     pub places: u64,
     /// Features of a token.
     pub width: u64,
+    /// Experts to choose from, on all ranks.
+    pub experts: u64,
+    /// Ranks that the experts are divided among.
+    pub ranks: u64,
     /// Tokens that are routed together by products with masks of (tokens of a group, places of a group), as in GShard
     /// (Lepikhin et al., arXiv:2006.16668, algorithm 1); otherwise tokens are copied by index.
     pub group: Option<u64>,
@@ -42,6 +44,23 @@ impl Places {
 
     pub(super) fn share_tokens(self, parts: u64) -> Self {
         Self { tokens: self.tokens.div_ceil(parts), places: self.places.div_ceil(parts), ..self }
+    }
+
+    pub(super) fn share_experts(self, ranks: u64) -> Self {
+        Self { ranks: self.ranks * ranks, ..self }
+    }
+
+    /// Returns the tokens that are read and written to sort by expert what arrives from other ranks, or to put it back in
+    /// the order of ranks before it returns to them: tokens come rank by rank, and each of several experts takes its own of
+    /// all of them.
+    ///
+    /// # Source
+    ///
+    /// megatron-core 0.16, `transformer/moe/token_dispatcher.py`, `MoEAlltoAllTokenDispatcher`: `dispatch_postprocess` and
+    /// `combine_preprocess` where a rank has more than one expert.
+    fn sorted(self) -> u64 {
+        let sorts = self.group.is_none() && self.ranks > 1 && self.experts > self.ranks;
+        if sorts { 2 * self.places } else { 0 }
     }
 
     /// Groups, and tokens and places of each. A rank with fewer tokens than a group has a part of one, whose tokens may
@@ -68,8 +87,8 @@ impl Routing {
     /// which any few may be. 1 for what is no router, and where experts have a capacity.
     pub fn fullest_share(self, ranks: u64) -> f64 {
         match self {
-            Self::Router { experts, per_token: Some(chosen), .. } if ranks > 1 => {
-                fullest_draw(experts, chosen, ranks) * ranks as f64 / chosen as f64
+            Self::Router { places, per_token: Some(chosen), .. } if ranks > 1 => {
+                fullest_draw(places.experts, chosen, ranks) * ranks as f64 / chosen as f64
             }
             _ => 1.0,
         }
@@ -91,7 +110,7 @@ impl Routing {
 
     pub(super) fn parameters(self) -> u64 {
         match self {
-            Self::Router { places, experts, bias, .. } => (places.width + u64::from(bias)) * experts,
+            Self::Router { places, bias, .. } => (places.width + u64::from(bias)) * places.experts,
             Self::Dispatch(_) | Self::Combine(_) => 0,
         }
     }
@@ -105,8 +124,8 @@ impl Routing {
 
     pub(super) fn gemms(self) -> Vec<Gemm> {
         match self {
-            Self::Router { places, experts, .. } => {
-                vec![Gemm { batch: 1, m: places.tokens, n: experts, k: places.width }]
+            Self::Router { places, .. } => {
+                vec![Gemm { batch: 1, m: places.tokens, n: places.experts, k: places.width }]
             }
             Self::Dispatch(places) => masked(places, |tokens, slots| (slots, tokens)),
             Self::Combine(places) => masked(places, |tokens, slots| (tokens, slots)),
@@ -116,14 +135,16 @@ impl Routing {
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         match self {
             // Softmax and choice over the scores, in single precision; masks are written forward and read backward.
-            Self::Router { places, experts, .. } => {
-                let scores = places.tokens * experts;
+            Self::Router { places, .. } => {
+                let scores = places.tokens * places.experts;
                 let passes = if pass == Pass::Forward { 4 } else { 3 };
                 Storage { elements: places.masks(), single: scores * passes, masks: places.masks() }
             }
-            Self::Dispatch(Places { places, width, group: None, .. }) => elements(2 * places * width),
-            Self::Combine(Places { tokens, places, width, group: None }) => elements((places + tokens) * width),
-            Self::Dispatch(_) | Self::Combine(_) => Storage::default(),
+            Self::Dispatch(Places { group: Some(_), .. }) | Self::Combine(Places { group: Some(_), .. }) => {
+                Storage::default()
+            }
+            Self::Dispatch(places) => elements((2 * places.places + places.sorted()) * places.width),
+            Self::Combine(places) => elements((places.places + places.tokens + places.sorted()) * places.width),
         }
     }
 
@@ -149,9 +170,9 @@ impl Routing {
 
     pub(super) fn stored(self) -> Storage {
         match self {
-            Self::Router { places, experts, .. } => Storage {
+            Self::Router { places, .. } => Storage {
                 elements: places.tokens * places.width + places.masks(),
-                single: places.tokens * experts,
+                single: places.tokens * places.experts,
                 masks: places.masks(),
             },
             // The tokens are kept by the router, the copies by the experts' products.
@@ -213,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_new_router_is_uneven_and_a_capacity_makes_it_even() {
-        let places = Places { tokens: 64, places: 128, width: 16, group: None };
-        let router = |per_token| Routing::Router { places, experts: 4, per_token, bias: false };
+        let places = Places { tokens: 64, places: 128, width: 16, experts: 4, ranks: 1, group: None };
+        let router = |per_token| Routing::Router { places, per_token, bias: false };
         // Two of four experts lie on one of two ranks in two of six draws.
         assert!((router(Some(2)).fullest_share(2) - 4.0 / 3.0).abs() < 1e-12);
         assert!((router(Some(2)).fullest_share(1) - 1.0).abs() < 1e-12);
@@ -225,7 +246,8 @@ mod tests {
     #[test]
     fn products_with_masks_follow_the_published_formula() {
         // Alpa's count of dispatch and combine: 2 · tokens · hidden · 2 · group each, at two places for each token.
-        let places = Places { tokens: 8192, places: 2 * 8192, width: 768, group: Some(2048) };
+        let places =
+            Places { tokens: 8192, places: 2 * 8192, width: 768, experts: 8, ranks: 1, group: Some(2048) };
         let formula = Flops(2.0 * 8192.0 * 768.0 * 2.0 * 2048.0);
         for routing in [Routing::Dispatch(places), Routing::Combine(places)] {
             assert_eq!(routing.gemms().into_iter().map(Gemm::flops).sum::<Flops>(), formula);
@@ -236,7 +258,7 @@ mod tests {
     fn a_part_of_a_group_costs_its_part() {
         // Half of a group's tokens are multiplied with masks over all its places: half of the work.
         let flops = |tokens| {
-            let places = Places { tokens, places: 2 * tokens, width: 768, group: Some(2048) };
+            let places = Places { tokens, places: 2 * tokens, width: 768, experts: 8, ranks: 1, group: Some(2048) };
             Routing::Dispatch(places).gemms().into_iter().map(Gemm::flops).sum::<Flops>()
         };
         assert_eq!(flops(2048), flops(1024) * 2.0);
@@ -244,8 +266,20 @@ mod tests {
 
     #[test]
     fn copying_by_index_has_no_products() {
-        let places = Places { tokens: 64, places: 128, width: 16, group: None };
+        let places = Places { tokens: 64, places: 128, width: 16, experts: 8, ranks: 1, group: None };
         assert!(Routing::Dispatch(places).gemms().is_empty());
         assert_eq!(Routing::Dispatch(places).traffic(Pass::Forward), elements(2 * 128 * 16));
+    }
+
+    #[test]
+    fn several_experts_of_a_rank_sort_what_other_ranks_send() {
+        let places = Places { tokens: 64, places: 128, width: 16, experts: 8, ranks: 1, group: None };
+        let more = |ranks| {
+            let of = |places| Routing::Dispatch(places).traffic(Pass::Forward).elements;
+            let back = |places| Routing::Combine(places).traffic(Pass::Backward).elements;
+            let shared = places.share_experts(ranks);
+            [of(shared) - of(places), back(shared) - back(places)]
+        };
+        assert_eq!([more(1), more(4), more(8)], [[0, 0], [2 * 128 * 16; 2], [0, 0]]);
     }
 }

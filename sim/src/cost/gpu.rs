@@ -228,6 +228,7 @@ impl<'a> GpuPricing<'a> {
     fn forward(&self, layer: &Layer, operators: &[OperatorKind], sharing: Sharing) -> (Kernels, Vec<Kernels>) {
         let fused = self.fused(layer);
         let (mut device, mut kernels, mut cores) = (Seconds::ZERO, 0, Vec::new());
+        let called = self.calls_of_experts(operators, Pass::Forward);
         for operator in operators {
             let own = self.operator(*operator, Pass::Forward, fused);
             let launches = self.kernels(*operator, Pass::Forward);
@@ -239,7 +240,7 @@ impl<'a> GpuPricing<'a> {
             }
         }
         let apart = self.selection(operators);
-        (Kernels { device, host: self.host(layer, kernels, sharing), apart }, cores)
+        (Kernels { device, host: self.host(layer, kernels, sharing) + called, apart }, cores)
     }
 
     /// Returns the backward pass, and the part of its kernels that is for gradients of weights.
@@ -259,7 +260,22 @@ impl<'a> GpuPricing<'a> {
             kernels += self.kernels(*operator, Pass::Backward);
         }
         let share = if device.0 > 0.0 { weights.0 / device.0 } else { 0.0 };
-        (Kernels { device, host: self.host(layer, kernels, sharing), apart: Seconds::ZERO }, share)
+        let host = self.host(layer, kernels, sharing) + self.calls_of_experts(operators, Pass::Backward);
+        (Kernels { device, host, apart: Seconds::ZERO }, share)
+    }
+
+    /// Returns the host's time to call the products of a rank's experts one by one, where the stack does so: one each
+    /// forward, and two backward.
+    fn calls_of_experts(&self, operators: &[OperatorKind], pass: Pass) -> Seconds {
+        let Some(call) = &self.stack.expert_launch else { return Seconds::ZERO };
+        // As much slower as the host's other launches.
+        let slower = self.launch.0 / self.stack.launch.value.0.max(f64::MIN_POSITIVE);
+        let products = if pass == Pass::Forward { 1 } else { 2 };
+        let calls = operators.iter().map(|operator| match operator {
+            OperatorKind::ExpertLinear { experts, .. } => products * experts,
+            _ => 0,
+        });
+        call.value * (slower * calls.sum::<u64>() as f64)
     }
 
     /// Returns the host's time to launch the kernels of a pass of a layer, with those of its reductions.

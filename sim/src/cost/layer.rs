@@ -6,7 +6,9 @@ use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::Device;
-use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Sharing};
+use trainyard_plan::operators::{
+    Image, Layer, LayerRole, Operator, OperatorGraph, OperatorKind, Places, Routing, Sharing,
+};
 use trainyard_plan::{Collective, Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
 
@@ -14,6 +16,12 @@ use trainyard_units::{Bytes, Seconds};
 /// deviation over the mean: images differ in shape and in what is on them. Fitted on 108 step times of Mask R-CNN on 1
 /// to 256 GPUs with 1 to 24 images each, 2026-11-21; known to a quarter. See docs/physics.md.
 const REGION_SPREAD: f64 = 0.25;
+
+/// Bytes of a token's score for one expert, which is in single precision.
+const SCORE: u64 = 4;
+
+/// Bytes of the number of tokens for one expert.
+const COUNT: u64 = 8;
 
 /// Seconds of one layer for one micro-batch on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -211,8 +219,8 @@ pub(crate) struct InsideMessage {
 struct Waits {
     /// One sum over tensor-parallel ranks: its scattering and its gathering, or nothing and all of it.
     reduction: [Seconds; 2],
-    /// All exchanges with experts, in each direction.
-    experts: Seconds,
+    /// All exchanges with experts, forward and backward.
+    experts: [Seconds; 2],
     /// Keys and values passed round once.
     passing: Seconds,
 }
@@ -227,6 +235,7 @@ pub(crate) struct Inside<'a> {
     element: u64,
     sharing: Sharing,
     table_exchange: f64,
+    sends_scores: bool,
     layout: Layout<'a>,
     wiring: Option<Wiring<'a>>,
 }
@@ -242,6 +251,7 @@ impl<'a> Inside<'a> {
             element: precision.element_bytes(),
             sharing,
             table_exchange: machine.stack.table_exchange.as_ref().map_or(1.0, |share| share.value),
+            sends_scores: machine.stack.scores_sent.as_ref().is_some_and(|sent| sent.value),
             layout: Layout { mesh, cluster: &machine.cluster },
             wiring: communicates.then(|| Wiring::new(&machine.cluster)),
         }
@@ -254,8 +264,8 @@ impl<'a> Inside<'a> {
         let [reductions, reduced_back] = self.reductions(layer, &kernels, waits.reduction);
         let [passed, passed_back] = exposed_passing(waits.passing, self.beside_passing(&kernels));
         LayerCost {
-            inside_forward: reductions + waits.experts + passed,
-            inside_backward: reduced_back + waits.experts + passed_back,
+            inside_forward: reductions + waits.experts[0] + passed,
+            inside_backward: reduced_back + waits.experts[1] + passed_back,
             recomputed,
             ..kernels
         }
@@ -294,7 +304,7 @@ impl<'a> Inside<'a> {
         } else {
             add(Collective::AllReduce, Group::Tensor, stream, layer.tensor_reductions, reductions);
         }
-        add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), [waits.experts; 2]);
+        add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), waits.experts);
         let passed = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
         let exposed = exposed_passing(waits.passing, self.beside_passing(kernels));
         add(Collective::AllGather, Group::Context, passed, 1, exposed);
@@ -337,12 +347,31 @@ impl<'a> Inside<'a> {
 
     /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows
     /// of tables to the samples that need them (Naumov et al., arXiv:1906.00091, section 4).
-    fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
+    fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<[Seconds; 2], MachineError> {
         if self.sharing.expert_ranks() == 1 || layer.exchanged_elements == 0 {
-            return Ok(Seconds::ZERO);
+            return Ok([Seconds::ZERO; 2]);
         }
-        let bytes = Bytes(self.exchanged(layer) * self.element);
-        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * f64::from(layer.exchanges()))
+        let of = |collective, bytes| self.slowest(wiring, Group::Expert, collective, Bytes(bytes));
+        let tokens = of(Collective::AllToAll, self.exchanged(layer) * self.element)? * f64::from(layer.exchanges());
+        let Some(places) = self.scored(layer) else { return Ok([tokens; 2]) };
+        let scores = of(Collective::AllToAll, places.places * SCORE)?;
+        let counts = of(Collective::AllGather, places.experts * COUNT)?;
+        Ok([tokens + scores + counts, tokens + scores])
+    }
+
+    /// Returns the places of a rank's tokens where their scores are sent with them, and before that how many there are for
+    /// each expert; backward, the gradients of scores return.
+    ///
+    /// # Source
+    ///
+    /// megatron-core 0.16, `transformer/moe/token_dispatcher.py`, `MoEAlltoAllTokenDispatcher`: `preprocess` gathers counts,
+    /// `token_dispatch` sends tokens and probabilities by an all-to-all each.
+    fn scored(&self, layer: &Layer) -> Option<Places> {
+        let dispatched = |operator: &Operator| match operator.on_rank(self.micro, self.sharing) {
+            OperatorKind::Routing(Routing::Dispatch(places)) => Some(places),
+            _ => None,
+        };
+        self.sends_scores.then(|| layer.operators.iter().find_map(dispatched)).flatten()
     }
 
     /// Elements that one exchange moves from each rank.
@@ -392,6 +421,7 @@ impl<'a> Inside<'a> {
 mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
+    use trainyard_models::{FeedForward, Model};
     use trainyard_plan::ParallelSpec;
 
     #[test]
@@ -413,6 +443,56 @@ mod tests {
             frozen += u32::from(layer.frozen && kept == Seconds::ZERO);
         }
         assert!(frozen > 0, "the model has frozen blocks");
+    }
+
+    /// Seconds forward and backward of the feed-forward part of a block with experts, of 4,096 tokens on each of eight
+    /// H100 that share the experts, as Megatron Core runs it in bfloat16.
+    fn experts_on_eight(dimensions: &[(&str, u64)]) -> [f64; 2] {
+        let mut spec = trainyard_models::find("qwen3-30b-a3b").expect("in the catalog").model.spec();
+        (spec.layers, spec.feed_forward) = (Some(1), Some(FeedForward::Smooth));
+        for (name, value) in dimensions {
+            match *name {
+                "hidden" => spec.hidden = Some(*value),
+                "experts" => spec.experts = Some(*value),
+                "chosen" => spec.experts_per_token = Some(*value),
+                "ffn" => spec.expert_ffn = Some(*value),
+                _ => spec.shared_ffn = Some(*value),
+            }
+        }
+        let graph = Model::try_from(spec).expect("a model").graph();
+        let block = graph.layers().find(|layer| layer.exchanged_elements > 0).expect("a block with experts");
+        let norms = |operator: &Operator| matches!(operator.kind, OperatorKind::RmsNorm { .. });
+        let first = block.operators.iter().rposition(norms).expect("a norm") + 1;
+        let operators = block.operators[first..block.operators.len() - 1].to_vec();
+        let layer = Layer { operators, tensor_reductions: 0, context_elements: 0, ..block.clone() };
+        let machine = Machine {
+            cluster: catalog().cluster("p5.48xlarge", 1).expect("in the catalog"),
+            stack: catalog().stack("megatron-core").expect("in the catalog").clone(),
+        };
+        let mesh = Mesh::from(ParallelSpec { data: 8, expert: 8, ..ParallelSpec::default() });
+        let (stack, launch, precision) = (&machine.stack, machine.launch(), Precision::Bf16Mixed);
+        let usage = Usage { stack, launch, precision, ranks: 8, work_cv: 0.0, drops_out: false };
+        let device = device_costs(&machine.cluster.first().device);
+        let kernels = device.layer(usage, &layer, 1, mesh.sharing()).expect("a GPU prices everything").among(8);
+        let inside = Inside::new(1, mesh, precision, &machine);
+        let costs = inside.add_to(kernels, &layer, inside.waits(&layer).expect("links are known"));
+        [costs.forward + costs.inside_forward, costs.backward + costs.inside_backward].map(|time| time.0)
+    }
+
+    /// # Source
+    ///
+    /// NVIDIA/Megatron-LM at 32f2c9c, `tests/functional_tests/test_cases/common/moe_perf/`: `baseline.json`,
+    /// `mixtral_a2a_tp1ep8_bf16` and `deepseek_a2a_tp1ep8_bf16`, whose shapes are in `test_cases.py`; tokens are spread evenly.
+    /// Nothing was fitted on them.
+    #[test]
+    fn layers_with_experts_take_what_was_measured() {
+        let mixtral = [("hidden", 4096), ("ffn", 14_336), ("experts", 8), ("chosen", 2)];
+        let deepseek = [("hidden", 7168), ("ffn", 2048), ("experts", 32), ("chosen", 8), ("shared", 2048)];
+        for (shape, measured) in [(&mixtral[..], [4.26e-3, 7.83e-3]), (&deepseek[..], [6.94e-3, 10.45e-3])] {
+            for (predicted, measured) in experts_on_eight(shape).into_iter().zip(measured) {
+                assert!((predicted / measured - 1.0_f64).abs() < 0.16, "{shape:?}: {predicted} for {measured}");
+            }
+        }
     }
 
     #[test]

@@ -207,10 +207,10 @@ fn parts_of_routing(routing: Routing) -> Option<Vec<(u64, OperatorKind)>> {
         dropout: false,
     };
     let (Routing::Router { places, .. } | Routing::Dispatch(places) | Routing::Combine(places)) = routing;
-    let Places { tokens, places: count, width, group: None } = places else { return None };
+    let Places { tokens, places: count, width, experts, group: None, .. } = places else { return None };
     let weighted = OperatorKind::Residual { rows: count, width, dropout: false };
     Some(match routing {
-        Routing::Router { experts, .. } => vec![
+        Routing::Router { .. } => vec![
             (1, OperatorKind::Linear { rows: tokens, inputs: width, outputs: experts, bias: false }),
             (1, OperatorKind::CrossEntropy { rows: tokens, vocab: experts }),
         ],
