@@ -202,6 +202,10 @@ pub struct Stack {
     pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
+    /// Traffic of main memory of a processor's update, at its nominal rate, relative to reading and writing everything once;
+    /// 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_update_traffic: Option<Sourced<f64>>,
     /// Time per parameter tensor that an Adam update takes besides in single precision, where the fused kernel is used
     /// in mixed precision only and a dozen kernels are launched for each tensor instead; left out where the fused
     /// kernel is always used.
@@ -254,6 +258,10 @@ pub struct Stack {
     /// `true` if gradients in half precision stay in memory beside their sums in single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps_half_gradients: Option<Sourced<bool>>,
+    /// `true` if gradients are kept in main memory where the optimizer is offloaded: those of each micro-batch leave after
+    /// they were reduced, and come back to be added to; otherwise they leave once, before the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradients_on_host: Option<Sourced<bool>>,
     /// `true` if a compiler of the whole step lets go of every value after its last use; otherwise gradients, and what
     /// layers keep, are there together.
     #[serde(default, skip_serializing_if = "Option::is_none")]

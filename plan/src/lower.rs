@@ -38,6 +38,8 @@ pub struct Lowering {
     pub blocking_transfers: bool,
     /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute.
     pub sharded_overlap: bool,
+    /// `true` if gradients are kept in main memory where the processor updates.
+    pub gradients_on_host: bool,
     /// `true` if all ranks agree on a step before any of them updates, so that no stage begins the next one early.
     pub agrees_on_steps: bool,
 }
@@ -250,10 +252,10 @@ impl<'a> Builder<'a> {
     /// Adds the kernels of a pass, in one piece or in parts where something happens between them. Returns the last
     /// part.
     fn compute(&mut self, stage: StageId, position: u32, slot: Slot, mut waits: Vec<TaskId>) -> TaskId {
-        let reduces = self.reduces_after(slot);
+        let (reduces, leaves) = (self.reduces_after(slot), self.keeps_gradients_of(slot));
         let activity = activity(stage, slot);
         let compute = self.stages[stage.0 as usize].compute;
-        let parts = self.parts(position, slot, reduces);
+        let parts = self.parts(position, slot, reduces || leaves);
         // Gradients of weights follow from inputs and from gradients of outputs, without the weights.
         let gathers = self.plan.gathers_weights() && slot.pass != StagePass::BackwardWeight;
         let mut last = None;
@@ -273,6 +275,9 @@ impl<'a> Builder<'a> {
             if reduces {
                 self.reduce(stage, number as u32, &layers, part);
             }
+            if leaves {
+                self.keep_gradients(stage, slot, &layers, part);
+            }
             last = Some(part);
         }
         last.expect("a chunk has layers")
@@ -291,7 +296,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the chunks of layers between which something happens, in the order in which they compute.
-    fn parts(&self, position: u32, slot: Slot, reduces: bool) -> Vec<Range<usize>> {
+    fn parts(&self, position: u32, slot: Slot, in_buckets: bool) -> Vec<Range<usize>> {
         let layers = self.chunks[position as usize].layers.clone();
         let forward = slot.pass == StagePass::Forward;
         match self.lowering.bucket {
@@ -299,7 +304,7 @@ impl<'a> Builder<'a> {
                 let each = layers.map(|layer| layer..layer + 1);
                 if forward { each.collect() } else { each.rev().collect() }
             }
-            Some(bucket) if reduces => self.buckets(layers, bucket),
+            Some(bucket) if in_buckets => self.buckets(layers, bucket),
             _ => vec![layers],
         }
     }
@@ -411,8 +416,13 @@ mod tests {
     use crate::schedules::ScheduleName;
     use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StageSpec, StateSharding};
 
-    pub(super) const LOWERING: Lowering =
-        Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true, agrees_on_steps: false };
+    pub(super) const LOWERING: Lowering = Lowering {
+        bucket: None,
+        blocking_transfers: false,
+        sharded_overlap: true,
+        gradients_on_host: false,
+        agrees_on_steps: false,
+    };
 
     #[test]
     fn stages_that_agree_on_a_step_end_it_together() {

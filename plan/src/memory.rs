@@ -75,6 +75,8 @@ pub struct Retention {
     pub tiles_loss: bool,
     /// `true` if experts weight what they compute themselves, and what they return is not kept.
     pub experts_weight: bool,
+    /// `true` if gradients are kept in main memory where the processor updates.
+    pub gradients_on_host: bool,
 }
 
 /// Returns the bytes that each rank of `stage` holds on its device at the peak of a step.
@@ -257,8 +259,16 @@ fn keeps_part_of_gradients(plan: &Plan, retention: Retention) -> bool {
     plan.shards(StateSharding::Gradients) && at_once
 }
 
+/// Returns `true` if gradients leave for main memory as soon as they are whole.
+fn keeps_gradients_on_host(plan: &Plan, retention: Retention) -> bool {
+    retention.gradients_on_host && plan.may_keep_gradients_on_host()
+}
+
 /// Computes the bytes of gradients, which are whole until they are reduced.
 fn gradients(plan: &Plan, held: ParameterCounts, retention: Retention) -> Bytes {
+    if keeps_gradients_on_host(plan, retention) {
+        return Bytes(0);
+    }
     let own = if keeps_part_of_gradients(plan, retention) { plan.shard_of(held) } else { held };
     // Gradients of tables are the rows of a whole step.
     let element = if adapters_in_half(plan) { plan.precision().element_bytes() } else { retention.element };
@@ -284,7 +294,7 @@ fn adapters_in_half(plan: &Plan) -> bool {
 }
 
 /// Computes the bytes of gathered weights (tables are not gathered) of the layers that compute now and next and, where
-/// only a shard of gradients is kept, of their gradients before they are reduced.
+/// only a shard of gradients is kept or none, of their gradients before they are reduced.
 fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, retention: Retention) -> Bytes {
     let largest = |of: &dyn Fn(ParameterCounts) -> u64| {
         let layers = chunks.iter().cloned().flatten();
@@ -296,7 +306,7 @@ fn buffers(plan: &Plan, chunks: &[Range<usize>], held: ParameterCounts, retentio
         let gathered = |held: ParameterCounts| held.gathered_bytes(element).0;
         bytes += Bytes((GATHERED_LAYERS * largest(&gathered)).min(gathered(held)));
     }
-    if keeps_part_of_gradients(plan, retention) {
+    if keeps_part_of_gradients(plan, retention) || keeps_gradients_on_host(plan, retention) {
         bytes += Bytes(retention.element) * (GATHERED_LAYERS * largest(&ParameterCounts::updated)).min(held.updated());
     }
     bytes
@@ -394,7 +404,18 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(&plan, StageId(0), Retention { element: 4, bucketed, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false })
+        resident(
+            &plan,
+            StageId(0),
+            Retention {
+                element: 4,
+                bucketed,
+                lifetime: Lifetime::Step,
+                tiles_loss: false,
+                experts_weight: false,
+                gradients_on_host: false,
+            },
+        )
     }
 
     #[test]
@@ -403,7 +424,14 @@ mod tests {
             let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
             let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
             let plan = plan.expect("a valid plan");
-            let store = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false, experts_weight: false };
+            let store = Retention {
+                element: 4,
+                bucketed: false,
+                lifetime,
+                tiles_loss: false,
+                experts_weight: false,
+                gradients_on_host: false,
+            };
             (resident(&plan, StageId(0), store), plan)
         };
         for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
@@ -417,7 +445,14 @@ mod tests {
             }
             // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
             let layers = plan.graph().len();
-            let retention = Retention { element: 4, bucketed: false, lifetime: Lifetime::LastUse, tiles_loss: false, experts_weight: false };
+            let retention = Retention {
+                element: 4,
+                bucketed: false,
+                lifetime: Lifetime::LastUse,
+                tiles_loss: false,
+                experts_weight: false,
+                gradients_on_host: false,
+            };
             let at = |layer: usize| {
                 let kept = plan.kept_activations(&(0..layer + 1)).0;
                 let gradients = 4 * plan.held(&(layer..layers)).updated();
@@ -437,7 +472,14 @@ mod tests {
             base.model.vocab = Some(200_000);
             base.batch = BatchSpec { global: 4 * 8 * accumulation, micro: 8, accumulation };
             let plan = Plan::try_from(PlanSpec { state_sharding: StateSharding::None, ..base }).expect("a valid plan");
-            let retention = Retention { element: 4, bucketed: false, lifetime, tiles_loss: false, experts_weight: false };
+            let retention = Retention {
+                element: 4,
+                bucketed: false,
+                lifetime,
+                tiles_loss: false,
+                experts_weight: false,
+                gradients_on_host: false,
+            };
             (resident(&plan, StageId(0), retention), plan)
         };
         let (table, norm) = (4 * 200_000 * 1024, 4 * 2 * 1024);
@@ -508,7 +550,14 @@ mod tests {
         resident(
             &plan,
             StageId(0),
-            Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
+            Retention {
+                element: 4,
+                bucketed: true,
+                lifetime: Lifetime::Step,
+                tiles_loss: false,
+                experts_weight: false,
+                gradients_on_host: false,
+            },
         )
     }
 
@@ -542,7 +591,14 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
+                Retention {
+                    element: 4,
+                    bucketed: true,
+                    lifetime: Lifetime::Step,
+                    tiles_loss: false,
+                    experts_weight: false,
+                    gradients_on_host: false,
+                },
             )
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
@@ -574,7 +630,14 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
+                Retention {
+                    element: 4,
+                    bucketed: true,
+                    lifetime: Lifetime::Step,
+                    tiles_loss: false,
+                    experts_weight: false,
+                    gradients_on_host: false,
+                },
             )
         };
         let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
@@ -593,7 +656,14 @@ mod tests {
         let fine_tuning = FineTuningSpec::towards(dpo, Method::Full, None, None).expect("valid");
         let plan = PlanSpec { precision: Precision::Bf16Mixed, recompute: Recompute::Full, fine_tuning, ..spec(1) };
         let plan = Plan::try_from(PlanSpec { model: whole, ..plan }).expect("a valid plan");
-        let retention = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: true, experts_weight: false };
+        let retention = Retention {
+            element: 4,
+            bucketed: true,
+            lifetime: Lifetime::Step,
+            tiles_loss: true,
+            experts_weight: false,
+            gradients_on_host: false,
+        };
         let all = 0..plan.graph().len();
         let (_, head) = layers_in(&plan, std::slice::from_ref(&all), retention).last().expect("a head");
         // The token table is the head; 2 · 1024 tokens, 1024 wide, in tiles of 32 768 words.
@@ -621,7 +691,14 @@ mod tests {
             resident(
                 &plan,
                 StageId(0),
-                Retention { element: 2, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
+                Retention {
+                    element: 2,
+                    bucketed: true,
+                    lifetime: Lifetime::Step,
+                    tiles_loss: false,
+                    experts_weight: false,
+                    gradients_on_host: false,
+                },
             )
         };
         let whole = 6_738_415_616;
@@ -648,7 +725,14 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                let store = Retention { element: 4, bucketed: true, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false };
+                let store = Retention {
+                    element: 4,
+                    bucketed: true,
+                    lifetime: Lifetime::Step,
+                    tiles_loss: false,
+                    experts_weight: false,
+                    gradients_on_host: false,
+                };
                 resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;

@@ -43,6 +43,13 @@ impl Plan {
         self.shards(StateSharding::Optimizer) && !self.shards(StateSharding::Parameters)
     }
 
+    /// Returns `true` if software that keeps gradients in main memory does so with this plan: the processor updates, and
+    /// gradients are whole after each micro-batch.
+    pub fn may_keep_gradients_on_host(&self) -> bool {
+        let whole = self.gradient_reduction() == GradientReduction::MicroBatch || self.mesh().copies() == 1;
+        self.offload().optimizer.is_some() && whole
+    }
+
     /// Returns the store that weights are copied to after their update, unless the machine's processor has just left
     /// them there.
     pub fn updated_to(&self) -> Option<Store> {

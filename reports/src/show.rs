@@ -402,12 +402,14 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.flash_attention.iter().map(|(generation, rate)| {
         ("flash attention over products", format!("{} ({generation})  [{}]", rate.value, provenance(rate)))
     }));
+    rows.extend(stack.host_update_traffic.as_ref().map(|part| sourced("traffic of an update by the processor", part)));
     rows.extend(stack.expert_launch.as_ref().map(|time| sourced("host time of an expert's product", time)));
     rows.extend(stack.scores_sent.as_ref().map(|sent| sourced("scores sent to experts", sent)));
     rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
     rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
+    rows.extend(stack.gradients_on_host.as_ref().map(|kept| sourced("gradients kept in main memory", kept)));
     rows.extend(stack.let_go_at_once.as_ref().map(|does| sourced("values let go after their last use", does)));
     rows.extend(stack.tiled_loss.as_ref().map(|does| sourced("loss of adapters and preferences in tiles", does)));
     rows.extend(stack.offload_memory.as_ref().map(|part| sourced("main memory over what is offloaded", part)));

@@ -514,10 +514,14 @@ impl<'a> Least<'a> {
         let Some(store) = plan.offload().optimizer else {
             return Ok(self.fastest_kind(|pool| self.costs.update(held, pool))?.into());
         };
+        let update = self.communication(Work::HostUpdate { stage, store, held })?;
+        if self.machine.lowering().gradients_on_host && plan.may_keep_gradients_on_host() {
+            return Ok(update);
+        }
         let bytes = plan.changed_bytes(held, plan.precision().element_bytes());
         let out =
             self.communication(Work::Copy { stage, way: CopyDirection::DeviceToHost, store: Store::Host, bytes })?;
-        Ok(out.then(self.communication(Work::HostUpdate { stage, store, held })?))
+        Ok(out.then(update))
     }
 
     /// Updated weights, brought together again where only state and gradients are shared out.

@@ -218,7 +218,14 @@ fn retention(plan: &Plan, machine: &Machine) -> Retention {
     let lifetime = costs(machine).lifetime().unwrap_or(if compiled { Lifetime::LastUse } else { Lifetime::Step });
     let bucketed = machine.lowering().bucket.is_some();
     let experts_weight = stack.scores_sent.as_ref().is_some_and(|sent| sent.value);
-    Retention { element, bucketed, lifetime, tiles_loss: stack.tiles_loss(), experts_weight }
+    Retention {
+        element,
+        bucketed,
+        lifetime,
+        tiles_loss: stack.tiles_loss(),
+        experts_weight,
+        gradients_on_host: machine.lowering().gradients_on_host,
+    }
 }
 
 /// Memory of the software beside what a plan holds.
@@ -367,7 +374,14 @@ mod tests {
                 resident(
                     plan,
                     StageId(0),
-                    Retention { element: 4, bucketed: false, lifetime: Lifetime::Step, tiles_loss: false, experts_weight: false },
+                    Retention {
+                        element: 4,
+                        bucketed: false,
+                        lifetime: Lifetime::Step,
+                        tiles_loss: false,
+                        experts_weight: false,
+                        gradients_on_host: false,
+                    },
                 )
                 .activations
             };

@@ -53,6 +53,7 @@ impl Machine {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
             blocking_transfers: self.stack.blocking_transfers.value,
             sharded_overlap: self.stack.sharded_overlap.value,
+            gradients_on_host: self.stack.gradients_on_host.as_ref().is_some_and(|kept| kept.value),
             // The executor does, which runs on what was measured: only whole gradients tell whether they are finite.
             agrees_on_steps: matches!(self.cluster.first().device, Device::Measured(_)),
         }

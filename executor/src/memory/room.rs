@@ -5,8 +5,14 @@ use trainyard_plan::{Lifetime, Plan, Rank, Retention, StageId, Store, kept_elsew
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
-const RETENTION: Retention =
-    Retention { element: size_of::<f32>() as u64, bucketed: true, lifetime: Lifetime::Layer, tiles_loss: false, experts_weight: false };
+const RETENTION: Retention = Retention {
+    element: size_of::<f32>() as u64,
+    bucketed: true,
+    lifetime: Lifetime::Layer,
+    tiles_loss: false,
+    experts_weight: false,
+    gradients_on_host: false,
+};
 
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -229,6 +229,7 @@ fn check_stack(stack: &Stack) -> Result<(), Invalid> {
     check(&format!("stacks.{}", stack.name), &STACK_PARAMETERS, stack)?;
     let unfitted = [
         ("image_decoding", stack.image_decoding.as_ref().map(|time| time.value.0), (0.0, 1e3)),
+        ("host_update_traffic", stack.host_update_traffic.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("expert_launch", stack.expert_launch.as_ref().map(|time| time.value.0), (0.0, 1.0)),
         ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
         ("resident", Some(stack.resident.value.as_f64()), (0.0, BYTES_MAX)),

@@ -246,8 +246,7 @@ mod tests {
     #[test]
     fn products_with_masks_follow_the_published_formula() {
         // Alpa's count of dispatch and combine: 2 · tokens · hidden · 2 · group each, at two places for each token.
-        let places =
-            Places { tokens: 8192, places: 2 * 8192, width: 768, experts: 8, ranks: 1, group: Some(2048) };
+        let places = Places { tokens: 8192, places: 2 * 8192, width: 768, experts: 8, ranks: 1, group: Some(2048) };
         let formula = Flops(2.0 * 8192.0 * 768.0 * 2.0 * 2048.0);
         for routing in [Routing::Dispatch(places), Routing::Combine(places)] {
             assert_eq!(routing.gemms().into_iter().map(Gemm::flops).sum::<Flops>(), formula);

@@ -46,7 +46,13 @@ impl Builder<'_> {
         last
     }
 
-    fn copy(&mut self, stage: StageId, (way, store): (CopyDirection, Store), bytes: Bytes, waits: &[TaskId]) -> TaskId {
+    pub(super) fn copy(
+        &mut self,
+        stage: StageId,
+        (way, store): (CopyDirection, Store),
+        bytes: Bytes,
+        waits: &[TaskId],
+    ) -> TaskId {
         let kind =
             if way == CopyDirection::HostToDevice { StreamKind::CopyIn(stage) } else { StreamKind::CopyOut(stage) };
         let stream = self.graph.stream(kind);
@@ -157,15 +163,21 @@ impl Builder<'_> {
         self.graph.add(Activity::Update { stage }, Work::Update { stage, held }, stream, waits)
     }
 
-    /// Adds the copy of gradients to the machine, the processor's update, and the copy of weights back if the device
+    /// Adds the copy of gradients to the machine unless they are there, the processor's update, and the copy of weights back if the device
     /// keeps them or other ranks need them (Ren et al., arXiv:2101.06840, figure 3).
     fn update_on_host(&mut self, stage: StageId, store: Store, held: ParameterCounts, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
-        let sent = self.copy(stage, (CopyDirection::DeviceToHost, Store::Host), bytes, waits);
+        let are_there = self.lowering.gradients_on_host && self.plan.may_keep_gradients_on_host();
+        let sent = (!are_there).then(|| self.copy(stage, (CopyDirection::DeviceToHost, Store::Host), bytes, waits));
         let compute = self.stages[stage.0 as usize].compute;
         let work = Work::HostUpdate { stage, store, held };
-        let updated = self.graph.add(Activity::Update { stage }, work, compute, &[sent]);
+        let updated = self.graph.add(
+            Activity::Update { stage },
+            work,
+            compute,
+            sent.as_ref().map_or(waits, std::slice::from_ref),
+        );
         if self.plan.offload().parameters.is_some() && !self.plan.gathers_updated() {
             return updated;
         }

@@ -17,6 +17,10 @@ use trainyard_units::{Bytes, Seconds};
 /// State of the optimizer on a disk is read and written once.
 const DISK_PASSES: f64 = 2.0;
 
+/// The part of a host link's nominal rate that copies from and to pinned memory reach: 11.25 GB/s (p3dn) to 12.5 of 15.75
+/// on PCIe 3.0; see docs/physics.md, section 7.2.
+const PINNED: f64 = 0.75;
+
 /// Links inside machines and a network between them.
 pub(crate) struct Wired;
 
@@ -117,7 +121,7 @@ impl LinkCosts for Wired {
             uses.push((of.wiring.disk(at.instance), 1.0));
         }
         uses.sort_unstable_by_key(|(link, _)| *link);
-        let limit = device_costs(of.device(of.layout().pool(rank))).host_bandwidth().0;
+        let limit = device_costs(of.device(of.layout().pool(rank))).host_bandwidth().0 * PINNED;
         Operation { phases: vec![Phase { latency: COPY_LATENCY, volume: bytes.as_f64(), limit, uses }] }
     }
 
@@ -131,7 +135,8 @@ impl LinkCosts for Wired {
         held: ParameterCounts,
     ) -> Result<Operation, MachineError> {
         let (optimizer, precision) = (of.plan.optimizer(), of.plan.precision());
-        let streamed = update_bytes(optimizer, precision, held.updated(), of.plan.touched(held)).as_f64();
+        let times = of.machine.stack.host_update_traffic.as_ref().map_or(1.0, |traffic| traffic.value);
+        let streamed = update_bytes(optimizer, precision, held.updated(), of.plan.touched(held)).as_f64() * times;
         let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
         let machine = of.layout().position(rank).instance;
         let through =

@@ -35,13 +35,14 @@ pub(crate) struct Author<'a> {
     pub(crate) ranks: Ranks,
     pub(crate) stages: u32,
     pub(crate) runs: u32,
-    micro_batches: u32,
+    pub(crate) micro_batches: u32,
     /// Layers of each run, in the order of the model.
     pub(crate) cut: Vec<Range<usize>>,
     /// Gradients are summed beside backward in pieces of so many bytes.
     pub(crate) bucket: Option<u64>,
     /// A sender does nothing else until its bytes have left.
     sends_block: bool,
+    pub(crate) keeps_gradients_there: bool,
     /// Weights that are not on the device come beside other layers' kernels, or between them.
     pub(crate) gathers_beside: bool,
     /// The kind of machine that each device belongs to, one machine after another.
@@ -91,6 +92,7 @@ impl<'a> Author<'a> {
             cut: spec.stages.iter().map(|run| run.first..run.first + run.layers).collect(),
             bucket: Some(machine.stack.bucket.value.0).filter(|bytes| *bytes > 0),
             sends_block: machine.stack.blocking_transfers.value,
+            keeps_gradients_there: machine.stack.gradients_on_host.as_ref().is_some_and(|kept| kept.value),
             gathers_beside: machine.stack.sharded_overlap.value,
             kinds: pools.flat_map(|(kind, pool)| (0..pool.devices()).map(move |_| kind)).collect(),
             costs,
@@ -123,7 +125,7 @@ impl<'a> Author<'a> {
         let mut after: Vec<usize> = own.ends.last().copied().into_iter().collect();
         after.extend(self.arrival(own, pass, place));
         let reduces = self.reduces_beside(pass);
-        for (part, layers) in (0..).zip(self.parts(pass, place, reduces)) {
+        for (part, layers) in (0..).zip(self.parts(pass, place, reduces || self.leaves(pass))) {
             // By the chain rule a weight's gradient is its input times its output's gradient.
             let with_weights = pass.kind != StagePass::BackwardWeight;
             if with_weights && self.weights_come() {
@@ -138,6 +140,9 @@ impl<'a> Author<'a> {
             self.keep(own, pass, place, &layers);
             if reduces {
                 self.reduce(own, part, &layers, kernels);
+            }
+            if self.leaves(pass) {
+                self.leave(own, pass, &layers, kernels);
             }
         }
         self.send(own, pass, place);

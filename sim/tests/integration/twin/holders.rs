@@ -1,6 +1,7 @@
 //! What the holders of the same parameters do: sum gradients, bring weights together, update.
 
 use super::author::{Author, Own};
+use super::schedules::Pass;
 use super::script::Stream;
 use std::ops::Range;
 use trainyard_plan::{
@@ -141,6 +142,31 @@ impl Author<'_> {
         own.ends.push(end);
     }
 
+    /// Whether a pass ends with gradients of which a rank's part lives in main memory.
+    pub(crate) fn leaves(&self, pass: Pass) -> bool {
+        pass.gives_gradients() && self.gradients_live_there()
+    }
+
+    fn gradients_live_there(&self) -> bool {
+        let whole = self.plan.gradient_reduction() == GradientReduction::MicroBatch || self.ranks.copies() == 1;
+        self.keeps_gradients_there && self.plan.offload().optimizer.is_some() && whole
+    }
+
+    /// What is there comes to be added to, and goes back; in single precision too when the processor reads it next.
+    pub(crate) fn leave(&mut self, own: &mut Own, pass: Pass, layers: &Range<usize>, kernels: usize) {
+        let held = self.plan.held(layers);
+        let part = if self.shares_out(StateSharding::Optimizer) { self.part(own, held) } else { held };
+        let is_last = (pass.micro_batch + 1).is_multiple_of(self.micro_batches);
+        let value = self.plan.precision().element_bytes();
+        let reduced = own.reductions.last().copied().filter(|_| self.ranks.copies() > 1).unwrap_or(kernels);
+        for (way, each) in
+            [(CopyDirection::HostToDevice, value), (CopyDirection::DeviceToHost, value + if is_last { 4 } else { 0 })]
+        {
+            let copied = self.copy(own, (way, Store::Host), Bytes(part.parameters * each), &[reduced]);
+            own.reductions.push(copied);
+        }
+    }
+
     /// Gradients go to the machine, its processor updates, and weights come back if the device needs them (Ren et al.,
     /// arXiv:2101.06840, figure 3).
     fn update_on_machine(
@@ -153,9 +179,13 @@ impl Author<'_> {
     ) -> usize {
         let stage = StageId(own.stage);
         let bytes = Bytes(part.parameters * self.plan.precision().element_bytes());
-        let sent = self.copy(own, (CopyDirection::DeviceToHost, Store::Host), bytes, after);
+        let sent = if self.gradients_live_there() {
+            after.to_vec()
+        } else {
+            vec![self.copy(own, (CopyDirection::DeviceToHost, Store::Host), bytes, after)]
+        };
         let work = Work::HostUpdate { stage, store, held: part };
-        let updated = self.communicate(own, Stream::Compute, work, &[own.rank], Activity::Update { stage }, &[sent]);
+        let updated = self.communicate(own, Stream::Compute, work, &[own.rank], Activity::Update { stage }, &sent);
         if returns { self.copy(own, (CopyDirection::HostToDevice, Store::Host), bytes, &[updated]) } else { updated }
     }
 
