@@ -14,8 +14,8 @@ use trainyard_hardware_profiles::{
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Bottleneck, ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
 use trainyard_sim::{
-    DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, simulate_with,
-    step_trace,
+    DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, least_step_time,
+    simulate_with, step_trace,
 };
 use trainyard_units::{Invalid, Seconds};
 
@@ -116,10 +116,11 @@ fn fed(
     Ok(Some(supply.feed(step, steps)))
 }
 
-/// Returns the interval of a step, whose lower end is no shorter than its arithmetic at the peak of the devices.
+/// Returns the interval of a step, whose lower end is no shorter than its arithmetic.
 fn possible(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
     let [low, high] = interval(plan, machine, outcome);
-    [low.max(outcome.step_time.0 * outcome.mfu.unwrap_or(0.0)), high]
+    let least = least_step_time(plan, machine).unwrap_or(Seconds::ZERO);
+    [low.max(least.0).min(outcome.step_time.0), high]
 }
 
 /// Returns the interval of a step that may have to wait. Without prefetching the two times add up; otherwise the longer

@@ -72,7 +72,9 @@ pub use input::{Copies, DataSet, InputStall, Intake, LoaderRates, StageTimes, co
 pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;
 pub use replay::{Replay, replay};
-pub use simulate::{Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with};
+pub use simulate::{
+    Outcome, least_step_time, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
+};
 pub use step::Options;
 pub use trace::{TRACED_MAX, step_trace};
 pub use variation::Variation;

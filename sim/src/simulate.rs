@@ -1,7 +1,7 @@
 //! The simulation of one step, summed up.
 
 use crate::capacity::{Footprint, footprint};
-use crate::cost::{Costs, LayerTable, device_costs};
+use crate::cost::{Costs, LayerTable, Peaks, device_costs};
 use crate::engine::run;
 use crate::ensemble::Ensemble;
 use crate::layout::Layout;
@@ -12,8 +12,9 @@ use crate::step::{Options, Step};
 use crate::stretches::Stretches;
 use std::borrow::Cow;
 use trainyard_plan::document::Phases;
-use trainyard_plan::{Activity, Counted, Plan, Rank, StageUse, StepSize, StreamKind, Timeline, Usage};
-use trainyard_units::{Bytes, Instant, Seconds};
+use trainyard_plan::operators::{LayerRole, Pass};
+use trainyard_plan::{Activity, Counted, Plan, Rank, Recompute, StageUse, StepSize, StreamKind, Timeline, Usage};
+use trainyard_units::{Bytes, Flops, Instant, Seconds};
 
 /// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,14 +174,33 @@ fn phases(usage: &Usage, stages: &[StageUse], exposed: Seconds) -> Phases {
 }
 
 fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
-    let mesh = plan.mesh();
-    let mut peak = 0.0;
-    for rank in 0..mesh.ranks() {
-        let pool = Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
-        peak += device_costs(&machine.cluster.pools[pool].device).peaks(plan.precision())?.arithmetic.0;
-    }
+    let peak = all_devices(plan, machine, |peaks| peaks.arithmetic.0)?;
     let needed = plan.graph().training_flops().0 * plan.batch().global as f64;
     Some(needed / (peak * step_time.0))
+}
+
+/// Returns the time that the arithmetic of a step takes if all of it goes as fast as large products do, without what a
+/// causal mask hides and with what is computed again; `None` where nobody knows the peak.
+pub fn least_step_time(plan: &Plan, machine: &Machine) -> Option<Seconds> {
+    let reached = |peaks: Peaks| (peaks.products * machine.stack.gemm.value).min(1.0) * peaks.arithmetic.0;
+    let graph = plan.graph();
+    let unmasked = 1.0 - graph.masked_flops().0 / graph.training_flops().0;
+    let blocks = graph.layers().filter(|layer| layer.role == LayerRole::Block && !layer.frozen);
+    let again: Flops = blocks.flat_map(|layer| &layer.operators).map(|own| own.kind.flops(Pass::Forward)).sum();
+    let again = if plan.recompute() == Recompute::Full { again } else { Flops(0.0) };
+    let computed = (graph.training_flops() + again) * unmasked * plan.batch().global as f64;
+    Some(Seconds(computed.0 / all_devices(plan, machine, reached)?))
+}
+
+/// Sums something of the peaks of the devices of all ranks.
+fn all_devices(plan: &Plan, machine: &Machine, of: impl Fn(Peaks) -> f64) -> Option<f64> {
+    let mesh = plan.mesh();
+    let mut sum = 0.0;
+    for rank in 0..mesh.ranks() {
+        let pool = Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
+        sum += of(device_costs(&machine.cluster.pools[pool].device).peaks(plan.precision())?);
+    }
+    Some(sum)
 }
 
 #[cfg(test)]
@@ -201,6 +221,22 @@ mod tests {
     fn machines_that_no_rank_is_on_take_memory_too() {
         let needed = |instances| memory_needed(&plan(instances), Options::default()).0;
         assert!(needed(1) < 1 << 20 && needed(1 << 20) > 1 << 30, "{} {}", needed(1), needed(1 << 20));
+    }
+
+    #[test]
+    fn no_step_is_faster_than_its_products() {
+        let model = &find("gpt2-xl").expect("in the catalog").model;
+        for (instance, stack) in [("p4d.24xlarge", "megatron-core"), ("p5.48xlarge", "pytorch-fsdp-compiled")] {
+            for recompute in [Recompute::None, Recompute::Full] {
+                let spec = PlanSpec::plain(model.spec(), ClusterSpec::of(instance, 1), model.graph().len());
+                let plan = Plan::try_from(PlanSpec { recompute, ..spec }).expect("a valid plan");
+                let cluster = catalog().cluster(instance, 1).expect("in the catalog");
+                let machine = Machine { cluster, stack: catalog().stack(stack).expect("in the catalog").clone() };
+                let least = least_step_time(&plan, &machine).expect("the peak is known").0;
+                let taken = step_time(&plan, &machine).expect("simulated").0;
+                assert!(least < taken && least > 0.3 * taken, "{instance}, {recompute}: {least} of {taken}");
+            }
+        }
     }
 
     #[test]

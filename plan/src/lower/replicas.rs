@@ -214,10 +214,10 @@ fn exchange(collective: Collective, stage: StageId, group: Group, content: Conte
 
 #[cfg(test)]
 mod tests {
-    use crate::lower::lower;
     use crate::lower::tests::LOWERING;
+    use crate::lower::{Lowering, lower};
     use crate::offload::Store;
-    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision, StateSharding};
+    use crate::spec::{BatchSpec, ClusterSpec, GradientReduction, ParallelSpec, PlanSpec, Precision, StateSharding};
     use crate::task::{CopyDirection, Work};
     use crate::valid::Plan;
 
@@ -236,7 +236,11 @@ mod tests {
 
     /// Bytes that go this way in a step.
     fn copied(plan: &Plan, wanted: (CopyDirection, Store)) -> u64 {
-        let graph = lower(plan, LOWERING);
+        copied_with(plan, LOWERING, wanted)
+    }
+
+    fn copied_with(plan: &Plan, lowering: Lowering, wanted: (CopyDirection, Store)) -> u64 {
+        let graph = lower(plan, lowering);
         let bytes = |work| match work {
             Work::Copy { way, store, bytes, .. } if (way, store) == wanted => bytes.0,
             _ => 0,
@@ -268,6 +272,23 @@ mod tests {
         ] {
             assert_eq!(of(offload, sharding), out, "{offload} with {sharding}");
         }
+    }
+
+    #[test]
+    fn gradients_in_main_memory_come_and_go_with_each_micro_batch() {
+        let lowering = Lowering { gradients_on_host: true, ..LOWERING };
+        let of = |state_sharding, gradient_reduction| {
+            let spec = plan("gpt2-medium", "optimizer").spec().clone();
+            let plan = Plan::try_from(PlanSpec { state_sharding, gradient_reduction, ..spec }).expect("a valid plan");
+            let part = plan.graph().parameters() / if state_sharding == StateSharding::None { 1 } else { 2 };
+            let bytes = |way| copied_with(&plan, lowering, (way, Store::Host)).div_ceil(part);
+            [bytes(CopyDirection::DeviceToHost), bytes(CopyDirection::HostToDevice)]
+        };
+        // Two micro-batches out and back in half precision, the sum out in single precision, and weights back.
+        assert_eq!(of(StateSharding::Gradients, GradientReduction::MicroBatch), [2 * 2 + 4, 2 * 2 + 2]);
+        assert_eq!(of(StateSharding::Parameters, GradientReduction::MicroBatch), [2 * 2 + 4, 2 * 2 + 2]);
+        // Once, where they are whole on every replica until the last micro-batch.
+        assert_eq!(of(StateSharding::Optimizer, GradientReduction::Step), [2, 2]);
     }
 
     #[test]

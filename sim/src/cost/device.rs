@@ -55,6 +55,8 @@ pub(crate) struct OperatorCost {
 pub(crate) struct Peaks {
     /// Matrix products.
     pub(crate) arithmetic: FlopsPerSecond,
+    /// The part of that which large ones reach.
+    pub(crate) products: f64,
     /// Device memory.
     pub(crate) memory: BytesPerSecond,
 }

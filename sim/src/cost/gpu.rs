@@ -151,7 +151,9 @@ impl DeviceCosts for Gpu {
     }
 
     fn peaks(&self, precision: Precision) -> Option<Peaks> {
-        Some(Peaks { arithmetic: self.peak(rate(precision)), memory: self.memory_bandwidth.value })
+        let rate = rate(precision);
+        let products = self.gemm_fraction(rate);
+        Some(Peaks { arithmetic: self.peak(rate), products, memory: self.memory_bandwidth.value })
     }
 
     fn has_units(&self, precision: Precision) -> Result<(), MachineError> {

@@ -24,7 +24,7 @@ pub(crate) use collective::operation;
 pub use collective::{all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub(crate) use costs::COPY_LATENCY;
 pub use costs::{Costs, LayerTable, Placed};
-pub(crate) use device::{DeviceCosts, OperatorCost, device_costs};
+pub(crate) use device::{DeviceCosts, OperatorCost, Peaks, device_costs};
 pub use gemm::product_time;
 pub use layer::{Computed, LayerCost, LayerCosts, LayerKernels, expected_max_sigma, layer_costs};
 pub(crate) use layer::{Inside, InsideMessage};
