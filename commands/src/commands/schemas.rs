@@ -61,14 +61,16 @@ fn of<T: JsonSchema>() -> String {
 mod tests {
     use super::*;
     use serde_json::{Map, Value};
-    use std::collections::VecDeque;
+    use std::collections::{BTreeMap, VecDeque};
     use std::fmt::Write as _;
 
     /// The tables of a file as sections of a page, each with a row for every key.
     struct Page<'a> {
         schemas: &'a Map<String, Value>,
-        /// Tables that have a section of their own, by the names of their schemas.
-        written: Vec<String>,
+        /// The sections of tables by the names of their schemas.
+        written: Sections,
+        /// What stands before the keys of the file in headings, of which a page has one each.
+        of: &'static str,
         text: String,
     }
 
@@ -80,21 +82,27 @@ mod tests {
                 let mut rows = String::new();
                 for (key, field) in table["properties"].as_object().expect("a table has keys") {
                     let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    let values = match self.table(field) {
-                        Some((name, table)) if !self.written.contains(&name) => {
-                            self.written.push(name);
-                            open.push_back((inner.clone(), table));
-                            format!("[table](#{})", inner.replace('.', ""))
+                    let heading = format!("{}{inner}", self.of);
+                    let mut values = match self.table(field) {
+                        Some((name, table)) => {
+                            let section = self.written.entry(name).or_insert_with(|| {
+                                open.push_back((inner, table));
+                                heading
+                            });
+                            format!("[table](#{})", section.replace('.', "").replace(' ', "-"))
                         }
-                        Some((name, _)) => format!("table, `{name}` above"),
                         None => self.values(field),
                     };
+                    let required = table.get("required").and_then(Value::as_array).into_iter().flatten();
+                    if required.into_iter().any(|name| name == key) {
+                        values += ", required";
+                    }
                     let about =
                         field["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
                     let _ = writeln!(rows, "| `{key}` | {values} | {about} |");
                 }
                 if !path.is_empty() {
-                    let _ = write!(self.text, "\n### {path}\n\n");
+                    let _ = write!(self.text, "\n### {}{path}\n\n", self.of);
                 }
                 let _ = write!(self.text, "| key | values | meaning |\n|---|---|---|\n{rows}");
             }
@@ -143,19 +151,21 @@ mod tests {
         }
     }
 
-    fn section<T: JsonSchema>(title: &str, written: Vec<String>) -> (String, Vec<String>) {
+    type Sections = BTreeMap<String, String>;
+
+    fn section<T: JsonSchema>(title: &str, of: &'static str, written: Sections) -> (String, Sections) {
         let schema = serde_json::to_value(schema_for!(T)).expect("a schema is JSON");
         let schemas = schema["$defs"].as_object().expect("schemas of the tables");
-        let mut page = Page { schemas, written, text: format!("## {title}\n\n") };
+        let mut page = Page { schemas, written, of, text: format!("## {title}\n\n") };
         page.write(&schema);
         (page.text, page.written)
     }
 
     #[test]
     fn the_page_of_keys_follows_from_the_schemas() {
-        let (job, written) = section::<JobSpec>("A job", Vec::new());
-        let (fleet, written) = section::<FleetSpec>("A fleet", written);
-        let (queue, _) = section::<QueueSpec>("A queue", written);
+        let (job, written) = section::<JobSpec>("A job", "", Sections::new());
+        let (fleet, written) = section::<FleetSpec>("A fleet", "fleet ", written);
+        let (queue, _) = section::<QueueSpec>("A queue", "queue ", written);
         let keys = format!("{job}\n{fleet}\n{queue}");
         let page = include_str!("../../../docs/job-file.md");
         assert!(page.ends_with(&keys), "docs/job-file.md should end:\n{keys}<end>");
