@@ -38,7 +38,7 @@ fn commands_print_what_the_transcripts_say() {
 
 #[test]
 fn the_readme_shows_what_commands_print() {
-    run(root(), &["README.md", "docs/export.md", "docs/whole-training.md"].map(Path::new));
+    run(root(), &["README.md", "docs/export.md", "docs/whole-training.md", "docs/fleets.md"].map(Path::new));
 }
 
 /// Each page, and the one about what-if, which writes a file too, runs in a folder of its own, with `examples/` and the

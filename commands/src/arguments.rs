@@ -29,42 +29,37 @@ pub(crate) struct Arguments {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Global {
-    /// How results are printed
+    /// Results as tables for people, or as one JSON document for programs
     #[arg(long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) format: Format,
     /// Where results are kept, or `off` [default: $TRAINYARD_HISTORY, or runs/history.db]
     #[arg(long, global = true, value_name = "PATH|off")]
     pub(crate) history: Option<PathBuf>,
-    /// When messages are coloured; NO_COLOR is respected
+    /// Colour messages; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
-    /// Say nothing but results and errors; with -v, results in full
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Show more: every plan on the front of time and cost, every row of a validation
+    /// Print more detail
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
 
-/// How results are printed.
+/// How results are printed: for people, or for programs as one document with its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
     #[default]
     Table,
-    /// For programs: one document with its schema
     Json,
 }
 
-/// When messages are coloured.
+/// When messages are coloured; `auto` is on a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
-    /// On a terminal
     #[default]
     Auto,
-    /// Always
     Always,
-    /// Never
     Never,
 }
 
@@ -265,18 +260,18 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) search: SearchArguments,
     /// How many clusters to show: the recommended one and the runners-up [default: 5]
-    #[arg(long, value_name = "K", value_parser = whole::<u16>(1..=100))]
+    #[arg(long, value_name = "K", value_parser = whole::<u16>(1..=100), help_heading = "Results")]
     pub(crate) top: Option<u16>,
     /// Take this point of the front of time against cost instead of the recommended plan
-    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=u16::MAX))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=u16::MAX), help_heading = "Results")]
     pub(crate) point: Option<u16>,
     /// Write the document to this file: a plan, or the plans and the schedule of a fleet
-    #[arg(long, value_name = "PLAN.json")]
+    #[arg(long, value_name = "PLAN.json", help_heading = "Results")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
     /// Write a plan document for each job of a fleet into this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub(crate) plans: Option<PathBuf>,
 }
 
@@ -311,7 +306,7 @@ pub(crate) struct ReportArguments {
     /// Background of these plots: `auto` follows the reader's system (a PNG is light), `light` or `dark`
     #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plots")]
     pub(crate) plot_theme: PlotTheme,
-    /// Possible courses of the whole training that are drawn
+    /// How many runs of the whole training are simulated
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(1..=1_000_000))]
     pub(crate) runs: u64,
     /// Seed of the random draws
@@ -349,10 +344,10 @@ pub(crate) struct WhatIfArguments {
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
     /// Write the cases as CSV
-    #[arg(long, value_name = "F.csv")]
+    #[arg(long, value_name = "F.csv", help_heading = "Results")]
     pub(crate) csv: Option<PathBuf>,
     /// Write the what-if document to this file
-    #[arg(long, value_name = "F.json")]
+    #[arg(long, value_name = "F.json", help_heading = "Results")]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -369,25 +364,25 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Training script
-    #[arg(long, value_name = "FILE", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "FILE", help_heading = "Values for the files")]
     pub(crate) script: Option<String>,
     /// Container image
-    #[arg(long, value_name = "IMAGE", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "IMAGE", help_heading = "Values for the files")]
     pub(crate) image: Option<String>,
     /// IAM role that SageMaker takes on
-    #[arg(long, value_name = "ARN", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "ARN", help_heading = "Values for the files")]
     pub(crate) role: Option<String>,
     /// Where the data is: a path, a bucket, or a claim of Kubernetes
-    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "PLACE", help_heading = "Values for the files")]
     pub(crate) data: Option<String>,
     /// Where checkpoints and results go, in the same form
-    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "PLACE", help_heading = "Values for the files")]
     pub(crate) results: Option<String>,
     /// Peak learning rate, before that of the job
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Values for the files")]
     pub(crate) learning_rate: Option<String>,
     /// Weights to start from: a folder, or a name on the Hugging Face Hub
-    #[arg(long, value_name = "PATH|NAME", help_heading = "What a plan does not know")]
+    #[arg(long, value_name = "PATH|NAME", help_heading = "Values for the files")]
     pub(crate) weights: Option<String>,
 }
 
@@ -399,32 +394,32 @@ pub(crate) struct TrainArguments {
     #[command(flatten)]
     pub(crate) search: SearchArguments,
     /// Where: `local`, or the profile of this machine
-    #[arg(long, value_name = "local|PROFILE")]
+    #[arg(long, value_name = "local|PROFILE", help_heading = "Run")]
     pub(crate) on: Option<String>,
     /// What to train on: a file, a folder, or `synthetic`
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Run")]
     pub(crate) data: Option<PathBuf>,
     /// Makes tokens of text, which is read as bytes otherwise
-    #[arg(long, value_name = "TOKENIZER.json")]
+    #[arg(long, value_name = "TOKENIZER.json", help_heading = "Run")]
     pub(crate) tokenizer: Option<PathBuf>,
     /// What the model is evaluated on, instead of a part of the data
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Run")]
     pub(crate) held_out: Option<PathBuf>,
     /// What computes [default: what the profile was measured on; cpu where there is none yet]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Run")]
     pub(crate) device: Option<Device>,
     /// Measure this machine again
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub(crate) recalibrate: bool,
     /// Weights to start from: a file of safetensors or torch.save (.bin, .pt, .pth), or a folder that transformers saved
     /// [default: random ones by the seed]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Run")]
     pub(crate) weights: Option<PathBuf>,
     /// Seed of first parameters and of the order of data
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Run")]
     pub(crate) seed: u64,
     /// Folder for everything that the run writes [default: a new one under runs/]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Run")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reliability: ReliabilityArguments,
@@ -438,10 +433,10 @@ pub(crate) struct SimulateArguments {
     pub(crate) plan: PathBuf,
     /// Write the step of a plan as a trace in the PyTorch profiler's form: all ranks in one file for ui.perfetto.dev, or
     /// a file for each in a folder (DIR/) for Holistic Trace Analysis; .gz packs it
-    #[arg(long, value_name = "T.json|T.json.gz|DIR/")]
+    #[arg(long, value_name = "T.json|T.json.gz|DIR/", help_heading = "Results")]
     pub(crate) trace: Option<PathBuf>,
     /// Write the step of a plan as Chakra execution traces, a file for each rank, for ASTRA-sim and others
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub(crate) chakra: Option<PathBuf>,
     /// Machines that execution traces are simulated on, see `trainyard show instances`
     #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["trace", "chakra", "unfold", "spread", "campaign", "plot"])]
@@ -460,13 +455,13 @@ pub(crate) struct SimulateArguments {
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
-    /// Which devices are slow, how the courses of a campaign go, or which jobs of a queue take longer than expected
+    /// Which devices are slow, how the simulated runs of a campaign go, or which jobs of a queue take longer than expected
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     pub(crate) seed: u64,
     /// Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost
     #[arg(long, conflicts_with_all = ["trace", "chakra", "unfold", "spread"])]
     pub(crate) campaign: bool,
-    /// Possible courses of the campaign
+    /// How many runs of the whole training are simulated
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "campaign", value_parser = whole::<u64>(1..=1_000_000))]
     pub(crate) runs: u64,
 }
@@ -643,7 +638,7 @@ pub(crate) struct ServeArguments {
     /// Address to listen on; a token is demanded where other machines reach it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1", value_parser = address)]
     pub(crate) listen: IpAddr,
-    /// What clients of the API must show [default: $TRAINYARD_TOKEN, which no list of processes shows]
+    /// Token that API clients must send [default: $TRAINYARD_TOKEN, which no list of processes shows]
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// Processor threads of the searches [default: all]

@@ -1,6 +1,5 @@
 //! Commands called by other programs: the same words, and the same bytes of the document.
 
-use crate::arguments::Arguments;
 use crate::caller::{Caller, on_behalf_of};
 use crate::dispatch;
 use crate::failure::{Exit, Failure, Fault};
@@ -8,8 +7,8 @@ use crate::history::History;
 use crate::listener::{Event, Listener};
 use crate::misused::misused;
 use crate::output::Output;
+use crate::parsing::parse;
 use crate::places;
-use clap::Parser;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +105,7 @@ impl Call {
 }
 
 fn done(words: &[OsString], listener: Listener) -> Result<Exit, Failure> {
-    let arguments = Arguments::try_parse_from(words).map_err(|error| misused(&error, words))?;
+    let arguments = parse(words).map_err(|error| misused(&error, words))?;
     let output = Output::new(&arguments.global).heard_by(listener);
     let history = History::new(&arguments.global, words);
     places::check(&arguments.command, history.place())?;

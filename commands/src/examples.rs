@@ -1,4 +1,6 @@
 //! What stands below the options in `--help`: commands to begin with, and what exit codes mean.
+//!
+//! Paragraphs are one line, which clap wraps; commands, keys and what stands below them are lines that it never has to.
 
 /// Examples and exit codes of the program.
 pub(crate) const PROGRAM: &str = "\
@@ -45,7 +47,7 @@ Examples:
   trainyard train examples/trials.toml
       trials of hyper-parameters side by side
 
-Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 4 none within the deadline: nothing ran, 5 stopped
+Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 4 none within the deadline: nothing ran, 5 stopped \
 early; its checkpoint is complete";
 
 /// Examples of `trainyard plan`.
@@ -94,7 +96,7 @@ pub(crate) fn what_if() -> String {
         "\
 JOB may be a plan document (PLAN.json): it is then held and simulated with each value.
 
-Values: lists 1,2,4; ranges 1..64 (doubling; layers, heads and images in equal steps; 1..64/4 in steps of 4);
+Values: lists 1,2,4; ranges 1..64 (doubling; layers, heads and images in equal steps; 1..64/4 in steps of 4); \
 quantities with their unit, 25Gbps, 80 GiB, 5us; factors on the present value, ×0.5 or x0.5.
 
 Keys:
@@ -105,7 +107,8 @@ Keys:
 Examples:
   trainyard what-if examples/gpt2-xl-aws.toml --vary instances=1..16 --plot scaling.svg
   trainyard what-if plan.json --vary cluster.network=25Gbps,100Gbps,400Gbps
-  trainyard what-if plan.json --vary batch.micro=1..8 --vary gpu.memory_bandwidth=×0.5,×1,×2 --csv cases.csv
+  trainyard what-if plan.json --vary batch.micro=1..8 --vary gpu.memory_bandwidth=×0.5,×1,×2 \\
+      --csv cases.csv
   trainyard what-if plan.json --tornado --plot tornado.svg";
     text
 }
@@ -115,14 +118,15 @@ pub(crate) const EXPORT: &str = "\
 Examples:
   trainyard export plan.json --to torchrun
       print a script that starts the training
-  trainyard export plan.json --to sagemaker --out launch --role arn:aws:iam::111122223333:role/training \\
+  trainyard export plan.json --to sagemaker --out launch \\
+      --role arn:aws:iam::111122223333:role/training \\
       --data s3://bucket/data --results s3://bucket/results
       write a CreateTrainingJob request and an estimator into the folder `launch`
   trainyard export plan.json --to slurm --results /shared/results > slurm.sh
       print a job for sbatch, which goes on from its newest checkpoint when it is queued again
 
-What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
-files as a word in capitals, until a flag says it.";
+What a target cannot express is refused (exit code 2) or noted in the files. Values that the plan does not \
+contain (script, image, paths) appear as CAPITALISED placeholders until a flag sets them.";
 
 /// Examples of `trainyard run`.
 pub(crate) const RUN: &str = "\
@@ -171,7 +175,7 @@ Examples:
   trainyard history export 4f2k9c --out plan.json
   trainyard history prune --keep 100 --dry-run
 
-ID is any start of an id that no other entry has. DATE is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago:
+ID is any start of an id that no other entry has. DATE is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago: \
 12h, 30d.";
 
 /// Examples of `trainyard show`.
@@ -185,15 +189,17 @@ Examples:
 /// Examples of `trainyard prices`.
 pub(crate) const PRICES: &str = "\
 Examples:
-  trainyard prices import products.json spot.json offerings.json quotas.json --out prices.csv --quotas quotas.toml
+  trainyard prices import products.json spot.json offerings.json quotas.json \\
+      --out prices.csv --quotas quotas.toml
       what the AWS command line printed with --output json; docs/guide/account.md has the commands
-  trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --prices prices.csv --quotas quotas.toml";
+  trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 \\
+      --prices prices.csv --quotas quotas.toml";
 
 /// Examples of `trainyard schemas`.
 pub(crate) const SCHEMAS: &str = "\
 Examples:
   trainyard schemas --out schemas
-      job.json describes every field of a job file, plan.json what `plan --format json` prints, and so on";
+      job.json describes every field of a job file, plan.json what `plan --format json` prints …";
 
 /// Examples of `trainyard completions`.
 pub(crate) const COMPLETIONS: &str = "\
@@ -211,8 +217,11 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::Arguments;
-    use clap::Parser;
+    use crate::parsing::parse;
+    use std::ffi::OsString;
+
+    /// The widest that help becomes.
+    const WIDTH: usize = 100;
 
     /// Returns the commands in a text, joined with their continuation lines and without shell syntax.
     fn commands(text: &str) -> Vec<Vec<String>> {
@@ -252,10 +261,13 @@ mod tests {
             MAN,
         ];
         for text in texts {
+            let wrapped = |line: &&str| line.starts_with(' ') && line.chars().count() > WIDTH;
+            assert_eq!(text.lines().find(wrapped), None, "clap would break it");
             let all = commands(text);
             assert!(!all.is_empty(), "{text}");
             for command in all {
-                let parsed = Arguments::try_parse_from(&command);
+                let words: Vec<OsString> = command.iter().map(Into::into).collect();
+                let parsed = parse(&words);
                 assert!(parsed.is_ok(), "{command:?}: {}", parsed.expect_err("refused"));
             }
         }

@@ -25,6 +25,7 @@ mod arguments;
 mod examples;
 mod history_arguments;
 mod misused;
+mod parsing;
 mod plot;
 mod shown;
 mod values;
@@ -50,18 +51,17 @@ pub use listener::{Event, Listener};
 pub use shown::{Form, shown};
 pub use trainyard_planner::Cancellation;
 
-use crate::arguments::{Arguments, Command, Global, PricesCommand};
+use crate::arguments::{Command, Global, PricesCommand};
 use crate::failure::{Exit, Failure};
 use crate::history::History;
 use crate::output::Output;
-use clap::Parser;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 
 /// Runs the program with these words, of which the first is its name, and returns its exit code.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
-    let arguments = match Arguments::try_parse_from(&words) {
+    let arguments = match parsing::parse(&words) {
         Ok(arguments) => arguments,
         Err(told) if asks_for_help(&told) => {
             // The streams may be closed: there is nobody left to tell.

@@ -1,10 +1,10 @@
 //! Words that are no command: which flag, which value, what is allowed, and what was probably meant.
 
-use crate::arguments::Arguments;
 use crate::failure::{Failure, Fault};
+use crate::parsing::program;
 use crate::values::Refused;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory, Error};
+use clap::{Arg, Command, Error};
 use std::error::Error as _;
 use std::ffi::OsString;
 
@@ -35,8 +35,7 @@ pub(crate) fn misused(error: &Error, words: &[OsString]) -> Failure {
 
 /// The command that the words name, as far as they name one, with the names of the commands it is in.
 fn named(words: &[OsString]) -> Command {
-    let mut command = Arguments::command();
-    command.build();
+    let command = program();
     let texts = words.iter().skip(1).filter_map(|word| word.to_str());
     texts.fold(command, |command, word| command.find_subcommand(word).cloned().unwrap_or(command))
 }
@@ -140,11 +139,11 @@ fn purpose(command: &Command, flag: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::parsing::parse;
 
     fn refusal(words: &str) -> Failure {
         let words: Vec<OsString> = words.split(' ').map(Into::into).collect();
-        misused(&Arguments::try_parse_from(&words).expect_err("no command"), &words)
+        misused(&parse(&words).expect_err("no command"), &words)
     }
 
     fn told(words: &str) -> (String, String) {
@@ -165,15 +164,14 @@ mod tests {
     /// Whatever a flag does not take is refused with the flag, the value, what is allowed, and a hint.
     #[test]
     fn every_flag_says_what_it_takes() {
-        let mut program = Arguments::command();
-        program.build();
+        let program = program();
         let mut all = Vec::new();
         commands(&program, "trainyard", &mut all);
         let mut refused = 0;
         for (words, command) in &all {
             for flag in command.get_arguments().filter_map(|argument| argument.get_long()) {
                 let words: Vec<OsString> = format!("{words} --{flag}=\u{a7}").split(' ').map(Into::into).collect();
-                let Err(error) = Arguments::try_parse_from(&words) else { continue };
+                let Err(error) = parse(&words) else { continue };
                 if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
                     continue;
                 }
@@ -218,8 +216,7 @@ mod tests {
     /// Each name that is offered for another program's is one of this program.
     #[test]
     fn what_is_meant_exists() {
-        let mut program = Arguments::command();
-        program.build();
+        let program = program();
         let mut all = Vec::new();
         commands(&program, "trainyard", &mut all);
         for (theirs, ours) in MEANT {

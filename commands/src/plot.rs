@@ -32,10 +32,10 @@ pub(crate) fn refused(why: impl Into<String>) -> Failure {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlotArguments {
     /// Draw it
-    #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
+    #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file, help_heading = "Results")]
     pub(crate) plot: Option<PathBuf>,
     /// Background of the plot: `auto` follows the reader's system (a PNG is light), `light` or `dark`
-    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot")]
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot", help_heading = "Results")]
     pub(crate) plot_theme: PlotTheme,
 }
 

@@ -40,11 +40,11 @@ pub(crate) fn would_be(other: f64, own: f64) -> String {
 pub fn price(own: f64, other: f64) -> String {
     let ratio = own / other;
     match ratio {
-        _ if same(own, other) => "no dearer".into(),
+        _ if same(own, other) => "no more expensive".into(),
         ratio if ratio < 0.5 => format!("{:.1} times cheaper", 1.0 / ratio),
         ratio if ratio < 1.0 => format!("{:.0} % cheaper", (1.0 - ratio) * 100.0),
-        ratio if is_multiple(ratio) => format!("{ratio:.1} times dearer"),
-        ratio => format!("{:.0} % dearer", (ratio - 1.0) * 100.0),
+        ratio if is_multiple(ratio) => format!("{ratio:.1} times as expensive"),
+        ratio => format!("{:.0} % more expensive", (ratio - 1.0) * 100.0),
     }
 }
 
@@ -76,9 +76,9 @@ mod tests {
     fn costs_compare_as_people_say_it() {
         assert_eq!(price(97.0, 100.0), "3 % cheaper");
         assert_eq!(price(25.0, 100.0), "4.0 times cheaper");
-        assert_eq!(price(130.0, 100.0), "30 % dearer");
-        assert_eq!(price(210.0, 100.0), "2.1 times dearer");
-        assert_eq!(price(100.1, 100.0), "no dearer");
+        assert_eq!(price(130.0, 100.0), "30 % more expensive");
+        assert_eq!(price(210.0, 100.0), "2.1 times as expensive");
+        assert_eq!(price(100.1, 100.0), "no more expensive");
     }
 
     #[test]

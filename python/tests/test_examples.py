@@ -1,4 +1,4 @@
-"""The example of a CI job fails when the training that it plans becomes dearer."""
+"""The example of a CI job fails when the training that it plans becomes more expensive."""
 
 from __future__ import annotations
 

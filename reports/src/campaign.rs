@@ -11,9 +11,9 @@ use trainyard_units::human_count;
 pub fn campaign(document: &CampaignDocument, width: Width) -> String {
     let plan = &document.plan;
     let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), strategy(plan));
-    let courses = format!("{} courses", human_count(document.runs));
+    let runs = format!("{} runs", human_count(document.runs));
     let [_, quantiles @ ..] = QUANTITIES;
-    let header: Vec<&str> = std::iter::once(courses.as_str()).chain(quantiles).collect();
+    let header: Vec<&str> = std::iter::once(runs.as_str()).chain(quantiles).collect();
     text += &columns(width, &header, quantities(document));
     text.push('\n');
     text += &facts(&headline(document));
@@ -32,7 +32,7 @@ pub fn campaign(document: &CampaignDocument, width: Width) -> String {
 /// The columns of [`quantities`].
 pub(crate) const QUANTITIES: [&str; 5] = ["", ">5 %", ">median", ">95 %", ">mean"];
 
-/// Returns time, cost and goodput over the simulated courses.
+/// Returns time, cost and goodput over the simulated runs.
 pub(crate) fn quantities(document: &CampaignDocument) -> Vec<[String; 5]> {
     let row = |name: &str, quantiles: &Quantiles, show: fn(f64) -> String| {
         let Quantiles { p5, p50, p95, mean } = *quantiles;
@@ -65,7 +65,7 @@ fn headline(document: &CampaignDocument) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Formats how many of the courses meet what the job asks for.
+/// Formats how many of the runs meet what the job asks for.
 fn within(document: &CampaignDocument) -> Option<String> {
     let goals = [(document.within_deadline, "the deadline"), (document.within_budget, "the budget")];
     let told = goals.into_iter().filter_map(|(share, goal)| Some(format!("{} within {goal}", percent(share?))));

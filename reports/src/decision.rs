@@ -123,7 +123,8 @@ pub(crate) fn rejected(document: &PlanDocument) -> Vec<String> {
     };
     let (worse, open): (Vec<&Rejected>, Vec<&Rejected>) =
         of(RejectedBy::Objective).into_iter().partition(|rejected| rejected.times >= Some(NOTICEABLE));
-    let what = if worse.first().is_some_and(|first| first.why.ends_with("slower")) { "slower" } else { "dearer" };
+    let what =
+        if worse.first().is_some_and(|first| first.why.ends_with("slower")) { "slower" } else { "more expensive" };
     sentences.extend(together(&format!("at least so much {what}"), &worse, |times| match times {
         times if times >= 2.0 => format!("{times:.1} times"),
         times => format!("{:.0} %", 100.0 * (times - 1.0)),
@@ -134,7 +135,7 @@ pub(crate) fn rejected(document: &PlanDocument) -> Vec<String> {
     }
     let times = |times: f64| format!("{times:.1}");
     sentences.extend(together("too slow, at least so many times the deadline", &of(RejectedBy::Deadline), times));
-    sentences.extend(together("too dear, at least so many times the budget", &of(RejectedBy::Budget), times));
+    sentences.extend(together("too expensive, at least so many times the budget", &of(RejectedBy::Budget), times));
     sentences
 }
 

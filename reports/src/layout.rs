@@ -10,16 +10,17 @@ pub fn cluster(plan: &PlanSpec) -> String {
     }
 }
 
-/// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
+/// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 chunks per stage)`.
 pub fn strategy(plan: &PlanSpec) -> String {
     let parallel = plan.parallel;
-    let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
+    let chunks =
+        if plan.virtual_stages > 1 { format!(", {} chunks per stage", plan.virtual_stages) } else { String::new() };
     let how = |name: &str| match name {
         "tensor" if parallel.folded_experts => " (sequence and experts too)".to_owned(),
         "tensor" if parallel.sequence => " (sequence too)".into(),
         "expert" if parallel.folded_experts && parallel.context > 1 => " (inside data × context)".into(),
         "expert" => " (inside data)".into(),
-        "pipeline" => format!(" ({}{runs})", plan.schedule),
+        "pipeline" => format!(" ({}{chunks})", plan.schedule),
         _ => String::new(),
     };
     let divided = parallel.degrees().into_iter().filter(|(_, degree)| *degree > 1);

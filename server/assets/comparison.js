@@ -49,7 +49,7 @@ function inWords(a, b, asked) {
   const [from, to] = [a.prediction.cost_usd, b.prediction.cost_usd];
   const found = [
     against(elapsed(a.prediction), elapsed(b.prediction), ["slower", "faster"]),
-    from && to ? against(from, to, ["dearer", "cheaper"]) : undefined,
+    from && to ? against(from, to, ["more expensive", "cheaper"]) : undefined,
   ].filter(Boolean);
   const changes = asked.map(([name, own, other]) => `${name} ${other} instead of ${own}`);
   const plans = differences(a.plan, b.plan);

@@ -1,7 +1,7 @@
 //! Constants of a stack from a trace of the PyTorch profiler: the time of the host to launch a kernel, the part of the
 //! device's rate its matrix products reach, and how much memory its allocator holds without use.
 //!
-//! The profiler itself slows the host: launches from a trace with stacks or shapes recorded are dearer than without it.
+//! The profiler itself slows the host: launches from a trace with stacks or shapes recorded take longer than without it.
 
 mod trace;
 

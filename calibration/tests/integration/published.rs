@@ -89,6 +89,123 @@ fn published_step_times_are_predicted_within_their_limits() {
     assert!(far * 50 <= document.rows.len(), "{far} of {}", document.rows.len());
 }
 
+const README: &str = include_str!("../../../README.md");
+
+/// Suites in the order of the rows of the table in docs/accuracy.md.
+const ROWS: [&str; 17] = [
+    "vtrain-single",
+    "vtrain-multi",
+    "megatron-sc21",
+    "bigscience-a100",
+    "mosaic-mpt",
+    "dtfm-p3",
+    "alpa-p3",
+    "dlperf-gpt",
+    "dlperf-v100",
+    "p3dn",
+    "aws-bert-p3dn",
+    "pollux-g4dn",
+    "lambda",
+    "recent",
+    "mlperf",
+    "nvidia-examples",
+    "*",
+];
+
+/// Rows of the README's table by the suites in them; those after them are of all suites, and of none of them.
+const SUMMARIES: [&[&str]; 4] = [
+    &["vtrain-single", "vtrain-multi", "megatron-sc21", "bigscience-a100", "mosaic-mpt"],
+    &["dtfm-p3", "alpa-p3", "dlperf-gpt", "dlperf-v100", "p3dn", "aws-bert-p3dn"],
+    &["pollux-g4dn"],
+    &["mlperf", "nvidia-examples"],
+];
+
+/// The cells of the rows of a table whose header begins with a text.
+fn table<'a>(page: &'a str, header: &str) -> Vec<Vec<&'a str>> {
+    let lines = page.lines().skip_while(|line| !line.starts_with(header)).skip(2);
+    let cells = |line: &'a str| line.trim_matches('|').split('|').map(str::trim).collect();
+    lines.take_while(|line| line.starts_with('|')).map(cells).collect()
+}
+
+/// The row of a suite in docs/accuracy.md.
+fn stated(name: &str) -> Vec<&'static str> {
+    let page = include_str!("../../../docs/accuracy.md");
+    let rows = table(page, "| published measurements |");
+    assert_eq!(rows.len(), ROWS.len(), "docs/accuracy.md has one row for each suite");
+    let row = ROWS.iter().position(|row| *row == name).expect("a suite of the page");
+    rows.into_iter().nth(row).expect("as many")
+}
+
+/// A number of a page: `1 997 of 2 004` is 1997, `**9.7 %**` is 9.7.
+fn number(cell: &str) -> f64 {
+    let digits = |letter: &char| letter.is_ascii_digit() || ".* ".contains(*letter);
+    let digits: String = cell.chars().take_while(digits).filter(|letter| !"* ".contains(*letter)).collect();
+    digits.parse().unwrap_or_else(|_| panic!("`{cell}` is no number"))
+}
+
+/// What errors on unseen groups are takes minutes to find: of that column the page and the README must only agree.
+#[test]
+fn the_page_on_accuracy_says_what_is_predicted() {
+    let document = step_times();
+    let mut wrong = Vec::new();
+    for name in ROWS {
+        let (cells, reached) = (stated(name), suite(document, name));
+        let percent = |share: f64, digits: usize| format!("{:.digits$} %", 100.0 * share);
+        let (error, held) = (reached.mape.expect("predicted"), reached.coverage90.expect("predicted"));
+        let regret = reached.regret.zip(reached.regret_max);
+        let regret =
+            regret.map_or(String::new(), |(mean, worst)| format!("{} ({})", percent(mean, 1), percent(worst, 0)));
+        let expected = [percent(error, 1), percent(held, 0), regret];
+        if expected != cells[3..6] || number(cells[1]) != reached.predicted as f64 {
+            wrong.push(format!("{name}: {} rows, {}; not {cells:?}", reached.predicted, expected.join(" | ")));
+        }
+    }
+    assert!(wrong.is_empty(), "docs/accuracy.md: {wrong:#?}");
+}
+
+#[test]
+fn the_readme_says_what_the_page_on_accuracy_says() {
+    let rows = table(README, "| | rows | error, unseen |");
+    let range = |names: &[&str], column: usize, digits: usize| {
+        let values = names.iter().map(|name| number(stated(name)[column]));
+        let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(least, most), it| (least.min(it), most.max(it)));
+        if least < most { format!("{least:.digits$} to {most:.digits$} %") } else { format!("{most:.digits$} %") }
+    };
+    let is = |cells: &[&str], names: &[&str]| {
+        assert_eq!(cells[2].trim_matches('*'), range(names, 2, 1), "error of {names:?}");
+        assert_eq!(cells[3], range(names, 4, 0), "intervals of {names:?}");
+    };
+    let mut named = 0.0;
+    for (cells, names) in rows.iter().zip(SUMMARIES) {
+        let count: f64 = names.iter().map(|name| number(stated(name)[1])).sum();
+        assert_eq!(number(cells[1]), count, "rows of {names:?}");
+        is(cells, names);
+        named += count;
+    }
+    let [.., h100, all] = rows.as_slice() else { panic!("rows of all") };
+    assert!(h100[0].contains("H100"), "{h100:?}");
+    is(all, &["*"]);
+    assert_eq!(number(all[1]), number(stated("*")[1]));
+    let regret = stated("*")[5].split(" (").next().expect("a mean");
+    assert!(README.contains(&format!("takes {regret} longer than the fastest")), "regret");
+    let further = format!("{} further rows", number(all[1]) - named);
+    assert!(all[0].ends_with(&further), "{} does not say {further}", all[0]);
+}
+
+#[test]
+fn the_comparison_says_what_the_page_on_accuracy_says() {
+    let page = include_str!("../../../docs/compare.md");
+    let rows = table(page, "| | vTrain, one machine");
+    let suites = ["vtrain-single", "vtrain-multi", "megatron-sc21"];
+    assert_eq!(rows[0][1..], suites.map(|name| stated(name)[2].trim_matches('*')));
+    let (mean, worst) = stated("*")[5].split_once(" (").expect("a mean and the worst");
+    let worst = worst.trim_end_matches(')');
+    assert!(
+        page.contains(&format!("{mean} longer than the fastest on average with Trainyard, {worst} at worst")),
+        "regret"
+    );
+}
+
 #[test]
 fn intervals_hold_about_nine_in_ten() {
     let document = step_times();

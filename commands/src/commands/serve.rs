@@ -49,7 +49,7 @@ pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Outp
     let stop = close_on_interrupt();
     let url = format!("http://{address}/");
     output.result(&json!({ "url": url }), || format!("{url}\n"));
-    output.note("the what-if page is there; Ctrl-C ends it");
+    output.note("serving the what-if page; press Ctrl-C to stop");
     let bounds = Bounds { searches: rayon::current_num_threads(), ..Bounds::STANDARD };
     let history = history.place().map(Into::into);
     let settings = Settings { bounds, loopback, token, exports: &EXPORTS, history };

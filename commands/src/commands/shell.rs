@@ -1,10 +1,11 @@
 //! `trainyard completions` and `trainyard man`.
 
-use crate::arguments::{Arguments, CompletionsArguments, ManArguments};
+use crate::arguments::{CompletionsArguments, ManArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use clap::{Command, CommandFactory};
+use crate::parsing::program;
+use clap::Command;
 use clap_mangen::Man;
 use std::path::{Path, PathBuf};
 use trainyard_units::counted;
@@ -13,7 +14,7 @@ use trainyard_units::counted;
 #[expect(clippy::unnecessary_wraps, reason = "commands have one form")]
 pub(crate) fn completions(arguments: &CompletionsArguments, output: &Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "trainyard", &mut script);
+    clap_complete::generate(arguments.shell, &mut program(), "trainyard", &mut script);
     output.as_it_is(&String::from_utf8_lossy(&script));
     Ok(Exit::Done)
 }
@@ -21,13 +22,11 @@ pub(crate) fn completions(arguments: &CompletionsArguments, output: &Output) -> 
 /// Prints the manual page, or writes those of all commands.
 pub(crate) fn man(arguments: &ManArguments, output: &Output) -> Result<Exit, Failure> {
     let Some(folder) = &arguments.out else {
-        output.as_it_is(&String::from_utf8_lossy(&page(&Man::new(Arguments::command()))?));
+        output.as_it_is(&String::from_utf8_lossy(&page(&Man::new(program()))?));
         return Ok(Exit::Done);
     };
-    let mut command = Arguments::command().disable_help_subcommand(true);
-    command.build();
     let mut pages = Vec::new();
-    pages_of(command, &mut pages)?;
+    pages_of(program(), &mut pages)?;
     let paths: Vec<PathBuf> = pages.iter().map(|(name, _)| folder.join(name)).collect();
     let written: Vec<(&Path, &[u8])> =
         paths.iter().zip(&pages).map(|(path, (_, page))| (path.as_path(), page.as_slice())).collect();
@@ -38,7 +37,7 @@ pub(crate) fn man(arguments: &ManArguments, output: &Output) -> Result<Exit, Fai
 
 /// Adds the pages of a command and of those below it, each under the name of its file.
 fn pages_of(command: Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failure> {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help") {
         pages_of(below.clone(), pages)?;
     }
     let man = Man::new(command);

@@ -91,7 +91,7 @@ fn told(arguments: &SimulateArguments, output: &Output) {
     }
 }
 
-/// Simulates possible courses of the whole training.
+/// Simulates the whole training, many times.
 fn whole_training(
     arguments: &SimulateArguments,
     document: &PlanDocument,

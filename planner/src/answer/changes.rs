@@ -112,7 +112,7 @@ impl<'a> Changes<'a> {
         let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
         let beaten = match (self.ahead, self.seeks_cost()) {
             (false, _) => "the best of these plans",
-            (true, true) => "better than the dearer of these plans",
+            (true, true) => "better than the more expensive of these plans",
             (true, false) => "better than the slower of these plans",
         };
         (!parts.is_empty()).then(|| format!("still {beaten} with {}", parts.join(" or ")))

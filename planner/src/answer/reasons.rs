@@ -548,11 +548,11 @@ impl Reasons<'_> {
             ScheduleName::OneForwardOneBackward => ScheduleName::GPipe,
             _ => ScheduleName::OneForwardOneBackward,
         };
-        let runs = match self.chosen.plan.stages().chunks_per_stage() {
+        let chunks = match self.chosen.plan.stages().chunks_per_stage() {
             1 => String::new(),
-            runs => format!(" ({runs} runs of layers on each stage)"),
+            chunks => format!(" ({chunks} model chunks on each stage)"),
         };
-        let other = format!("schedule {own}{runs}: {plainer}");
+        let other = format!("schedule {own}{chunks}: {plainer}");
         let held = |held| Fixed { schedule: Some(plainer), ..held };
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
@@ -589,7 +589,7 @@ impl Reasons<'_> {
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
-    /// Describes the chosen plan relative to another: `89 % faster, 6 % dearer`.
+    /// Describes the chosen plan relative to another: `89 % faster, 6 % more expensive`.
     fn against(&self, other: &Evaluated) -> String {
         let costs = self.chosen.cost_usd.zip(other.cost_usd);
         traded((self.chosen.elapsed_s, other.elapsed_s), costs)
@@ -662,7 +662,7 @@ fn traded((time, other_time): (f64, f64), costs: Option<(f64, f64)>) -> String {
     let Some((cost, other_cost)) = costs else { return pace };
     let price = price(cost, other_cost);
     match (same(time, other_time), same(cost, other_cost)) {
-        (true, true) => "as fast and as dear".into(),
+        (true, true) => "as fast at the same cost".into(),
         (true, false) => format!("{price} in the same time"),
         (false, true) => format!("{pace} at the same cost"),
         (false, false) if time < other_time && cost > other_cost => format!("{pace}, {price}"),
@@ -684,7 +684,7 @@ mod tests {
     use crate::search::search;
     use trainyard_plan::{BatchSpec, ClusterSpec, GlobalBatch, JobSpec, ParallelSpec};
 
-    /// What is slower and dearer on fewer machines says nothing of the recommended number.
+    /// What is slower and more expensive on fewer machines says nothing of the recommended number.
     #[test]
     fn fewer_machines_are_compared_where_they_are_cheaper_or_faster() {
         let mut job = JobSpec::default();

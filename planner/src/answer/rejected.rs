@@ -88,7 +88,7 @@ impl Rejections<'_> {
         }
         let (cost, budget) = cost.zip(self.problem.budget).filter(|(cost, budget)| cost > budget)?;
         let times = cost / budget;
-        let why = format!("is too dear: any plan costs at least {}, {times:.1} times the budget", usd(cost));
+        let why = format!("is too expensive: any plan costs at least {}, {times:.1} times the budget", usd(cost));
         Some(rejected(RejectedBy::Budget, name, why, Some(times)))
     }
 
@@ -109,7 +109,7 @@ impl Rejections<'_> {
             return Some(rejected(RejectedBy::Objective, name, why, None));
         }
         let dear = ranking.objective == Objective::Cost && least.cost_usd.is_some();
-        let what = if dear { "dearer" } else { "slower" };
+        let what = if dear { "more expensive" } else { "slower" };
         let why = format!("is no better: any plan is at least {} {what}", more(times));
         Some(rejected(RejectedBy::Objective, name, why, Some(times)))
     }

@@ -57,7 +57,7 @@ impl Terms<'_> {
         ))
     }
 
-    /// Lists those that make a plan dearer than it looks, or impossible: reclaims, a reservation, too small a quota.
+    /// Lists those that make a plan more expensive than it looks, or impossible: reclaims, a reservation, too small a quota.
     pub(crate) fn costly(&self) -> Vec<String> {
         [spot(self), self.reserved(), self.over_quota()].into_iter().flatten().collect()
     }

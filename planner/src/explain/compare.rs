@@ -236,7 +236,7 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
     let (cheap, dear) = (hourly(less)?, hourly(more)?);
     let because = match times {
         Some(times) if times.less == less && cheap <= dear => "it holds its machines for a shorter time",
-        Some(times) if times.less == less => "it is so much faster that dearer machines pay",
+        Some(times) if times.less == less => "it is so much faster that more expensive machines pay off",
         _ => "its machines cost less, for longer or as long",
     };
     Some(format!(

@@ -72,12 +72,12 @@ fn stages(plan: &Plan, spread: Spread) -> Option<String> {
     } else {
         format!("{least} to {most} layers")
     };
-    let runs = match stages.chunks_per_stage() {
+    let chunks = match stages.chunks_per_stage() {
         1 => String::new(),
-        runs => format!(" in {runs} runs"),
+        chunks => format!(" in {chunks} model chunks"),
     };
     Some(format!(
-        "{} pipeline stages of {layers}{runs}; activations pass between them {}",
+        "{} pipeline stages of {layers}{chunks}; activations pass between them {}",
         stages.count(),
         place(spread.pipeline)
     ))

@@ -381,7 +381,7 @@ fn reduce_gradients(spec: &mut PlanSpec, fixed: &Fixed, machine: &Machine) -> Re
     Ok(())
 }
 
-/// Sets the schedule with the runs of layers that it needs.
+/// Sets the schedule with the model chunks that it needs.
 fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
     let follows = match (spec.parallel.pipeline, spec.schedule) {
         (1, _) => ScheduleName::None,
@@ -459,7 +459,7 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
         .map_err(|error| with_hint(&error, error.hint()))?;
     let even = machine.stack.runs.own_models.then(|| Stages::even(&repeated(graph), runs)).flatten();
     let stages = even.or_else(|| Stages::balanced(&prices.weights(spec.recompute), runs));
-    let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());
+    let few = || format!("{runs} model chunks cannot be cut from the {} layers of the model", graph.len());
     spec.stages = stages.ok_or_else(few)?.specs();
     Ok(())
 }

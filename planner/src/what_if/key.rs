@@ -87,12 +87,7 @@ const RENT: &[Key] = &[
     key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
     key("region", Word, Terms, "where machines are rented"),
     key("service", Word, Terms, "ec2 or sagemaker"),
-    key(
-        ALL_PRICES,
-        Price,
-        Level::Price(None),
-        "price of a machine: 12 USD/h, or a factor; price.p5.48xlarge is that of one type",
-    ),
+    key(ALL_PRICES, Price, Level::Price(None), "price of a machine: 12USD/h or x0.9; price.p5.48xlarge: of this type"),
 ];
 
 /// Keys of other fields that describe the machines in a job.
@@ -166,16 +161,11 @@ const OTHERS: &[Key] = &[
         "cluster.network",
         Rate,
         Machine(Part::Network),
-        "network of a machine, all cards together, one direction: 3200Gbps, or 8x400Gbps",
+        "all network cards of a machine, one direction: 3200Gbps, 8x400Gbps",
     ),
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
     key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
-    key(
-        "host.storage",
-        Factor,
-        Machine(Part::Storage),
-        "what is read of object storage, volumes and shared file systems of one's own",
-    ),
+    key("host.storage", Factor, Machine(Part::Storage), "read rate of object storage, volumes and shared file systems"),
     key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
     key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),
 ];

@@ -167,7 +167,7 @@ fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
 fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
     let mut job = job("gpt2-xl", 10e9, 512);
     let document = plan(&job, &[]).expect("a plan");
-    // The one that is recommended may be dearer by less than predictions can tell.
+    // The one that is recommended may cost more by less than predictions can tell.
     let least = document.optimum.as_ref().and_then(|optimum| optimum.cost_usd);
     let (cost, time) = (document.prediction.cost_usd.expect("a price"), document.prediction.elapsed_s());
     let least = least.unwrap_or(cost);

@@ -178,7 +178,7 @@ impl Found<'_, '_> {
         let plan = |placed: Placed| &self.plans[kind].plans[self.pools.option(placed).plan].best;
         let (own, other) = (plan(self.solution.best.choice[kind]), plan(instead.instead_of));
         let worse = match self.judge.goal.objective {
-            Objective::Cost => "dearer",
+            Objective::Cost => "more expensive",
             Objective::Time => "slower for all",
         };
         let name = &self.pools.kinds[kind].name;

@@ -59,10 +59,10 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
     rows.extend(use_of_pool(prediction.waiting_s, starts, prediction.instance_seconds));
     if let Some(cold) = prediction.without_warm_pool {
         let later = cold.makespan_s - prediction.makespan_s;
-        let dearer = cold.cost_usd - cost.total_usd;
+        let more = cold.cost_usd - cost.total_usd;
         let took = if later >= 0.0 { "longer" } else { "less" };
-        let cost = if dearer >= 0.0 { "more" } else { "less" };
-        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(dearer.abs()));
+        let cost = if more >= 0.0 { "more" } else { "less" };
+        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(more.abs()));
         rows.push(("without warm pool", text));
     } else {
         rows.pop();

@@ -1,4 +1,4 @@
-//! What may become of a training: how long its courses take and what they cost.
+//! What may become of a training: how long its runs take and what they cost.
 
 use crate::chart::{Axis, Breadth, Colour, Panel, Picture, Rule, Scale, figure, plain, time_unit};
 use crate::format::{seconds, usd};
@@ -6,12 +6,12 @@ use crate::layout::cluster;
 use trainyard_plan::{CampaignDocument, Histogram, Quantiles};
 use trainyard_units::human_count;
 
-/// Draws histograms of time and cost over the courses of a campaign, with the median and the ends of nine courses in
+/// Draws histograms of time and cost over the runs of a campaign, with the median and the ends of nine runs in
 /// ten.
 ///
 /// # Errors
 ///
-/// Returns a sentence if all courses are alike.
+/// Returns a sentence if all runs are alike.
 pub fn campaign_plot(document: &CampaignDocument, breadth: Breadth) -> Result<Picture, String> {
     let mut panels = Vec::new();
     if let Some(histogram) = &document.time_histogram_s {
@@ -29,10 +29,10 @@ pub fn campaign_plot(document: &CampaignDocument, breadth: Breadth) -> Result<Pi
         panels.push(panel("Cost", "USD of the whole training", histogram, 1.0, quantiles, usd));
     }
     if panels.is_empty() {
-        return Err("all courses of this training are alike".into());
+        return Err("all runs of this training are alike".into());
     }
     let name =
-        format!("{} on {}: {} courses", document.plan.model.name, cluster(&document.plan), human_count(document.runs));
+        format!("{} on {}: {} runs", document.plan.model.name, cluster(&document.plan), human_count(document.runs));
     Ok(figure(breadth, &name, Vec::new(), &panels))
 }
 
@@ -49,12 +49,12 @@ fn panel(
     let room = 0.03 * (to - from);
     let x = Axis::of(what, Scale::Linear(from - room, to + room), plain);
     // Above the bars is room for the words on the quantiles.
-    let y = Axis::of("courses", Scale::Linear(0.0, most as f64 * 1.35), plain);
+    let y = Axis::of("runs", Scale::Linear(0.0, most as f64 * 1.35), plain);
     let width = (to - from) / histogram.courses.len().max(1) as f64;
     let mut panel = Panel { height: 190, ..Panel::new(name, x, y) };
     for (part, courses) in histogram.courses.iter().enumerate() {
         let left = from + part as f64 * width;
-        // A tail of single courses stays to be seen.
+        // A tail of single runs stays to be seen.
         if *courses > 0 {
             panel.bars.push(([left, left + width], *courses as f64, Colour::Blue.into()));
         }
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn both_histograms_are_drawn_with_their_quantiles() {
         for breadth in [Breadth::Wide, Breadth::Narrow] {
-            let picture = campaign_plot(&campaign_document(), breadth).expect("courses that differ");
-            for words in ["Time", "Cost", "courses", "median: ", "95 %: ", "USD of the whole training", "hours from"] {
+            let picture = campaign_plot(&campaign_document(), breadth).expect("runs that differ");
+            for words in ["Time", "Cost", "runs", "median: ", "95 %: ", "USD of the whole training", "hours from"] {
                 assert!(picture.text().contains(words), "{words}: {}", picture.text());
             }
             assert!(picture.outside().is_empty(), "{breadth:?} {:?}", picture.outside());

@@ -141,7 +141,7 @@ pub(super) fn machines(content: &ReportContent) -> Option<Markup> {
 
 pub(super) fn risks(content: &ReportContent) -> Markup {
     let tornado = "Each assumption alone at the ends of its own uncertainty, all others as planned.";
-    let campaign = "Possible courses of the whole training: start-up, checkpoints, interruptions and restarts as chance \
+    let campaign = "Simulated runs of the whole training: start-up, checkpoints, interruptions and restarts as chance \
                     has them.";
     let drawn = content.sensitivities.as_ref();
     html! {
@@ -149,7 +149,7 @@ pub(super) fn risks(content: &ReportContent) -> Markup {
         @match &content.campaign {
             Ok(found) => {
                 (figure(campaign, |breadth| campaign_plot(found, breadth)))
-                (table("Possible courses", &QUANTITIES, &quantities(found)))
+                (table("Simulated runs", &QUANTITIES, &quantities(found)))
                 (table("Where the time goes", &["part", ">mean", ">share"], &phases(&found.phases, found.time_s.mean)))
                 (table("If spot instances are reclaimed more often", &SCENARIOS, &scenarios(found)))
                 (list(&found.warnings))
