@@ -255,14 +255,14 @@ fn virtual_stages(spec: &PlanSpec) -> Result<(), Invalid> {
     }
     let fewest = chunks.start();
     let (rule, hint) = if schedule.is_interleaved() {
-        let rule = format!("{schedule} needs at least {fewest} runs of layers on each stage");
+        let rule = format!("{schedule} needs at least {fewest} model chunks on each stage");
         (rule, format!("virtual_stages {fewest} is the fewest"))
     } else if *fewest > 1 {
-        let rule = format!("{schedule} has exactly {fewest} runs of layers on each stage");
+        let rule = format!("{schedule} has exactly {fewest} model chunks on each stage");
         (rule, format!("set virtual_stages = {fewest}"))
     } else {
         let several = names(|schedule| *schedule.chunks().end() > 1).join(" and ");
-        let rule = format!("only {several} have several runs of layers on a stage");
+        let rule = format!("only {several} have several model chunks on a stage");
         (rule, "set virtual_stages = 1".into())
     };
     Err(wrong("virtual_stages", spec.virtual_stages, rule, hint))

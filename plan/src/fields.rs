@@ -282,7 +282,7 @@ fields! {
         count SAMPLES, also "accumulation" | "gradient_accumulation" | "gradient_accumulation_steps";
     Schedule decides [plan.schedule]: "order of micro-batches", of ScheduleName, unless ScheduleName::None,
         held schedule, words "interleaved and zero-bubble are interleaved-1f1b and zb-h1";
-    VirtualStages decides [plan.virtual_stages]: "runs of layers on each stage", of u32, unless 1, held virtual_stages,
+    VirtualStages decides [plan.virtual_stages]: "model chunks on each stage", of u32, unless 1, held virtual_stages,
         count RANKS, also "virtual_pipeline";
     Stages tells [plan.stages]: "layers of each run";
     Precision decides [plan.precision]: "number formats", job "training.precision", of Precision, held precision,

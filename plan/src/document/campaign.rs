@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The schema of campaign documents that this version writes.
 pub const CAMPAIGN_SCHEMA: &str = "trainyard.campaign/1";
 
-/// What may become of a training, over many possible courses.
+/// What may become of a training, over many simulated runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CampaignDocument {
@@ -29,21 +29,21 @@ pub struct CampaignDocument {
     /// Price of instances and of what is stored; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Quantiles>,
-    /// How many courses take how many seconds.
+    /// How many runs take how many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_histogram_s: Option<Histogram>,
-    /// How many courses cost how many USD.
+    /// How many runs cost how many USD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_histogram_usd: Option<Histogram>,
     /// Training that counts over time in which machines are held.
     pub goodput: Quantiles,
-    /// Share of the courses that end within the job's deadline; absent without one.
+    /// Share of the runs that end within the job's deadline; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_deadline: Option<f64>,
-    /// Share of the courses that cost no more than the job's budget; absent without one.
+    /// Share of the runs that cost no more than the job's budget; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_budget: Option<f64>,
-    /// Where the time goes: means over the courses.
+    /// Where the time goes: means over the runs.
     pub phases: CampaignPhases,
     /// Interruptions of a course.
     pub interruptions: Interruptions,
@@ -61,11 +61,11 @@ pub struct CampaignDocument {
     pub warnings: Vec<String>,
 }
 
-/// A quantity over many courses.
+/// A quantity over many runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quantiles {
-    /// Twentieth part of the courses have less.
+    /// Twentieth part of the runs have less.
     pub p5: f64,
     /// Half of them.
     pub p50: f64,
@@ -75,13 +75,13 @@ pub struct Quantiles {
     pub mean: f64,
 }
 
-/// How a quantity is spread over many courses: its range in equal parts, and how many courses lie in each.
+/// How a quantity is spread over many runs: its range in equal parts, and how many runs lie in each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {
     /// The least value.
     pub from: f64,
-    /// The value that all but a hundredth part of the courses stay below or at.
+    /// The value that all but a hundredth part of the runs stay below or at.
     pub to: f64,
     /// Courses in each part of the range.
     pub courses: Vec<u64>,

@@ -7,7 +7,7 @@ pub(super) struct Interleaved;
 
 impl Schedule for Interleaved {
     fn about(&self) -> &'static str {
-        "1f1b over several runs of layers on each stage: a smaller bubble, more transfers"
+        "1f1b over several model chunks on each stage: a smaller bubble, more transfers"
     }
 
     fn source(&self) -> &'static str {

@@ -172,13 +172,13 @@ schedules! {
     GPipe = "gpipe" in gpipe,
     /// Forwards and backwards alternate after a warm-up (PipeDream-Flush; Narayanan et al., arXiv:2104.04473).
     OneForwardOneBackward = "1f1b" | "pipedream-flush" in one_forward_one_backward,
-    /// 1F1B over several runs of layers on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
+    /// 1F1B over several model chunks on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
     Interleaved = "interleaved-1f1b" | "interleaved" | "1f1b-interleaved" | "interleaved1f1b" in interleaved,
     /// 1F1B that never drains: two versions of the weights (Narayanan et al., arXiv:2006.09503, section 3.1).
     TwoBufferedWeights = "2bw" | "pipedream-2bw" in two_buffered_weights,
     /// 1F1B whose weight gradients fill the drain (Qi et al., arXiv:2401.10241, section 2.3).
     ZeroBubbleH1 = "zb-h1" | "zero-bubble" | "zero-bubble-h1" | "zbh1" in zero_bubble_h1,
-    /// Two runs of layers folded into a V, weight gradients filling what is idle (the same, section 6).
+    /// Two model chunks folded into a V, weight gradients filling what is idle (the same, section 6).
     ZeroBubbleV = "zb-v" | "zero-bubble-v" | "zbv" in zero_bubble_v,
 }
 

@@ -7,7 +7,7 @@ pub(super) struct ZeroBubbleV;
 
 impl Schedule for ZeroBubbleV {
     fn about(&self) -> &'static str {
-        "two runs of layers in a V, weight gradients in every gap: almost no bubble"
+        "two model chunks in a V, weight gradients in every gap: almost no bubble"
     }
 
     fn source(&self) -> &'static str {

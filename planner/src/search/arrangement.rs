@@ -6,7 +6,7 @@ use trainyard_plan::{Offload, Plan};
 pub(crate) const UNSHARDED: &str = "unsharded states";
 
 /// Lists how another plan is arranged where this one is not: schedule, sharding, offload and recomputation, or else the
-/// micro-batch and the number format: `interleaved-1f1b with 3 runs of layers a stage`, `ZeRO-1`.
+/// micro-batch and the number format: `interleaved-1f1b with 3 model chunks a stage`, `ZeRO-1`.
 pub(super) fn arrangement(own: &Plan, other: &Plan) -> Vec<String> {
     let other_schedule = schedule(other).filter(|theirs| schedule(own).as_ref() != Some(theirs));
     let parts =
@@ -44,7 +44,7 @@ pub(crate) fn other_recomputation(own: &Plan, other: &Plan) -> Option<String> {
 fn schedule(plan: &Plan) -> Option<String> {
     plan.schedule().is_pipelined().then(|| match plan.stages().chunks_per_stage() {
         1 => plan.schedule().to_string(),
-        runs => format!("{} with {runs} runs of layers a stage", plan.schedule()),
+        runs => format!("{} with {runs} model chunks a stage", plan.schedule()),
     })
 }
 
@@ -82,7 +82,7 @@ mod tests {
         let runs = plan(1, ScheduleName::Interleaved, 3, StateSharding::Optimizer);
         assert_eq!(arrangement(&plain, &plain), Vec::<String>::new());
         let name = ScheduleName::Interleaved;
-        assert_eq!(arrangement(&plain, &runs), [format!("{name} with 3 runs of layers a stage"), "ZeRO-1".into()]);
+        assert_eq!(arrangement(&plain, &runs), [format!("{name} with 3 model chunks a stage"), "ZeRO-1".into()]);
         assert_eq!(arrangement(&runs, &plain), ["1f1b", "unsharded states"]);
         let larger = plan(2, ScheduleName::OneForwardOneBackward, 1, StateSharding::None);
         assert_eq!(arrangement(&plain, &larger), ["micro-batch 2"]);

@@ -215,9 +215,9 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let told_apart = 1.0 + indistinct(software(chosen), software(optimum));
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, Some((own, best))) if own > best * told_apart => {
-            ("cheapest", format!("{} ({}) dearer", usd(own - best), percent(own / best)))
+            ("cheapest", format!("{} ({}) more expensive", usd(own - best), percent(own / best)))
         }
-        (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
+        (true, Some((own, best))) => ("cheapest", format!("{} more expensive", percent(own / best))),
         _ => ("fastest", format!("{} slower", percent(own.elapsed_s / best.elapsed_s))),
     };
     let worth = |totals| amount(problem.objective, totals);
