@@ -93,11 +93,15 @@ pub(crate) fn described(machines: Option<&OwnMachines>) -> Result<&OwnMachines, 
 /// Refuses fields of a pool that say how instances are rented, besides a cluster file.
 pub(crate) fn refuse_terms(fields: &[(&str, bool)]) -> Result<(), Invalid> {
     let rule = "machines of one's own are not rented, and there are as many as the file says";
-    match fields.iter().find(|(_, written)| *written) {
-        Some((field, _)) => Err(Invalid::conflict(*field, "pool.file", rule)
-            .with_hint(format!("leave `{field}` out, or leave `pool.file` out to rent instances"))),
-        None => Ok(()),
-    }
+    let Some((field, _)) = fields.iter().find(|(_, written)| *written) else { return Ok(()) };
+    let hint = match *field {
+        "pool.instances" => {
+            "`instances` in [job.cluster] names the kinds that a job may have, and --fix instance=KIND one for all"
+                .into()
+        }
+        field => format!("leave `{field}` out, or leave `pool.file` out to rent instances"),
+    };
+    Err(Invalid::conflict(*field, "pool.file", rule).with_hint(hint))
 }
 
 /// Returns a queue whose pool names its machines and says how many there are, for one on machines of one's own.

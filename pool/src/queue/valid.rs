@@ -289,6 +289,10 @@ fn price(pool: &PoolSpec, terms: &Terms<'_>, files: &QueueFiles) -> Result<Optio
             machines.kind(&pool.instance).ok_or_else(|| machines.no_kind("pool.instance", &pool.instance, file))?;
         return Ok(kind.price(file).map(|(hourly, used)| PriceOfOne { hourly, used }));
     }
+    if pool.instance.is_empty() {
+        let why = "write instance = \"p5.48xlarge\", or file = \"cluster.toml\" for machines of one's own";
+        return Err(Invalid::missing("pool.instance", why));
+    }
     let instance = catalog().instance(&pool.instance).map_err(|error| {
         let error = error.with_advice(RENTED_OUT);
         Invalid::inside("pool.instance", &error).with_hint(error.hint())
