@@ -142,6 +142,7 @@ mod tests {
             (include_str!("../../examples/quickstart.toml"), "job"),
             (include_str!("../../examples/resnet50-spot.toml"), "job"),
             (include_str!("../../examples/fleet.toml"), "fleet"),
+            (include_str!("../../examples/fleet-lab.toml"), "fleet"),
             (include_str!("../../examples/queue.toml"), "queue"),
             (include_str!("../../examples/trials.toml"), "list of jobs"),
             (include_str!("../../examples/cluster-mixed.toml"), "cluster"),

@@ -243,8 +243,8 @@ impl<'a> Owned<'a> {
 
     fn left_out(&self) -> Vec<String> {
         let several = self.machines.kinds().len() > 1;
-        let text =
-            "each job runs on machines of one kind; one on machines of several kinds at once is planned by itself";
+        let text = "each job runs on machines of one kind, and all jobs of a [[job]] on the same; one that takes several \
+                    kinds at once is planned by itself";
         several.then(|| text.into()).into_iter().collect()
     }
 

@@ -66,7 +66,7 @@ fn prediction(pool: &PoolSpec, checked: &ValidQueue, outcome: &QueueOutcome) -> 
     QueuePrediction {
         makespan_s: makespan,
         bound,
-        gap: makespan / bound.largest_s() - 1.0,
+        gap: (makespan / bound.largest_s() - 1.0).max(0.0),
         waiting_s: waiting(outcome.waiting(queue)),
         cold_starts: (outcome.runs.len() - warm_starts) as u32,
         warm_starts: warm_starts as u32,

@@ -178,5 +178,5 @@ fn machines_that_are_all_alike_are_one_kind() {
     let pool = &document.pools[0].queue.pool;
     assert_eq!((pool.instance.as_str(), pool.max_instances), ("lab", Some(3)));
     assert_eq!(document.plans[0].plan.cluster.instance, "lab");
-    assert!(document.warnings.iter().all(|own| !own.contains("of several kinds")));
+    assert!(document.warnings.iter().all(|own| !own.contains("several kinds at once")));
 }
