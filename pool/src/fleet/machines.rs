@@ -1,10 +1,9 @@
 //! The machines that the jobs of a fleet share: instances to be rented, or those of a cluster file.
 
-use super::valid::queue_of;
 use super::{FleetError, FleetJob, FleetPoolSpec, FleetSpec};
 use crate::queue::owned::refuse_terms;
 use crate::queue::valid::{self, Terms};
-use crate::queue::{OwnMachines, PoolSpec, QueueFiles};
+use crate::queue::{OwnMachines, PoolSpec, QueueFiles, QueueSpec};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{ClusterFile, Instance, catalog, matches};
 use trainyard_plan::{ClusterChoice, JobSpec, Pricing};
@@ -142,7 +141,8 @@ impl<'a> Rented<'a> {
         let of_type = pool.of_type(&matching[0].name, pool.max_instances);
         let terms = Terms::of(&of_type)?;
         // That terms contradict each other is told before that nobody offers them.
-        valid::pool(&queue_of(of_type.clone(), spec), &terms)?;
+        let policy = spec.policy.unwrap_or_default();
+        valid::pool(&QueueSpec { pool: of_type.clone(), policy, jobs: Vec::new() }, &terms)?;
         let types = types(&terms, &matching)?;
         let unpriced = without_price(&terms, &matching);
         Ok(Self { pool, of_type, types, unpriced })

@@ -91,7 +91,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
 }
 
 /// Returns a fleet's entries as jobs of a queue, as far as they are known before they are planned.
-pub(super) fn queue_of(pool: PoolSpec, spec: &FleetSpec) -> QueueSpec {
+fn queue_of(pool: PoolSpec, spec: &FleetSpec) -> QueueSpec {
     let entry = |(index, entry): (usize, &FleetJobSpec)| QueuedJobSpec {
         name: entry.called(index + 1),
         duration: Some("1 s".into()),
