@@ -434,6 +434,18 @@ mod tests {
     }
 
     #[test]
+    fn a_place_may_be_held_to_some_kinds_and_numbers() {
+        let place = place(&format!("{SMALL}{LARGE}"));
+        let stacks = place.stacks().len();
+        let held = place.only_on(&[("p3.16xlarge".into(), 1), ("p3.8xlarge".into(), 1)]);
+        assert_eq!(held.types(), [("p3.16xlarge".into(), 1), ("p3.8xlarge".into(), 1)]);
+        let prices = [0, stacks].map(|choice| held.usd_per_hour(choice));
+        assert_eq!(prices, [20.0, 5.0].map(|usd| Some(UsdPerHour(usd))));
+        let devices = [0, stacks].map(|choice| held.machine(choice, 1, None).cluster.first().devices_per_instance);
+        assert_eq!(devices, [8, 4]);
+    }
+
+    #[test]
     fn each_type_has_the_price_of_its_machines() {
         let place = place(&format!("{SMALL}{LARGE}"));
         let stacks = place.stacks().len();
