@@ -541,8 +541,7 @@ pub(crate) fn listed(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(to) = fs::canonicalize(target) else { return target.into() };
-    // A folder that does not exist yet has no canonical path.
-    let Ok(from) = fs::canonicalize(folder) else { return to };
+    let Some(from) = canonical(folder) else { return to };
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     if shared == 0 {
         return to;
@@ -551,9 +550,26 @@ pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
     up.chain(to.components().skip(shared)).collect()
 }
 
+/// Returns the canonical path of a folder, the last parts of which may not exist yet.
+fn canonical(folder: &Path) -> Option<PathBuf> {
+    fs::canonicalize(folder).ok().or_else(|| {
+        let (parent, name) = (folder.parent()?, folder.file_name()?);
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        Some(canonical(parent)?.join(name))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_found_from_a_folder_that_is_not_there_yet() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("lab.toml");
+        fs::write(&file, "").expect("room");
+        assert_eq!(relative(&folder.path().join("new/plans"), &file), Path::new("../../lab.toml"));
+    }
 
     #[test]
     fn a_model_may_stand_alone_or_beside_its_source_as_in_the_catalog() {

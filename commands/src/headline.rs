@@ -93,7 +93,7 @@ impl From<&FleetDocument> for Headline {
         let prediction = &document.prediction;
         let figures = Figures {
             time_s: Some(prediction.makespan_s),
-            cost_usd: Some(prediction.cost.total_usd),
+            cost_usd: prediction.cost.map(|cost| cost.total_usd),
             ..Figures::default()
         };
         let jobs = document.plans.iter().map(|plan| u64::from(plan.count)).sum();

@@ -22,7 +22,7 @@ const FLEET: Kind =
     ("fleet", "`trainyard plan FILE --plans DIR` plans it, and writes a plan for each kind of its jobs");
 const QUEUE: Kind = ("queue", "`trainyard simulate FILE` simulates it");
 const LIST: Kind = ("list of jobs", "`trainyard train FILE` trains them side by side");
-const CLUSTER: Kind = ("cluster", "a job names it: `file = \"FILE\"` under [cluster]");
+const CLUSTER: Kind = ("cluster", "a job names it: `file = \"FILE\"` under [cluster], a fleet or a queue under [pool]");
 const MODEL: Kind = ("model", "`trainyard plan --model FILE` plans its training");
 const QUOTAS: Kind = ("quotas", "`trainyard plan --quotas FILE` takes it");
 const PROFILE: Kind = ("profile", "a job names it: `profile = \"FILE\"` under [cluster]");
@@ -142,6 +142,7 @@ mod tests {
             (include_str!("../../examples/quickstart.toml"), "job"),
             (include_str!("../../examples/resnet50-spot.toml"), "job"),
             (include_str!("../../examples/fleet.toml"), "fleet"),
+            (include_str!("../../examples/fleet-lab.toml"), "fleet"),
             (include_str!("../../examples/queue.toml"), "queue"),
             (include_str!("../../examples/trials.toml"), "list of jobs"),
             (include_str!("../../examples/cluster-mixed.toml"), "cluster"),

@@ -14,12 +14,13 @@ fuzz_target!(|text: &str| {
     let Ok(spec) = toml::from_str::<FleetSpec>(text) else { return };
     let jobs =
         spec.jobs.iter().map(|job| FleetJob { spec: job.in_place(), resources: Resources::default() }).collect();
-    let small = spec.jobs.len() <= 2 && spec.pool.max_instances <= 2 && spec.pool.instances.len() <= 2;
+    let types = spec.pool.instances.as_ref().map_or(0, Vec::len);
+    let small = spec.jobs.len() <= 2 && spec.pool.max_instances.is_some_and(|most| most <= 2) && types <= 2;
     // More machines than the pool has are refused, but only after everything else was checked.
     let held = (!small).then_some(u32::MAX);
     let fixed = Fixed { instances: held, ..Fixed::default() };
     let limits = Limits { top: 1, max_simulations: Some(4), fixed };
-    if let Ok(planned) = plan_fleet(&spec, jobs, &limits, &|| ()) {
+    if let Ok(planned) = plan_fleet(&spec, Resources::default(), jobs, &limits, &|| ()) {
         trainyard_fuzz::reads_back(&planned.document);
         fleet::page(&planned.document, WIDTH, true);
     }

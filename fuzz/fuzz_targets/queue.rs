@@ -6,7 +6,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_toml;
 use trainyard_plan::document::PlanDocument;
-use trainyard_pool::queue::{self, QueueSpec, predict_queue};
+use trainyard_pool::queue::{self, QueueFiles, QueueSpec, predict_queue};
 use trainyard_reports::Scheme;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_toml(data, size, max, seed) });
@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
     if spec.jobs.iter().map(|job| u64::from(job.count)).sum::<u64>() > JOBS_MAX {
         return;
     }
-    if let Ok(document) = predict_queue(&spec, &plans, 1) {
+    if let Ok(document) = predict_queue(&spec, &QueueFiles { plans, machines: None }, 1) {
         trainyard_fuzz::reads_back(&document);
         queue::page(&document, WIDTH, true);
         let _ = queue::gantt(&document).map(|picture| picture.svg(Scheme::Auto));

@@ -542,18 +542,23 @@ class StartSpec(TypedDict, total=False):
 
     cold: str | None
     """Of new instances: they are launched, load the container and start the framework; 280 s if left out. More than
-    half of it, as of these 280 s, is waiting for the launch, which is not paid for.
+    half of it, as of these 280 s, is waiting for the launch, which is not paid for. Of machines of one's own, which
+    are there: they start the framework; 40 s if left out.
     """
     warm: str | None
     """Of instances that were kept: they start the framework; 40 s if left out."""
 
 
 class FleetPoolSpec(TypedDict, total=False):
-    """The instances that the jobs share: a quota of each of some types."""
+    """The instances that the jobs share: a quota of each of some types; or machines of one's own."""
 
-    instances: list[str]
+    file: str | None
+    """A cluster file, relative to this one: the jobs share its machines, each kind of which is a type with its count
+    as the quota. Instead of everything that says how instances are rented.
+    """
+    instances: list[str] | None
     """Instance types, `*` standing for any text."""
-    max_instances: int
+    max_instances: int | None
     """The quota of each type: the most instances of it that are held at once, in use or kept warm."""
     region: str | None
     """AWS region; us-east-1 if left out."""
@@ -624,12 +629,18 @@ class Fleet(TypedDict, total=False):
 
 
 class PoolSpec(TypedDict, total=False):
-    """The instances that the jobs share: one type, up to a quota."""
+    """The instances that the jobs share: one type, up to a quota; or machines of one's own of one kind."""
 
+    file: str | None
+    """A cluster file, relative to this one, that describes machines of one's own."""
     instance: str
-    """Instance type of the catalog."""
-    max_instances: int
-    """The quota: the most instances that are held at once, in use or kept warm."""
+    """Instance type of the catalog; with `file` one of its kinds of machines, which may be left out if there is only
+    one.
+    """
+    max_instances: int | None
+    """The quota: the most instances that are held at once, in use or kept warm. With `file` the machines that there
+    are, if left out.
+    """
     region: str | None
     """AWS region; us-east-1 if left out."""
     pricing: Pricing | None
@@ -2853,7 +2864,7 @@ class QueuePrediction:
     cold_starts: int
     """Jobs that started on new instances."""
     warm_starts: int
-    """Jobs that started on instances that had been kept."""
+    """Jobs that started on instances that had been kept, or on machines of one's own."""
     instance_seconds: InstanceSeconds
     """Instances times seconds."""
     utilisation_of_held: float
@@ -2861,7 +2872,7 @@ class QueuePrediction:
     utilisation_of_quota: float
     """Training over the whole quota for the whole makespan."""
     cost: QueueCost | None = None
-    """What it costs, by the second; absent for machines that are not rented."""
+    """What it costs, by the second; absent for machines without a price."""
     price: PriceUsed | None = None
     """The price that was used, with its date."""
 
@@ -2883,11 +2894,11 @@ class JobRun:
     end_s: float
     """When it ended."""
     warm: bool
-    """Whether its instances had been kept."""
+    """Whether its instances had been kept; those of one's own are."""
     instances: list[int]
     """Which places of the quota it held, from 0."""
     cost_usd: float | None = None
-    """What it costs, what is paid of its start-up included; absent for machines that are not rented."""
+    """What it costs, what is paid of its start-up included; absent for machines without a price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2973,8 +2984,8 @@ class FleetPrediction:
     """Instances times seconds."""
     utilisation_of_held: float
     """Training over everything that is held."""
-    cost: QueueCost
-    """What it costs, by the second."""
+    cost: QueueCost | None = None
+    """What it costs, by the second; absent for machines without a price."""
     without_warm_pool: ColdFleet | None = None
     """The same jobs with the same plans in the same order, had no instance been kept warm; absent without warm pools.
     """
@@ -2996,9 +3007,9 @@ class FleetPlan:
     """Optimizer steps of each job."""
     time_s: float
     """What each job trains, a download of its data, evaluation and checkpoints included; start-up comes on top."""
-    cost_usd: float
+    cost_usd: float | None = None
     """What the dearest job of the kind costs, what is paid of its start-up included; instances kept warm after it are
-    in the whole.
+    in the whole. Absent for machines without a price.
     """
     start_s: float
     """When the first job of the kind gets its instances."""

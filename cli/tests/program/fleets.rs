@@ -30,6 +30,55 @@ fn plans_of_a_fleet_are_plans_as_any_other() {
     assert_eq!(fleet["plans"][0]["plan"], trial["plan"]);
 }
 
+/// A fleet on machines of one's own, whose plans a queue on the same machines takes.
+#[test]
+fn a_fleet_of_ones_own_machines_is_planned_drawn_and_queued() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = |name: &str| path(folder.path(), name);
+    for name in ["own.toml", "lab.toml"] {
+        std::fs::copy(Path::new("tests/cmd/fleet.in").join(name), place(name)).expect("room");
+    }
+    let (fleet, plans, plot) = (place("own.toml"), place("new/plans"), place("gantt.svg"));
+    let plan = |threads: &str| {
+        let done = trainyard(&[
+            "plan",
+            &fleet,
+            "--plans",
+            &plans,
+            "--plot",
+            &plot,
+            "-q",
+            "--format",
+            "json",
+            "--threads",
+            threads,
+        ]);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("JSON is UTF-8")
+    };
+    let text = plan("1");
+    assert_eq!(text, plan("2"));
+    assert!(!text.contains("usd"), "{text}");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["plans"][0]["plan"]["cluster"]["file"], "../../lab.toml");
+    let picture = std::fs::read_to_string(&plot).expect("it was written");
+    assert!(picture.contains("3 machines, one lane each") && !picture.contains("USD"));
+    let written = path(Path::new(&plans), "trial.json");
+    let again = trainyard(&["simulate", &written, "-q"]);
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    let queue = "[pool]\nfile = \"lab.toml\"\ninstance = \"v100\"\n[[job]]\nname = \"trial\"\ncount = 6\n\
+                 plan = \"new/plans/trial.json\"\n";
+    std::fs::write(place("queue.toml"), queue).expect("room");
+    let queued = trainyard(&["simulate", &place("queue.toml"), "-q", "--format", "json"]);
+    assert!(queued.status.success(), "{}", String::from_utf8_lossy(&queued.stderr));
+    let queued: serde_json::Value = serde_json::from_slice(&queued.stdout).expect("JSON");
+    let trials =
+        document["pools"].as_array().expect("pools").iter().find(|pool| pool["queue"]["pool"]["instance"] == "v100");
+    let makespan = |queue: &serde_json::Value| queue["prediction"]["makespan_s"].as_f64().expect("a time");
+    let (of_fleet, of_queue) = (makespan(trials.expect("a pool")), makespan(&queued));
+    assert!((of_fleet / of_queue - 1.0).abs() < 1e-9, "{of_fleet} {of_queue}");
+}
+
 #[test]
 fn nothing_is_written_where_something_cannot_be() {
     let folder = tempfile::tempdir().expect("a temporary folder");

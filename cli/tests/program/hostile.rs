@@ -29,13 +29,14 @@ const fn case(file: &'static str, command: &'static str, beside: &'static [&'sta
 
 const SMALL: &str = "--samples 6400 --global-batch 64 --epochs 1 --instances p3.2xlarge --max-instances 1";
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     case("tests/cmd/plan.in/job.toml", "plan FILE --out OUT", &[]),
     case("tests/cmd/plan.in/prices.csv", "plan --model resnet50 SMALL --prices FILE --out OUT", &[]),
     case("../models/catalog/alexnet.toml", "plan job.toml --out OUT", &["model"]),
     case("../examples/cluster-mixed.toml", "plan job.toml --out OUT", &["cluster"]),
     case("tests/cmd/onnx.in/network.onnx", "plan --model FILE SMALL --out OUT", &[]),
     case("tests/cmd/fleet.in/plain.toml", "plan FILE --out OUT", &[]),
+    case("tests/cmd/fleet.in/own.toml", "plan FILE --out OUT", &["tests/cmd/fleet.in/lab.toml"]),
     case("tests/cmd/simulate.in/plan.json", "simulate FILE --trace OUT", &[]),
     case("tests/cmd/simulate.in/plan.json", "simulate FILE --plot OUT.svg", &[]),
     case("tests/cmd/export.in/data-parallel.json", "export FILE --to slurm --out OUT", &[]),

@@ -88,6 +88,7 @@ fn what_the_examples_hold_is_described() {
     let place = workplace(&[]);
     for (file, name) in [
         ("fleet.toml", "fleet-file"),
+        ("fleet-lab.toml", "fleet-file"),
         ("gpt2-xl-aws.toml", "job"),
         ("own-gpt.toml", "job"),
         ("own-layers.toml", "job"),
@@ -134,10 +135,17 @@ fn what_is_printed_of_a_plan_is_described() {
 
 #[test]
 fn what_is_printed_of_pools_and_tables_is_described() {
-    let place =
-        workplace(&["fleet.in/plain.toml", "queue.in/small.toml", "queue.in/plan.json", "calibrate.in/mine.csv"]);
+    let place = workplace(&[
+        "fleet.in/plain.toml",
+        "fleet.in/own.toml",
+        "fleet.in/lab.toml",
+        "queue.in/small.toml",
+        "queue.in/plan.json",
+        "calibrate.in/mine.csv",
+    ]);
     let place = place.path();
     document(place, "plan plain.toml");
+    document(place, "plan own.toml");
     document(place, "simulate small.toml");
     document(place, "validate mine.csv");
     document(place, "calibrate --from mine.csv --out mine.toml");

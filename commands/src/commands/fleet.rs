@@ -42,8 +42,11 @@ pub(crate) fn plan(
         Ok(FleetJob { spec: job.spec, resources })
     });
     let jobs: Vec<FleetJob> = jobs.collect::<Result<_, Failure>>()?;
+    let pool = pool(&spec, file, constants)
+        .resources(arguments.plans.as_deref().unwrap_or(Path::new("")))
+        .map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
     let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
-    let planned = plan_fleet(&spec, jobs, &limits, &|| bar.inc(1));
+    let planned = plan_fleet(&spec, pool, jobs, &limits, &|| bar.inc(1));
     bar.finish_and_clear();
     let planned = planned.map_err(|error| explain(&error, &spec, file))?;
     let notes = write(&planned, &spec, file, arguments)?;
@@ -66,8 +69,8 @@ fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
     goal.objective = flags.objective.or(goal.objective);
     goal.deadline = flags.deadline.clone().or(goal.deadline.take());
     goal.budget = flags.budget.or(goal.budget);
-    pool.instances = flags.instances.clone().unwrap_or_else(|| std::mem::take(&mut pool.instances));
-    pool.max_instances = flags.max_instances.unwrap_or(pool.max_instances);
+    pool.instances = flags.instances.clone().or(pool.instances.take());
+    pool.max_instances = flags.max_instances.or(pool.max_instances);
     pool.region = flags.region.clone().or(pool.region.take());
     pool.pricing = flags.pricing.or(pool.pricing);
     pool.service = flags.service.clone().or(pool.service.take());
@@ -78,6 +81,12 @@ fn software(cluster: &mut ClusterChoice, flags: &GoalArguments) {
     cluster.transport = flags.transport.clone().or(cluster.transport.take());
     cluster.stack = flags.stack.clone().or(cluster.stack.take());
     cluster.memory_margin = flags.memory_margin.clone().or(cluster.memory_margin.take());
+}
+
+/// Returns the machines of a pool as those of a job, whose files are read in the same way.
+fn pool(spec: &FleetSpec, fleet: &Path, constants: Option<&Path>) -> Job {
+    let cluster = ClusterChoice { file: spec.pool.file.clone(), ..ClusterChoice::default() };
+    Job::of(JobSpec { cluster, ..JobSpec::default() }, fleet.into(), constants)
 }
 
 /// Reads the job of an entry, in place or in its file.

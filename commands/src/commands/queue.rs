@@ -10,9 +10,10 @@ use crate::misplaced;
 use crate::output::Output;
 use std::collections::BTreeMap;
 use std::path::Path;
+use trainyard_hardware_profiles::catalog;
 use trainyard_history::Kind;
 use trainyard_plan::document::PlanDocument;
-use trainyard_pool::queue::{self, QueueSpec, predict_queue};
+use trainyard_pool::queue::{self, OwnMachines, QueueFiles, QueueSpec, predict_queue};
 
 /// Returns `true` if a file is a queue, by its name or, because it has a pool or a list of jobs, by its content.
 pub(crate) fn is_queue(file: &Path) -> bool {
@@ -25,8 +26,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     let file = &arguments.plan;
     only_for_plans(arguments)?;
     let spec: QueueSpec = diagnose::from_toml("queue", &files::read_text("queue", file)?, file)?;
-    let plans = plans(&spec, file)?;
-    let document = predict_queue(&spec, &plans, arguments.seed)
+    let files = QueueFiles { plans: plans(&spec, file)?, machines: machines(&spec, file)? };
+    let document = predict_queue(&spec, &files, arguments.seed)
         .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
     let plot = &arguments.plot;
     if plot.plot.is_some() {
@@ -58,6 +59,18 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
     ];
     let flags = flags.map(|(flag, given, advice)| (flag, given, advice.into()));
     misplaced::refuse(flags, "is for plans, but this is a queue")
+}
+
+/// Reads the cluster file that the pool names, if it names one.
+fn machines(spec: &QueueSpec, file: &Path) -> Result<Option<OwnMachines>, Failure> {
+    let Some(path) = &spec.pool.file else { return Ok(None) };
+    let path = files::beside(file, Path::new(path));
+    let described = files::read_cluster(&path).map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
+    let machines = OwnMachines::new(described, catalog()).map_err(|error| {
+        let because = format!("{error} (read from `{}`)", path.display());
+        refused(file).because(because).maybe_hint(error.hint())
+    })?;
+    Ok(Some(machines))
 }
 
 /// Reads the plan documents that the jobs name, by their paths in the file.

@@ -95,6 +95,13 @@ impl Problem {
         Self { cancellation, ..self }
     }
 
+    /// Returns the same problem on at most so many machines of these kinds of one's own, and without those of other kinds
+    /// and without all of them together.
+    #[must_use]
+    pub fn only_on(self, kinds: &[(String, u32)]) -> Self {
+        Self { place: self.place.only_on(kinds), ..self }
+    }
+
     /// Returns the same problem, whose searches share what they find out with all others that are given this cache.
     #[must_use]
     pub fn with_cache(self, cache: SearchCache) -> Self {

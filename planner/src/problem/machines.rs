@@ -105,6 +105,7 @@ fn owned(
         stacks: vec![stack],
         described_by: Description::Profile(path),
         constants: before.path,
+        only: None,
     })
 }
 
@@ -133,6 +134,7 @@ fn described(
         stacks,
         described_by: Description::ClusterFile(path),
         constants: before.path,
+        only: None,
     })
 }
 

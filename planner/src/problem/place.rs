@@ -31,6 +31,8 @@ pub enum Place {
         described_by: Description,
         /// The constants file that takes precedence over the catalog, as a plan names it.
         constants: Option<String>,
+        /// The only types that may be used, with the most machines of each; `None` if all may be.
+        only: Option<Vec<(String, u32)>>,
     },
 }
 
@@ -140,6 +142,14 @@ impl Place {
         self
     }
 
+    /// Returns the same place without the other types of machines and with at most so many of these, where they are owned.
+    pub(crate) fn only_on(mut self, types: &[(String, u32)]) -> Self {
+        if let Self::Owned { only, .. } = &mut self {
+            *only = Some(types.to_vec());
+        }
+        self
+    }
+
     /// Returns the same place at changed prices, if it has prices.
     pub(crate) fn repriced(mut self, changes: &[PriceChange]) -> Self {
         match &mut self {
@@ -216,6 +226,7 @@ impl Place {
     /// Lists the types of machine to choose from, with the most of each.
     pub(crate) fn types(&self) -> Vec<(String, u32)> {
         match self {
+            Self::Owned { only: Some(only), .. } => only.clone(),
             Self::Owned { machine, .. } => {
                 let whole = (machine.cluster.instance.clone(), machine.cluster.machines());
                 let kinds = alone(&machine.cluster).map(|pool| (pool.name.clone(), pool.instances));
@@ -285,7 +296,7 @@ impl Place {
     /// no price.
     pub(crate) fn usd_per_hour(&self, choice: usize) -> Option<UsdPerHour> {
         match self {
-            Self::Owned { machine, .. } => price_of_one(pools_of(&machine.cluster, self.kind(choice))),
+            Self::Owned { machine, .. } => price_of_one(self.pools_of(&machine.cluster, choice)),
             Self::Rented(rental) => Some(rental.offer(choice).1.hourly()),
         }
     }
@@ -304,11 +315,18 @@ impl Place {
     pub(crate) fn price_used(&self, choice: usize) -> Option<PriceUsed> {
         match self {
             Self::Owned { machine, described_by: Description::ClusterFile(path), .. } => {
-                stated_price(pools_of(&machine.cluster, self.kind(choice)), path)
+                stated_price(self.pools_of(&machine.cluster, choice), path)
             }
             Self::Owned { described_by: Description::Profile(_), .. } => None,
             Self::Rented(rental) => Some(price_used(&rental.offer(choice).1)),
         }
+    }
+
+    /// Returns the machines of a choice among those of a cluster: one kind, or all of them.
+    fn pools_of<'c>(&self, cluster: &'c Cluster, choice: usize) -> &'c [Pool] {
+        let types = self.types();
+        let own = types.get(self.kind(choice)).and_then(|(name, _)| alone(cluster).find(|pool| pool.name == *name));
+        own.map_or(&cluster.pools, std::slice::from_ref)
     }
 
     /// Returns the pricing of the machines; on-demand for owned ones.
@@ -337,12 +355,6 @@ pub(crate) fn repriced(changes: &[PriceChange], instance: &Instance, price: Pric
 /// all of it is.
 fn alone(cluster: &Cluster) -> impl Iterator<Item = &Pool> {
     cluster.pools.iter().filter(|pool| cluster.is_mixed() && pool.name != cluster.instance)
-}
-
-/// Returns the machines of a type of [`Place::types`]: all of them first, then one kind after another.
-fn pools_of(cluster: &Cluster, kind: usize) -> &[Pool] {
-    let without_others = kind.checked_sub(1).and_then(|index| alone(cluster).nth(index));
-    without_others.map_or(&cluster.pools, std::slice::from_ref)
 }
 
 /// Explains why a cluster of one's own cannot be supposed to have so many machines instead of its own; `None` if it can:
@@ -419,6 +431,18 @@ mod tests {
         let [four, five] = [4, 5].map(|machines| switched.clone().with_machines(machines).types()[0].1);
         assert_eq!((four, five), (4, 2));
         assert!(!place(&format!("{SMALL}{LARGE}")).may_have(4));
+    }
+
+    #[test]
+    fn a_place_may_be_held_to_some_kinds_and_numbers() {
+        let place = place(&format!("{SMALL}{LARGE}"));
+        let stacks = place.stacks().len();
+        let held = place.only_on(&[("p3.16xlarge".into(), 1), ("p3.8xlarge".into(), 1)]);
+        assert_eq!(held.types(), [("p3.16xlarge".into(), 1), ("p3.8xlarge".into(), 1)]);
+        let prices = [0, stacks].map(|choice| held.usd_per_hour(choice));
+        assert_eq!(prices, [20.0, 5.0].map(|usd| Some(UsdPerHour(usd))));
+        let devices = [0, stacks].map(|choice| held.machine(choice, 1, None).cluster.first().devices_per_instance);
+        assert_eq!(devices, [8, 4]);
     }
 
     #[test]

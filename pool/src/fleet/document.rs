@@ -5,7 +5,7 @@ use super::FleetSpec;
 use crate::queue::{InstanceSeconds, QueueCost, QueueDocument, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::PlanSpec;
+use trainyard_plan::{Objective, PlanSpec};
 
 /// The schema of fleet documents that this version writes.
 pub const FLEET_SCHEMA: &str = "trainyard.fleet/1";
@@ -54,8 +54,9 @@ pub struct FleetPrediction {
     pub instance_seconds: InstanceSeconds,
     /// Training over everything that is held.
     pub utilisation_of_held: f64,
-    /// What it costs, by the second.
-    pub cost: QueueCost,
+    /// What it costs, by the second; absent for machines without a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<QueueCost>,
     /// The same jobs with the same plans in the same order, had no instance been kept warm; absent without warm pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_warm_pool: Option<ColdFleet>,
@@ -88,8 +89,9 @@ pub struct FleetPlan {
     /// What each job trains, a download of its data, evaluation and checkpoints included; start-up comes on top.
     pub time_s: f64,
     /// What the dearest job of the kind costs, what is paid of its start-up included; instances kept warm after it are in
-    /// the whole.
-    pub cost_usd: f64,
+    /// the whole. Absent for machines without a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// When the first job of the kind gets its instances.
     pub start_s: f64,
     /// When the last job of the kind ends.
@@ -104,6 +106,13 @@ pub struct FleetPlan {
     pub budget_usd: Option<f64>,
     /// Plans that it could have had, on types and numbers of instances.
     pub options: u32,
+}
+
+impl FleetDocument {
+    /// Returns what was minimized: time, where nothing has a price.
+    pub(super) fn objective(&self) -> Objective {
+        self.prediction.cost.map_or(Objective::Time, |_| self.fleet.goal.objective.unwrap_or_default())
+    }
 }
 
 /// How the search for a fleet's plans went.

@@ -7,7 +7,7 @@ use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, 
 use crate::queue::{
     InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueSpec, StartSpec, predict_queue, waiting,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use trainyard_plan::Objective;
 use trainyard_planner::{Evaluated, INDISTINCT, OnEach, simpler_than, usd};
 use trainyard_reports::format::percent;
@@ -26,7 +26,8 @@ pub(super) struct Found<'f, 'a> {
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
-    let predict = |spec: &QueueSpec| predict_queue(spec, &BTreeMap::new(), 0);
+    let files = &found.fleet.shared.files;
+    let predict = |spec: &QueueSpec| predict_queue(spec, files, 0);
     let specs: Vec<&QueueSpec> = found.solution.best.schedule.parts.iter().map(|part| &part.queue).collect();
     let pools: Vec<QueueDocument> = specs.iter().map(|spec| predict(spec)).collect::<Result<_, _>>()?;
     let cold: Vec<QueueDocument> = if found.spec.pool.warm_pool {
@@ -42,7 +43,7 @@ pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invali
         prediction: found.prediction(&pools, &cold),
         plans,
         reasons: found.reasons(),
-        warnings: warnings(found.fleet, &pools),
+        warnings: found.warnings(&pools),
         search: found.search(),
         pools,
     })
@@ -64,18 +65,19 @@ fn last_end(pools: &[QueueDocument]) -> f64 {
     pools.iter().flat_map(|pool| &pool.jobs).map(|run| run.end_s).fold(0.0, f64::max)
 }
 
-fn total_cost(pools: &[QueueDocument]) -> QueueCost {
+/// Returns the cost of all pools; `None` where they have no price.
+fn total_cost(pools: &[QueueDocument]) -> Option<QueueCost> {
     let costs = pools.iter().filter_map(|pool| pool.prediction.cost);
-    costs.fold(QueueCost { jobs_usd: 0.0, warm_usd: 0.0, total_usd: 0.0 }, |sum, own| QueueCost {
+    costs.reduce(|sum, own| QueueCost {
         jobs_usd: sum.jobs_usd + own.jobs_usd,
         warm_usd: sum.warm_usd + own.warm_usd,
         total_usd: sum.total_usd + own.total_usd,
     })
 }
 
-/// Returns the cost of the dearest job of a kind, in USD.
-fn dearest(runs: &[&JobRun]) -> f64 {
-    runs.iter().filter_map(|run| run.cost_usd).fold(0.0, f64::max)
+/// Returns the cost of the dearest job of a kind, in USD, where it has one.
+fn dearest(runs: &[&JobRun]) -> Option<f64> {
+    runs.iter().filter_map(|run| run.cost_usd).reduce(f64::max)
 }
 
 impl Found<'_, '_> {
@@ -104,8 +106,9 @@ impl Found<'_, '_> {
             instance_seconds,
             utilisation_of_held: instance_seconds.busy / instance_seconds.held,
             cost: total_cost(pools),
-            without_warm_pool: (!cold.is_empty())
-                .then(|| ColdFleet { makespan_s: last_end(cold) - first, cost_usd: total_cost(cold).total_usd }),
+            // Warm pools are of rented instances, which have a price.
+            without_warm_pool: total_cost(cold)
+                .map(|cost| ColdFleet { makespan_s: last_end(cold) - first, cost_usd: cost.total_usd }),
         }
     }
 
@@ -150,7 +153,7 @@ impl Found<'_, '_> {
     /// Explains why each kind has its instances: the fleet's time and cost if it had those on which it is cheapest; and
     /// where less than the quota is used.
     fn reasons(&mut self) -> Vec<String> {
-        let quota = self.spec.pool.max_instances;
+        let quota = |queue: &QueueSpec| self.fleet.shared.quota(&queue.pool.instance);
         let used = self.solution.best.schedule.parts.iter().map(|part| &part.queue);
         let wanted = |queue: &QueueSpec| -> u32 {
             queue
@@ -160,9 +163,9 @@ impl Found<'_, '_> {
                 .fold(0, u32::saturating_add)
         };
         let fewer: Vec<String> = used
-            .filter(|queue| queue.pool.max_instances < quota.min(wanted(queue)))
+            .filter(|queue| queue.pool.quota() < quota(queue).min(wanted(queue)))
             .map(|queue| {
-                let most = queue.pool.max_instances;
+                let (most, quota) = (queue.pool.quota(), quota(queue));
                 let instance = &queue.pool.instance;
                 format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
             })
@@ -216,11 +219,12 @@ impl Found<'_, '_> {
             return format!("{kind}: its {most} choice takes more time than can be simulated");
         };
         let misses = self.judge.worth(&then.figures).excess > self.solution.best.worth.excess;
+        let priced = self.fleet.shared.are_priced();
         format!(
-            "{kind}: with its {most} choice, {}, all would take {} and cost {}{}",
+            "{kind}: with its {most} choice, {}, all would take {}{}{}",
             name(best),
             human_duration(Seconds(then.figures.end - self.judge.first)),
-            usd(then.figures.cost),
+            if priced { format!(" and cost {}", usd(then.figures.cost)) } else { String::new() },
             if misses { format!(", which misses {}", self.missed(&then, &other)) } else { String::new() }
         )
     }
@@ -242,6 +246,33 @@ impl Found<'_, '_> {
         }
         all.join(", and ")
     }
+
+    /// Collects the pools' warnings, each once, and the settings that change nothing.
+    fn warnings(&self, pools: &[QueueDocument]) -> Vec<String> {
+        let mut said = BTreeSet::new();
+        let all = self.fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
+        let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
+        let Some(file) = &self.spec.pool.file else {
+            let text = "availability of instances is not known; reclaims of spot instances are not in times and costs, nor is the \
+                        storage of data and checkpoints in costs";
+            warnings.push(text.into());
+            return warnings;
+        };
+        let uncounted = self.solution.best.choice.iter().filter(|placed| {
+            let on = &self.plans[placed.kind].plans[self.pools.option(**placed).plan];
+            on.best.elapsed_s <= on.training.0
+        });
+        let names: Vec<&str> = uncounted.map(|placed| self.pools.kinds[placed.kind].name.as_str()).collect();
+        if !names.is_empty() {
+            warnings.push(format!(
+                "checkpoints and failures are not in the time of {}, because nobody says how fast checkpoints are written: \
+                 [shared_storage] in {file} or campaign.checkpoint_bandwidth in the job does",
+                names.join(", ")
+            ));
+        }
+        warnings.push("the machines are taken to be free from the start, and for these jobs alone".into());
+        warnings
+    }
 }
 
 /// Names the machines of a plan and what tells it from others on them: `1 × p4d.24xlarge (pytorch-fsdp-compiled, data 8,
@@ -251,19 +282,6 @@ fn machines_and_plan(plan: &Evaluated) -> String {
     let strategy = strategy_and_state(spec);
     let with = spec.stack.as_ref().map_or(strategy.clone(), |stack| format!("{stack}, {strategy}"));
     format!("{} ({with})", plan.machines())
-}
-
-/// Collects the pools' warnings, each once, and the settings that change nothing.
-fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
-    let mut said = BTreeSet::new();
-    let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
-    let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
-    warnings.push(
-        "availability of instances is not known; reclaims of spot instances are not in times and costs, nor is the storage of \
-         data and checkpoints in costs"
-            .into(),
-    );
-    warnings
 }
 
 /// Explains why a fleet misses its deadlines and budgets, all of them; `None` if it meets them.
@@ -282,7 +300,8 @@ pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
 fn missed_by_all(document: &FleetDocument) -> Option<String> {
     let goal = &document.fleet.goal;
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    let (makespan, cost) = (document.prediction.makespan_s, document.prediction.cost.total_usd);
+    let (makespan, cost) =
+        (document.prediction.makespan_s, document.prediction.cost.map_or(0.0, |cost| cost.total_usd));
     let late = deadline.is_some_and(|deadline| makespan > deadline.0);
     let dear = goal.budget.is_some_and(|budget| cost > budget);
     if !late && !dear {
@@ -307,7 +326,7 @@ fn missed_by_all(document: &FleetDocument) -> Option<String> {
 
 /// Says what misses the deadline and the budget that each job of a kind has.
 fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
-    let (stay, cost) = (plan.longest_stay_s, plan.cost_usd);
+    let (stay, cost) = (plan.longest_stay_s, plan.cost_usd.unwrap_or(0.0));
     let late = plan.deadline_s.filter(|deadline| stay > *deadline).map(|deadline| {
         format!(
             "end every job of {} within {} of its submission: the nearest takes {}, {} long",

@@ -5,6 +5,7 @@ mod choose;
 mod document;
 mod error;
 mod found;
+mod machines;
 mod option;
 mod page;
 mod schedule;
@@ -17,6 +18,7 @@ pub use found::missed_fleet_goal;
 pub use page::page;
 pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 
+use crate::queue::PoolSpec;
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
 use choose::{Judge, Worth, are_best, choose, or_much_better, or_simpler};
@@ -72,8 +74,8 @@ impl PlannedKind {
     }
 }
 
-/// Plans a fleet. `jobs` are the jobs of its entries, in their order; `limits` hold for the plans of each; `done` is
-/// called whenever the plans of a kind of jobs are known.
+/// Plans a fleet. `pool` is the content of the files that its pool names; `jobs` are the jobs of its entries, in their order;
+/// `limits` hold for the plans of each; `done` is called whenever the plans of a kind of jobs are known.
 ///
 /// If no schedule that was found meets deadlines and budgets, the document holds the one that comes nearest, and
 /// [`missed_fleet_goal`] says so.
@@ -87,14 +89,17 @@ impl PlannedKind {
 /// When `jobs` are not as many as the fleet has entries.
 pub fn plan_fleet(
     spec: &FleetSpec,
+    pool: Resources,
     jobs: Vec<FleetJob>,
     limits: &Limits,
     done: &dyn Fn(),
 ) -> Result<PlannedFleet, FleetError> {
     assert_eq!(spec.jobs.len(), jobs.len(), "every entry of a fleet is a job");
-    let fleet = valid_fleet(spec, jobs)?;
-    if let Some(instances) = limits.fixed.instances.filter(|held| *held > spec.pool.max_instances) {
-        return Err(too_wide("--fix instances", instances, spec.pool.max_instances).into());
+    let fleet = valid_fleet(spec, pool, jobs)?;
+    if let (Some(instances), Some(largest)) = (limits.fixed.instances, largest(&fleet, &limits.fixed))
+        && instances > largest.quota()
+    {
+        return Err(too_wide("--fix instances", instances, largest).into());
     }
     let mut found: Vec<OnEach> = Vec::new();
     for (index, kind) in fleet.kinds.iter().enumerate() {
@@ -117,6 +122,12 @@ pub fn plan_fleet(
     Ok(PlannedFleet { document, kinds })
 }
 
+/// Returns the largest of the pools that may be used.
+fn largest<'a>(fleet: &'a ValidFleet, fixed: &Fixed) -> Option<&'a PoolSpec> {
+    let wanted = |pool: &&PoolSpec| fixed.instance.as_ref().is_none_or(|held| *held == pool.instance);
+    fleet.shared.pools.values().filter(wanted).max_by_key(|pool| pool.quota())
+}
+
 /// A fleet with some plans of each kind, scheduled.
 struct Scheduled {
     document: FleetDocument,
@@ -129,7 +140,7 @@ impl Scheduled {
     fn new(spec: &FleetSpec, fleet: &ValidFleet, found: &[OnEach], judge: Judge) -> Result<Self, FleetError> {
         let kinds = fleet.kinds.iter().zip(found).map(|(kind, found)| with_options(kind, found));
         let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
-        let mut pools = Pools::new(spec, &kinds)?;
+        let mut pools = Pools::new(spec, &fleet.shared, &kinds)?;
         let solution = choose(&mut pools, judge).ok_or_else(|| too_long(MILLENNIA))?;
         let worth = solution.best.worth;
         let has_goal =

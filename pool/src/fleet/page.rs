@@ -1,7 +1,7 @@
 //! A planned fleet as a page.
 
 use super::{FleetDocument, FleetPlan};
-use crate::queue::{of_it_warm, runs, time, use_of_pool};
+use crate::queue::{QueueDocument, of_it_warm, runs, time, use_of_pool};
 use std::collections::BTreeMap;
 use trainyard_plan::Objective;
 use trainyard_plan::document::PriceUsed;
@@ -37,8 +37,12 @@ fn title(document: &FleetDocument) -> String {
     let jobs: u64 = document.plans.iter().map(|plan| u64::from(plan.count)).sum();
     let kinds = document.plans.len() as u64;
     let types = document.pools.iter().map(|pool| pool.queue.pool.instance.as_str()).collect::<Vec<_>>().join(", ");
-    let quota = document.fleet.pool.max_instances;
-    format!("{} of {} on up to {quota} × {types}", counted(jobs, "job"), counted(kinds, "kind"))
+    let each = |pool: &QueueDocument| format!("{} × {}", pool.queue.pool.quota(), pool.queue.pool.instance);
+    let on = match document.fleet.pool.max_instances {
+        Some(quota) => format!("{quota} × {types}"),
+        None => document.pools.iter().map(each).collect::<Vec<_>>().join(", "),
+    };
+    format!("{} of {} on up to {on}", counted(jobs, "job"), counted(kinds, "kind"))
 }
 
 fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
@@ -53,18 +57,19 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
             "no schedule beats",
             format!("{} with these plans; gap {}", time(prediction.bound_s), percent(prediction.gap)),
         ),
-        ("cost", format!("{}{budget}{}", usd(cost.total_usd), of_it_warm(cost))),
     ];
+    rows.extend(cost.map(|cost| ("cost", format!("{}{budget}{}", usd(cost.total_usd), of_it_warm(cost)))));
     let starts = (prediction.cold_starts, prediction.warm_starts);
-    rows.extend(use_of_pool(prediction.waiting_s, starts, prediction.instance_seconds));
-    if let Some(cold) = prediction.without_warm_pool {
+    let any = document.pools.first().map(|pool| pool.queue.pool.clone()).unwrap_or_default();
+    rows.extend(use_of_pool(&any, prediction.waiting_s, starts, prediction.instance_seconds));
+    if let (Some(cold), Some(cost)) = (prediction.without_warm_pool, cost) {
         let later = cold.makespan_s - prediction.makespan_s;
         let more = cold.cost_usd - cost.total_usd;
         let took = if later >= 0.0 { "longer" } else { "less" };
         let cost = if more >= 0.0 { "more" } else { "less" };
         let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(more.abs()));
         rows.push(("without warm pool", text));
-    } else {
+    } else if !any.is_owned() {
         rows.pop();
     }
     rows
@@ -78,7 +83,7 @@ fn plans(document: &FleetDocument, width: Width) -> String {
             cluster(&plan.plan),
             strategy_and_state(&plan.plan),
             time(plan.time_s),
-            usd(mean_cost(document, plan)),
+            mean_cost(document, plan).map_or_else(|| "–".into(), usd),
             time(plan.start_s),
             time(plan.end_s),
         ]
@@ -96,42 +101,50 @@ fn software(document: &FleetDocument) -> Vec<String> {
     kinds.into_iter().map(|(stack, kinds)| format!("{stack}: {}", kinds.join(", "))).collect()
 }
 
-/// Returns the cost of a job of a kind on average, in USD: those that start on new instances cost more.
-fn mean_cost(document: &FleetDocument, plan: &FleetPlan) -> f64 {
+/// Returns the cost of a job of a kind on average, in USD: those that start on new instances cost more. `None` where they have
+/// none.
+fn mean_cost(document: &FleetDocument, plan: &FleetPlan) -> Option<f64> {
     let runs = document.pools.iter().flat_map(|pool| &pool.jobs).filter(|run| run.name == plan.name);
-    runs.filter_map(|run| run.cost_usd).sum::<f64>() / f64::from(plan.count)
+    let all = runs.map(|run| run.cost_usd).sum::<Option<f64>>()?;
+    Some(all / f64::from(plan.count))
 }
 
 fn pools(document: &FleetDocument, width: Width) -> String {
     let rows = document.pools.iter().map(|pool| {
         let prediction = &pool.prediction;
         // Utilisation is relative to the time that the whole fleet takes.
-        let quota = f64::from(pool.queue.pool.max_instances) * document.prediction.makespan_s;
+        let quota = f64::from(pool.queue.pool.quota()) * document.prediction.makespan_s;
         let price = prediction.price.as_ref();
         [
             pool.queue.pool.instance.clone(),
             pool.jobs.len().to_string(),
-            pool.queue.pool.max_instances.to_string(),
+            pool.queue.pool.quota().to_string(),
             percent(prediction.instance_seconds.busy / quota),
             prediction.cost.map_or_else(|| "–".into(), |cost| usd(cost.total_usd)),
             price.map_or_else(|| "–".into(), |price| format!("{:.2} USD/h", price.usd_per_hour)),
-            price
-                .and_then(PriceUsed::offered)
-                .map_or_else(String::new, |own| format!("{} in {}, {}", own.service, own.region, own.date)),
+            price.map_or_else(String::new, terms),
         ]
     });
     table(width, ["pool", ">jobs", ">at most", ">training", ">cost", ">price each", "terms"], rows)
 }
 
+/// Names who says a price.
+fn terms(price: &PriceUsed) -> String {
+    let offered = price.offered().map(|own| format!("{} in {}, {}", own.service, own.region, own.date));
+    offered.unwrap_or_else(|| price.source.clone())
+}
+
 fn search(document: &FleetDocument) -> Vec<String> {
     let search = document.search;
+    let each =
+        if document.fleet.pool.file.is_some() { "kind and number of machines" } else { "type and number of instances" };
     let plans = format!(
-        "{} considered, {} simulated: the one to recommend on each type and number of instances",
+        "{} considered, {} simulated: the one to recommend on each {each}",
         counted(search.candidates, "plan"),
         human_count(search.simulated)
     );
     let choices = if search.choices < 1e15 { human_count(search.choices as u64) } else { "over 10^15".into() };
-    let bound = match document.fleet.goal.objective.unwrap_or_default() {
+    let bound = match document.objective() {
         Objective::Cost => format!("costs less than {}", usd(search.bound)),
         Objective::Time => format!("takes less than {}", time(search.bound)),
     };

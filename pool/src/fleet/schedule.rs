@@ -5,6 +5,7 @@
 //! too.
 
 use super::FleetSpec;
+use super::machines::Shared;
 use super::option::{JobOption, Kind};
 use crate::queue::simulation::{QueueOutcome, simulate_queue};
 use crate::queue::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
@@ -32,7 +33,8 @@ pub(super) struct Placed {
 pub(super) struct Figures {
     /// End of the last job, in seconds since the start of the fleet.
     pub(super) end: f64,
-    /// USD of all of them.
+    /// USD of all of them; of machines without a price what their users pay, the time from the submission of each job to its
+    /// end, in seconds.
     pub(super) cost: f64,
     /// The largest miss of a job's own deadline or budget, as a fraction of it.
     pub(super) late: f64,
@@ -80,7 +82,8 @@ pub(super) enum Effort {
 /// The price and start-up of an instance type, whatever runs on it.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
-    price: UsdPerHour,
+    /// `None` for machines that have none.
+    price: Option<UsdPerHour>,
     /// The shortest start-up that the rules of the pool allow.
     start: Span,
     /// That of new instances.
@@ -99,6 +102,7 @@ impl Terms {
 /// The pool and all that was scheduled on it.
 pub(super) struct Pools<'a> {
     fleet: &'a FleetSpec,
+    shared: &'a Shared,
     pub(super) kinds: &'a [Kind],
     terms: BTreeMap<String, Terms>,
     known: BTreeMap<(Effort, Vec<Placed>), Vec<Part>>,
@@ -109,24 +113,27 @@ pub(super) struct Pools<'a> {
 }
 
 impl<'a> Pools<'a> {
-    pub(super) fn new(fleet: &'a FleetSpec, kinds: &'a [Kind]) -> Result<Self, Invalid> {
+    pub(super) fn new(fleet: &'a FleetSpec, shared: &'a Shared, kinds: &'a [Kind]) -> Result<Self, Invalid> {
         let mut terms = BTreeMap::new();
         for instance in kinds.iter().flat_map(|kind| &kind.options).map(|option| &option.instance) {
             if !terms.contains_key(instance) {
-                terms.insert(instance.clone(), terms_of(fleet, instance)?);
+                terms.insert(instance.clone(), terms_of(shared, instance)?);
             }
         }
-        Ok(Self { fleet, kinds, terms, known: BTreeMap::new(), schedules: 0, runs: 0 })
+        Ok(Self { fleet, shared, kinds, terms, known: BTreeMap::new(), schedules: 0, runs: 0 })
     }
 
     pub(super) fn option(&self, placed: Placed) -> &'a JobOption {
         &self.kinds[placed.kind].options[placed.option]
     }
 
-    /// Returns the cost of one job on an option, in USD, with the shortest start-up.
+    /// Returns the cost of one job on an option, with the shortest start-up.
     fn least_each(&self, option: &JobOption) -> f64 {
         let terms = &self.terms[&option.instance];
-        billed(terms.price, option.instances, terms.paid_least() + Span::from_seconds(option.time))
+        terms.price.map_or_else(
+            || self.least_time(option),
+            |price| billed(price, option.instances, terms.paid_least() + Span::from_seconds(option.time)),
+        )
     }
 
     /// Returns the seconds from the job's instances being allotted to its end, with the shortest start-up.
@@ -148,8 +155,8 @@ impl<'a> Pools<'a> {
     /// neither the first instances of a type, nor the first of their number.
     pub(super) fn bound(&self, placed: &[Placed]) -> Figures {
         let mut all = placed.iter().fold(Figures::default(), |sum, placed| sum.and(self.alone(*placed)));
-        let quota = self.fleet.pool.max_instances;
-        for own in self.by_type(placed).values_mut() {
+        for (instance, own) in &mut self.by_type(placed) {
+            let quota = self.shared.quota(instance);
             own.sort_by(|a, b| self.kinds[b.kind].submit.0.total_cmp(&self.kinds[a.kind].submit.0));
             let first = own.iter().map(|placed| self.kinds[placed.kind].submit.0).fold(f64::INFINITY, f64::min);
             let (mut work, mut exclusive) = (0.0, 0.0);
@@ -181,9 +188,10 @@ impl<'a> Pools<'a> {
     fn first_cold(&self, of_type: &[Placed]) -> f64 {
         let numbers: BTreeSet<u32> = of_type.iter().map(|placed| self.option(*placed).instances).collect();
         let terms = &self.terms[&self.option(of_type[0]).instance];
+        let Some(price) = terms.price else { return 0.0 };
         let more = terms.paid_cold.seconds().0 - terms.paid_least().seconds().0;
         // Whole seconds are billed, and which job it is does not matter to those that are whole.
-        let each = terms.price.0 / 3600.0 * more.floor();
+        let each = price.0 / 3600.0 * more.floor();
         numbers.into_iter().map(|instances| each * f64::from(instances)).sum()
     }
 
@@ -234,12 +242,17 @@ impl<'a> Pools<'a> {
     /// Builds queues of the same jobs in different orders and, where that may save, on fewer instances than the quota.
     fn queues(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
         // More instances than those of all jobs have nothing to do.
-        let most = self.of_all(placed).min(self.fleet.pool.max_instances);
+        let most = self.most(placed);
         let on_all = self.orders_of_quota(placed, effort);
         let on_all: Vec<QueueSpec> = on_all.iter().map(|queue| on_at_most(queue, most)).collect();
         let fewer = if effort == Effort::Thorough { self.fewer(placed) } else { Vec::new() };
         let on_fewer = fewer.iter().flat_map(|most| on_all.iter().map(|queue| on_at_most(queue, *most)));
         on_all.iter().cloned().chain(on_fewer).collect()
+    }
+
+    /// Returns the number of instances that jobs of one type can use.
+    fn most(&self, placed: &[Placed]) -> u32 {
+        self.of_all(placed).min(self.shared.quota(&self.option(placed[0]).instance))
     }
 
     /// Returns the number of instances of all jobs together.
@@ -256,7 +269,7 @@ impl<'a> Pools<'a> {
         }
         let wide = |placed: &Placed| (self.kinds[placed.kind].count, self.option(*placed).instances);
         let all = self.of_all(placed);
-        let most = all.min(self.fleet.pool.max_instances);
+        let most = self.most(placed);
         let longest = placed.iter().map(|placed| wide(placed).0).max().unwrap_or(1);
         let rounds = (1..=longest).flat_map(|rounds| {
             let of_kind = placed.iter().map(wide).map(move |(count, each)| each.saturating_mul(count.div_ceil(rounds)));
@@ -338,35 +351,46 @@ impl<'a> Pools<'a> {
             }
         };
         let instance = &self.option(placed[0]).instance;
-        QueueSpec { pool: self.fleet.pool.of_type(instance), policy, jobs: placed.iter().map(job).collect() }
+        QueueSpec { pool: self.shared.pools[instance].clone(), policy, jobs: placed.iter().map(job).collect() }
     }
 
     /// Simulates a queue and returns its figures; `None` if it would outlast the simulation's clock.
     fn simulate(&mut self, queue: &QueueSpec, placed: &[Placed]) -> Option<Figures> {
-        let checked = valid::valid(queue, &BTreeMap::new(), 0).ok()?;
+        let checked = valid::valid(queue, &self.shared.files, 0).ok()?;
         let outcome = simulate_queue(&checked.queue);
         self.schedules += 1;
         self.runs += checked.queue.jobs.len() as u64;
         let price = self.terms[&queue.pool.instance].price;
         let end = outcome.runs.iter().map(|run| run.end).max()?.seconds().0;
-        let cost = (price * (outcome.billed_jobs() + outcome.billed_warm())).0;
+        let cost = price.map_or_else(
+            || {
+                checked
+                    .queue
+                    .jobs
+                    .iter()
+                    .zip(&outcome.runs)
+                    .map(|(job, run)| run.end.since(job.submit).seconds().0)
+                    .sum()
+            },
+            |price| (price * (outcome.billed_jobs() + outcome.billed_warm())).0,
+        );
         Some(Figures { end, cost, late: self.lateness(&outcome, placed, price) })
     }
 
-    fn lateness(&self, outcome: &QueueOutcome, placed: &[Placed], price: UsdPerHour) -> f64 {
+    fn lateness(&self, outcome: &QueueOutcome, placed: &[Placed], price: Option<UsdPerHour>) -> f64 {
         let misses = self.misses(outcome, placed, price);
         misses.into_iter().map(|(_, own)| own.deadline.max(own.budget)).fold(0.0, f64::max)
     }
 
     /// Returns by how much each kind misses what its own jobs have to keep to, at most.
-    fn misses(&self, outcome: &QueueOutcome, placed: &[Placed], price: UsdPerHour) -> Vec<(usize, Missed)> {
+    fn misses(&self, outcome: &QueueOutcome, placed: &[Placed], price: Option<UsdPerHour>) -> Vec<(usize, Missed)> {
         let mut runs = outcome.runs.iter();
         let of_kind = |placed: &Placed| {
             let kind = &self.kinds[placed.kind];
             let mut most = Missed { deadline: 0.0, budget: 0.0 };
             for run in runs.by_ref().take(kind.count as usize) {
                 let stay = run.end.seconds().0 - kind.submit.0;
-                let cost = (price * run.billed()).0;
+                let cost = price.map_or(0.0, |price| (price * run.billed()).0);
                 most.deadline = most.deadline.max(kind.deadline.map_or(0.0, |deadline| excess(stay, deadline.0)));
                 most.budget = most.budget.max(kind.budget.map_or(0.0, |budget| excess(cost, budget)));
             }
@@ -380,7 +404,7 @@ impl<'a> Pools<'a> {
         let types = self.by_type(choice);
         let of_part = |part: &Part| {
             let placed = types.get(part.queue.pool.instance.as_str())?;
-            let checked = valid::valid(&part.queue, &BTreeMap::new(), 0).ok()?;
+            let checked = valid::valid(&part.queue, &self.shared.files, 0).ok()?;
             let price = self.terms[&part.queue.pool.instance].price;
             Some(self.misses(&simulate_queue(&checked.queue), placed, price))
         };
@@ -398,12 +422,12 @@ fn billed(price: UsdPerHour, instances: u32, time: Span) -> f64 {
     price.0 / 3600.0 * f64::from(instances) * time.seconds().0.ceil()
 }
 
-fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, Invalid> {
+fn terms_of(shared: &Shared, instance: &str) -> Result<Terms, Invalid> {
     let job = QueuedJobSpec { name: "any".into(), duration: Some("1 s".into()), count: 1, ..QueuedJobSpec::default() };
-    let queue = QueueSpec { pool: fleet.pool.of_type(instance), policy: PolicySpec::default(), jobs: vec![job] };
-    let checked = valid::valid(&queue, &BTreeMap::new(), 0)?;
+    let queue = QueueSpec { pool: shared.pools[instance].clone(), policy: PolicySpec::default(), jobs: vec![job] };
+    let checked = valid::valid(&queue, &shared.files, 0)?;
     let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
-    let price = checked.price.expect("types without a price are left out of a pool").hourly();
+    let price = checked.price.map(|price| price.hourly);
     let paid_cold = Span::from_nanoseconds(cold.nanoseconds() - checked.queue.unpaid_start.nanoseconds());
     let start = if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold };
     Ok(Terms { price, start, cold, paid_cold })
@@ -413,7 +437,8 @@ fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, Invalid> {
 fn on_at_most(queue: &QueueSpec, most: u32) -> QueueSpec {
     let own = &queue.pool;
     let max_warm_instances = own.max_warm_instances.map(|warm| warm.min(most));
-    QueueSpec { pool: PoolSpec { max_instances: most, max_warm_instances, ..own.clone() }, ..queue.clone() }
+    let max_instances = Some(if own.is_owned() { own.quota() } else { most });
+    QueueSpec { pool: PoolSpec { max_instances, max_warm_instances, ..own.clone() }, ..queue.clone() }
 }
 
 /// Returns the Pareto front: those that no other beats in one figure without being worse in any; the first of equals.

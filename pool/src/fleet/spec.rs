@@ -24,15 +24,20 @@ pub struct FleetSpec {
     pub jobs: Vec<FleetJobSpec>,
 }
 
-/// The instances that the jobs share: a quota of each of some types.
+/// The instances that the jobs share: a quota of each of some types; or machines of one's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FleetPoolSpec {
+    /// A cluster file, relative to this one: the jobs share its machines, each kind of which is a type with its count as the
+    /// quota. Instead of everything that says how instances are rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Instance types, `*` standing for any text.
-    pub instances: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Vec<String>>,
     /// The quota of each type: the most instances of it that are held at once, in use or kept warm.
-    #[serde(deserialize_with = "written")]
-    pub max_instances: u32,
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -100,11 +105,12 @@ fn one() -> u32 {
 }
 
 impl FleetPoolSpec {
-    /// Returns the part of the pool that is of one machine type, as a queue describes it.
-    pub fn of_type(&self, instance: &str) -> PoolSpec {
+    /// Returns the part of the pool that is of one machine type, of which there are so many, as a queue describes it.
+    pub fn of_type(&self, instance: &str, quota: Option<u32>) -> PoolSpec {
         PoolSpec {
+            file: self.file.clone(),
             instance: instance.into(),
-            max_instances: self.max_instances,
+            max_instances: quota,
             region: self.region.clone(),
             pricing: self.pricing,
             service: self.service.clone(),

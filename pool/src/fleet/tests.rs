@@ -1,4 +1,5 @@
 use super::choose::{Judge, Worth, choose, or_simpler};
+use super::machines::{Machines, Shared};
 use super::option::{JobOption, Kind};
 use super::schedule::{Effort, Placed, Pools};
 use super::valid::Goal;
@@ -7,43 +8,74 @@ use crate::queue::simulation::{makespan_bound, simulate_queue};
 use crate::queue::valid::valid;
 use crate::queue::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, predict_queue};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use trainyard_hardware_profiles::ClusterFile;
 use trainyard_plan::Objective;
 use trainyard_planner::MUCH;
 use trainyard_units::Seconds;
 
+mod owned;
+
 const TYPES: [&str; 2] = ["g4dn.xlarge", "p3.2xlarge"];
 
-/// A pool of both types; kept warm or not.
-fn fleet(quota: u32, warm_pool: bool) -> FleetSpec {
-    let pool = FleetPoolSpec {
-        instances: TYPES.map(Into::into).into(),
-        max_instances: quota,
-        service: Some("sagemaker".into()),
-        warm_pool,
-        keep_alive: warm_pool.then(|| "10 min".into()),
-        ..FleetPoolSpec::default()
+/// Whose the machines are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Whose {
+    Rented,
+    KeptWarm,
+    Owned,
+    OwnedWithPrice,
+}
+
+const WHOSE: [Whose; 4] = [Whose::Rented, Whose::KeptWarm, Whose::Owned, Whose::OwnedWithPrice];
+
+/// A pool of both types, of which there are so many. Rented, the first number is that of both.
+fn fleet(quotas: [u32; 2], whose: Whose) -> FleetSpec {
+    let warm_pool = whose == Whose::KeptWarm;
+    let pool = if matches!(whose, Whose::Rented | Whose::KeptWarm) {
+        FleetPoolSpec {
+            instances: Some(TYPES.map(Into::into).into()),
+            max_instances: Some(quotas[0]),
+            service: Some("sagemaker".into()),
+            warm_pool,
+            keep_alive: warm_pool.then(|| "10 min".into()),
+            ..FleetPoolSpec::default()
+        }
+    } else {
+        FleetPoolSpec { file: Some("lab.toml".into()), ..FleetPoolSpec::default() }
     };
     FleetSpec { pool, goal: trainyard_plan::GoalSpec::default(), policy: None, jobs: Vec::new() }
 }
 
-fn kinds(quota: u32, most: usize) -> impl Strategy<Value = Vec<Kind>> {
-    let option = (0..TYPES.len(), 1..=quota, 1u32..80).prop_map(|(of, instances, minutes)| JobOption {
+/// A cluster of so many machines that are like each type, and called so.
+fn cluster(quotas: [u32; 2], price: &str) -> ClusterFile {
+    let kind = |(name, count): (&str, u32)| format!("[[machines]]\nlike = \"{name}\"\ncount = {count}\n{price}\n");
+    let kinds: String = TYPES.into_iter().zip(quotas).map(kind).collect();
+    toml::from_str(&format!("name = \"lab\"\n{kinds}")).expect("the form of a cluster file")
+}
+
+fn shared(fleet: &FleetSpec, quotas: [u32; 2], whose: Whose) -> Shared {
+    let price = if whose == Whose::OwnedWithPrice { "usd_per_hour = 3.0" } else { "" };
+    let files = Resources { cluster_file: Some(cluster(quotas, price)), ..Resources::default() };
+    Machines::of(fleet, files).expect("a pool without mistakes").shared()
+}
+
+fn kinds(quotas: [u32; 2], most: usize, priced: bool) -> impl Strategy<Value = Vec<Kind>> {
+    let option = (0..TYPES.len(), 0u32..4, 1u32..80).prop_map(move |(of, wide, minutes)| JobOption {
         instance: TYPES[of].into(),
-        instances,
+        instances: 1 + wide % quotas[of],
         time: Seconds(f64::from(minutes) * 60.0),
         plan: 0,
     });
     let options = prop::collection::vec(option, 1..4);
     let goals = (prop::option::of(10u32..200), prop::option::of(1u32..20));
     let kind =
-        (1u32..5, 0u32..40, -1i32..2, options, goals).prop_map(|(count, submit, priority, options, goals)| Kind {
+        (1u32..5, 0u32..40, -1i32..2, options, goals).prop_map(move |(count, submit, priority, options, goals)| Kind {
             name: String::new(),
             count,
             submit: Seconds(f64::from(submit) * 60.0),
             priority,
             deadline: goals.0.map(|minutes| Seconds(f64::from(minutes) * 60.0)),
-            budget: goals.1.map(f64::from),
+            budget: goals.1.filter(|_| priced).map(f64::from),
             options,
         });
     prop::collection::vec(kind, 1..=most).prop_map(|mut kinds| {
@@ -57,20 +89,35 @@ fn kinds(quota: u32, most: usize) -> impl Strategy<Value = Vec<Kind>> {
 #[derive(Clone, Debug)]
 struct Small {
     fleet: FleetSpec,
+    shared: Shared,
     kinds: Vec<Kind>,
     goal: Goal,
+}
+
+impl Small {
+    fn pools(&self) -> Pools<'_> {
+        Pools::new(&self.fleet, &self.shared, &self.kinds).expect("a pool without mistakes")
+    }
 }
 
 /// Fleets of up to so many kinds, with up to three options each.
 fn small(most: usize) -> impl Strategy<Value = Small> {
     let goal = (any::<bool>(), prop::option::of(30u32..300), prop::option::of(1u32..60));
-    (1u32..5, any::<bool>(), goal).prop_flat_map(move |(quota, warm, (time, deadline, budget))| {
+    let quotas = (1u32..5, 1u32..5);
+    (quotas, 0..WHOSE.len(), goal).prop_flat_map(move |(quotas, whose, (time, deadline, budget))| {
+        let whose = WHOSE[whose];
+        let priced = whose != Whose::Owned;
+        let rented = matches!(whose, Whose::Rented | Whose::KeptWarm);
+        let quotas = [quotas.0, if rented { quotas.0 } else { quotas.1 }];
         let goal = Goal {
-            objective: if time { Objective::Time } else { Objective::Cost },
+            objective: if time || !priced { Objective::Time } else { Objective::Cost },
             deadline: deadline.map(|minutes| Seconds(f64::from(minutes) * 60.0)),
-            budget: budget.map(f64::from),
+            budget: budget.filter(|_| priced).map(f64::from),
         };
-        kinds(quota, most).prop_map(move |kinds| Small { fleet: fleet(quota, warm), kinds, goal })
+        kinds(quotas, most, priced).prop_map(move |kinds| {
+            let fleet = fleet(quotas, whose);
+            Small { shared: shared(&fleet, quotas, whose), fleet, kinds, goal }
+        })
     })
 }
 
@@ -86,7 +133,7 @@ fn choices(kinds: &[Kind]) -> Vec<Vec<Placed>> {
 }
 
 fn solved(small: &Small) -> (Worth, f64) {
-    let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+    let mut pools = small.pools();
     let solution = choose(&mut pools, judge(small)).expect("short jobs");
     assert!(solution.complete);
     (solution.best.worth, solution.bound)
@@ -130,7 +177,7 @@ fn every_queue(small: &Small, choice: &[Placed], of: &str) -> Vec<(f64, f64, f64
     let widest = own.iter().map(|placed| small.kinds[placed.kind].options[placed.option].instances).max();
     for order in orders.iter().filter(|order| !order.is_empty()) {
         for backfill in [false, true] {
-            for most in widest.unwrap_or(1)..=small.fleet.pool.max_instances {
+            for most in widest.unwrap_or(1)..=small.shared.quota(of) {
                 all.push(one_queue(small, &own, (order, backfill), most, of));
             }
         }
@@ -160,19 +207,22 @@ fn one_queue(
         }
     };
     let spec = QueueSpec {
-        pool: PoolSpec { max_instances: most, ..small.fleet.pool.of_type(of) },
+        pool: PoolSpec { max_instances: Some(most), ..small.shared.pools[of].clone() },
         policy: PolicySpec { order: QueueOrder::Priority, backfill },
         jobs: own.iter().enumerate().map(job).collect(),
     };
-    let document = predict_queue(&spec, &BTreeMap::new(), 0).expect("a queue without mistakes");
+    let document = predict_queue(&spec, &small.shared.files, 0).expect("a queue without mistakes");
     let late = document.jobs.iter().map(|run| {
         let kind = small.kinds.iter().find(|kind| kind.name == run.name).expect("its kind");
-        let (stay, cost) = (run.end_s - run.submit_s, run.cost_usd.expect("rented"));
+        let (stay, cost) = (run.end_s - run.submit_s, run.cost_usd.unwrap_or(0.0));
         let over = |value: f64, limit: Option<f64>| limit.map_or(0.0, |limit| (value / limit - 1.0).max(0.0));
         over(stay, kind.deadline.map(|own| own.0)).max(over(cost, kind.budget))
     });
     let end = document.jobs.iter().map(|run| run.end_s).fold(0.0, f64::max);
-    (end, document.prediction.cost.expect("rented").total_usd, late.fold(0.0, f64::max))
+    // Without a price, jobs should end early.
+    let stays = || document.jobs.iter().map(|run| run.end_s - run.submit_s).sum();
+    let cost = document.prediction.cost.map_or_else(stays, |cost| cost.total_usd);
+    (end, cost, late.fold(0.0, f64::max))
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -202,7 +252,7 @@ proptest! {
 
     #[test]
     fn simpler_options_give_up_little_and_miss_nothing_more(small in small(2)) {
-        let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+        let mut pools = small.pools();
         let judge = judge(&small);
         let best = choose(&mut pools, judge).expect("short jobs");
         let (own, most) = (best.best.choice.clone(), best.best.worth);
@@ -231,7 +281,7 @@ proptest! {
 
     #[test]
     fn bounds_are_no_less_than_those_of_the_queues_and_no_schedule_beats_them(small in small(4)) {
-        let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+        let mut pools = small.pools();
         for choice in choices(&small.kinds) {
             let least = pools.bound(&choice);
             let mut end = 0.0_f64;
@@ -239,9 +289,9 @@ proptest! {
                 let figures = schedule.figures;
                 prop_assert!(figures.end >= least.end - 1e-6 && figures.late >= least.late - 1e-9);
                 prop_assert!(figures.cost >= least.cost * (1.0 - 1e-12));
-                let quota = small.fleet.pool.max_instances;
-                for part in schedule.parts.iter().filter(|part| part.queue.pool.max_instances == quota) {
-                    let queue = valid(&part.queue, &BTreeMap::new(), 0).expect("valid before").queue;
+                let whole = |pool: &PoolSpec| pool.quota() == small.shared.quota(&pool.instance);
+                for part in schedule.parts.iter().filter(|part| whole(&part.queue.pool)) {
+                    let queue = valid(&part.queue, &small.shared.files, 0).expect("valid before").queue;
                     let first = queue.jobs.iter().map(|job| job.submit).min().expect("jobs");
                     end = end.max(first.seconds().0 + makespan_bound(&queue).largest_s());
                 }
@@ -252,16 +302,19 @@ proptest! {
 
     #[test]
     fn schedules_stay_within_the_quota_and_costs_add_up(small in small(4)) {
-        let mut pools = Pools::new(&small.fleet, &small.kinds).expect("a pool without mistakes");
+        let mut pools = small.pools();
         let best = choose(&mut pools, judge(&small)).expect("short jobs").best;
         let (mut cost, mut jobs) = (0.0, 0);
         for part in &best.schedule.parts {
-            let checked = valid(&part.queue, &BTreeMap::new(), 0).expect("valid before");
+            let checked = valid(&part.queue, &small.shared.files, 0).expect("valid before");
             let outcome = simulate_queue(&checked.queue);
             let held = outcome.states.iter().map(|state| state.starting + state.busy + state.idle);
-            prop_assert!(held.max() <= Some(small.fleet.pool.max_instances));
-            let price = checked.price.expect("rented").hourly();
-            cost += (price * (outcome.billed_jobs() + outcome.billed_warm())).0;
+            prop_assert!(held.max() <= Some(small.shared.quota(&part.queue.pool.instance)));
+            let stays = checked.queue.jobs.iter().zip(&outcome.runs).map(|(job, run)| run.end.since(job.submit));
+            cost += match checked.price {
+                Some(price) => (price.hourly * (outcome.billed_jobs() + outcome.billed_warm())).0,
+                None => stays.map(|stay| stay.seconds().0).sum(),
+            };
             jobs += checked.queue.jobs.len();
         }
         prop_assert!(close(cost, best.schedule.figures.cost));
@@ -271,7 +324,8 @@ proptest! {
     #[test]
     fn a_tighter_deadline_never_costs_less(small in small(3), later in 1.0f64..4.0) {
         let at = |deadline: Seconds| {
-            let goal = Goal { objective: Objective::Cost, deadline: Some(deadline), budget: None };
+            let objective = if small.shared.are_priced() { Objective::Cost } else { Objective::Time };
+            let goal = Goal { objective, deadline: Some(deadline), budget: None };
             solved(&Small { goal, ..small.clone() }).0
         };
         let tight = Seconds(small.goal.deadline.map_or(6000.0, |deadline| deadline.0));
@@ -281,15 +335,25 @@ proptest! {
     }
 }
 
+fn total(document: &FleetDocument) -> f64 {
+    document.prediction.cost.expect("rented").total_usd
+}
+
 const POOL: &str = "[pool]\ninstances = [\"g4dn.xlarge\", \"p3.2xlarge\"]\nmax_instances = 4\n";
 const JOB: &str = "[[job]]\nname = \"trial\"\ncount = 5\nmodel = { name = \"resnet50\" }\n\
                    data = { samples = 100_000 }\ntraining = { global_batch = 64 }\n";
 
 fn planned(text: &str) -> Result<PlannedFleet, FleetError> {
+    planned_on(text, None)
+}
+
+/// Plans a fleet; every cluster file that it and its jobs name is this one.
+fn planned_on(text: &str, cluster_file: Option<ClusterFile>) -> Result<PlannedFleet, FleetError> {
     let spec: FleetSpec = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let job = |entry: &FleetJobSpec| FleetJob { spec: entry.in_place(), resources: Resources::default() };
+    let resources = Resources { cluster_file, cluster_path: spec.pool.file.clone(), ..Resources::default() };
+    let job = |entry: &FleetJobSpec| FleetJob { spec: entry.in_place(), resources: resources.clone() };
     let jobs = spec.jobs.iter().map(job).collect();
-    plan_fleet(&spec, jobs, &Limits::default(), &|| ())
+    plan_fleet(&spec, resources.clone(), jobs, &Limits::default(), &|| ())
 }
 
 fn refused(text: &str) -> FleetError {
@@ -314,7 +378,7 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     let cheap = at("");
     let makespan = cheap.prediction.makespan_s;
     let fast = at(&format!("deadline = \"{} s\"", (makespan / 1.5).round()));
-    assert!(fast.prediction.makespan_s < makespan && fast.prediction.cost.total_usd > cheap.prediction.cost.total_usd);
+    assert!(fast.prediction.makespan_s < makespan && total(&fast) > total(&cheap));
     let late = at("deadline = \"1 s\"");
     assert!(late.search.impossible);
     let why = missed_fleet_goal(&late).expect("nothing is that fast");
@@ -355,7 +419,9 @@ fn of_schedules_that_end_at_the_same_time_the_cheapest_is_taken() {
             vec![option("p3.2xlarge", 2, 4200.0), option("g4dn.xlarge", 2, 6600.0), option("g4dn.xlarge", 1, 9600.0)];
         let late = kind("late", 7200.0, vec![option("p3.2xlarge", 1, time)]);
         let goal = Goal { objective: Objective::Time, deadline: None, budget: None };
-        let small = Small { fleet: fleet(2, true), kinds: vec![kind("early", 0.0, early), late], goal };
+        let fleet = fleet([2, 2], Whose::KeptWarm);
+        let shared = shared(&fleet, [2, 2], Whose::KeptWarm);
+        let small = Small { fleet, shared, kinds: vec![kind("early", 0.0, early), late], goal };
         let (found, best) = (solved(&small).0, exhaustive(&small));
         assert!(close(found.value, best.value) && close(found.other, best.other), "{found:?} {best:?}");
         assert!(found.other < 8.0, "{found:?}");
@@ -382,7 +448,7 @@ fn a_fleet_of_one_is_its_plan() {
     assert!(prediction.evaluations_s.is_some_and(|seconds| seconds > 60.0));
     assert!(close(fleet.document.prediction.makespan_s, prediction.elapsed_s()));
     let storage = prediction.cost_parts.expect("rented").storage_usd;
-    let (cost, alone) = (fleet.document.prediction.cost.total_usd, prediction.cost_usd.expect("rented") - storage);
+    let (cost, alone) = (total(&fleet.document), prediction.cost_usd.expect("rented") - storage);
     // Queues bill begun seconds in full.
     assert!(cost >= alone && cost < alone * 1.01, "{cost} {alone}");
 }
@@ -393,7 +459,7 @@ fn a_larger_quota_hardly_costs_more_where_instances_are_kept() {
         let pool = POOL.replace("= 4", &format!("= {quota}"));
         let warm = "service = \"sagemaker\"\nwarm_pool = true\n";
         let job = JOB.replace("count = 5", "count = 24");
-        planned(&format!("{pool}{warm}{job}")).expect("a fleet").document.prediction.cost.total_usd
+        total(&planned(&format!("{pool}{warm}{job}")).expect("a fleet").document)
     };
     let costs = [1, 4, 24].map(trials);
     // As much more may be paid for an end that is much earlier.
@@ -482,7 +548,7 @@ fn mistakes_are_told_with_their_place() {
     let spec: FleetSpec = toml::from_str(&format!("{POOL}{JOB}")).expect("a fleet");
     let held = Limits { fixed: Fixed { instances: Some(5), ..Fixed::default() }, ..Limits::default() };
     let job = FleetJob { spec: spec.jobs[0].in_place(), resources: Resources::default() };
-    let wide = plan_fleet(&spec, vec![job], &held, &|| ()).expect_err("five of four").to_string();
+    let wide = plan_fleet(&spec, Resources::default(), vec![job], &held, &|| ()).expect_err("five of four").to_string();
     assert!(wide.starts_with("`--fix instances` is 5 instances, but `pool.max_instances` is 4"), "{wide}");
     let huge = JOB.replace("resnet50", "gpt3-175b").replace("count = 5", "count = 1");
     assert!(matches!(refused(&format!("{POOL}{huge}")), FleetError::NoPlan { index: 0, .. }));

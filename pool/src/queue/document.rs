@@ -46,7 +46,7 @@ pub struct QueuePrediction {
     pub waiting_s: Waiting,
     /// Jobs that started on new instances.
     pub cold_starts: u32,
-    /// Jobs that started on instances that had been kept.
+    /// Jobs that started on instances that had been kept, or on machines of one's own.
     pub warm_starts: u32,
     /// Instances times seconds.
     pub instance_seconds: InstanceSeconds,
@@ -54,7 +54,7 @@ pub struct QueuePrediction {
     pub utilisation_of_held: f64,
     /// Training over the whole quota for the whole makespan.
     pub utilisation_of_quota: f64,
-    /// What it costs, by the second; absent for machines that are not rented.
+    /// What it costs, by the second; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<QueueCost>,
     /// The price that was used, with its date.
@@ -135,11 +135,11 @@ pub struct JobRun {
     pub ready_s: f64,
     /// When it ended.
     pub end_s: f64,
-    /// Whether its instances had been kept.
+    /// Whether its instances had been kept; those of one's own are.
     pub warm: bool,
     /// Which places of the quota it held, from 0.
     pub instances: Vec<u32>,
-    /// What it costs, what is paid of its start-up included; absent for machines that are not rented.
+    /// What it costs, what is paid of its start-up included; absent for machines without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }

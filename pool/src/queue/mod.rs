@@ -1,6 +1,7 @@
 //! Queues: many independent jobs on one pool of instances, as written, simulated, and as page and plot.
 
 mod document;
+pub(crate) mod owned;
 mod page;
 pub(crate) mod plot;
 pub(crate) mod simulation;
@@ -11,21 +12,21 @@ pub use document::{
     InstanceSeconds, JobRun, MakespanBound, PoolState, QUEUE_SCHEMA, QueueCost, QueueDocument, QueuePrediction,
     Waiting, WarmEnd, WarmWait,
 };
+pub use owned::{OwnMachines, QueueFiles};
 pub use page::page;
 pub(crate) use page::{of_it_warm, runs, time, use_of_pool};
 pub use plot::gantt;
 pub use spec::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, StartSpec};
 
+use owned::resolved;
 use simulation::{Kept, QueueOutcome, State, makespan_bound, simulate_queue};
-use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
-use trainyard_plan::document::{PlanDocument, PriceUsed};
-use trainyard_planner::{price_used, purchase, usd};
+use trainyard_plan::document::PriceUsed;
+use trainyard_planner::{purchase, usd};
 use trainyard_units::{Instant, Invalid, Seconds, Span, human_duration};
 use valid::{ValidQueue, valid};
 
-/// Simulates a queue. `plans` are the documents that its jobs name, by the path in the file; `seed` is for durations
-/// that have a spread.
+/// Simulates a queue; `seed` is for durations that have a spread.
 ///
 /// # Errors
 ///
@@ -34,23 +35,20 @@ use valid::{ValidQueue, valid};
 ///
 /// # Panics
 ///
-/// When a plan that the queue names is not among `plans`.
-pub fn predict_queue(
-    spec: &QueueSpec,
-    plans: &BTreeMap<String, PlanDocument>,
-    seed: u64,
-) -> Result<QueueDocument, Invalid> {
-    let checked = valid(spec, plans, seed)?;
+/// When a plan that the queue names is not among the `files`.
+pub fn predict_queue(spec: &QueueSpec, files: &QueueFiles, seed: u64) -> Result<QueueDocument, Invalid> {
+    let spec = &resolved(spec, files.machines.as_ref())?;
+    let checked = valid(spec, files, seed)?;
     let outcome = simulate_queue(&checked.queue);
     Ok(QueueDocument {
         schema: QUEUE_SCHEMA.into(),
         queue: spec.clone(),
         seed,
-        prediction: prediction(&checked, &outcome),
-        jobs: jobs(&checked, &outcome),
+        prediction: prediction(&spec.pool, &checked, &outcome),
+        jobs: jobs(&spec.pool, &checked, &outcome),
         warm: outcome.kept.iter().map(warm).collect(),
         timeline: outcome.states.iter().map(state).collect(),
-        warnings: warnings(spec, &checked, plans),
+        warnings: warnings(spec, &checked, files),
     })
 }
 
@@ -58,17 +56,17 @@ fn seconds(instant: Instant) -> f64 {
     instant.seconds().0
 }
 
-fn prediction(checked: &ValidQueue, outcome: &QueueOutcome) -> QueuePrediction {
+fn prediction(pool: &PoolSpec, checked: &ValidQueue, outcome: &QueueOutcome) -> QueuePrediction {
     let queue = &checked.queue;
     let bound = makespan_bound(queue);
     let makespan = outcome.makespan(queue).seconds().0;
     let usage = outcome.usage();
     let (busy, held) = (usage.busy.seconds().0, usage.held().seconds().0);
-    let warm_starts = outcome.runs.iter().filter(|run| run.warm).count();
+    let warm_starts = outcome.runs.iter().filter(|run| run.warm || pool.is_owned()).count();
     QueuePrediction {
         makespan_s: makespan,
         bound,
-        gap: makespan / bound.largest_s() - 1.0,
+        gap: (makespan / bound.largest_s() - 1.0).max(0.0),
         waiting_s: waiting(outcome.waiting(queue)),
         cold_starts: (outcome.runs.len() - warm_starts) as u32,
         warm_starts: warm_starts as u32,
@@ -81,11 +79,11 @@ fn prediction(checked: &ValidQueue, outcome: &QueueOutcome) -> QueuePrediction {
         utilisation_of_held: busy / held,
         utilisation_of_quota: busy / (f64::from(queue.quota) * makespan),
         cost: checked.price.as_ref().map(|price| {
-            let cost = |time: Seconds| (price.hourly() * time).0;
+            let cost = |time: Seconds| (price.hourly * time).0;
             let (jobs, warm) = (outcome.billed_jobs(), outcome.billed_warm());
             QueueCost { jobs_usd: cost(jobs), warm_usd: cost(warm), total_usd: cost(jobs + warm) }
         }),
-        price: checked.price.as_ref().map(price_used),
+        price: checked.price.as_ref().map(|price| price.used.clone()),
     }
 }
 
@@ -102,7 +100,7 @@ pub(crate) fn waiting(mut spans: Vec<Span>) -> Waiting {
     }
 }
 
-fn jobs(checked: &ValidQueue, outcome: &QueueOutcome) -> Vec<JobRun> {
+fn jobs(pool: &PoolSpec, checked: &ValidQueue, outcome: &QueueOutcome) -> Vec<JobRun> {
     let jobs = checked.names.iter().zip(&checked.queue.jobs).zip(&outcome.runs);
     jobs.map(|(((name, number), job), run)| JobRun {
         name: name.clone(),
@@ -111,9 +109,9 @@ fn jobs(checked: &ValidQueue, outcome: &QueueOutcome) -> Vec<JobRun> {
         start_s: seconds(run.start),
         ready_s: seconds(run.ready),
         end_s: seconds(run.end),
-        warm: run.warm,
+        warm: run.warm || pool.is_owned(),
         instances: run.places.clone(),
-        cost_usd: checked.price.as_ref().map(|price| (price.hourly() * run.billed()).0),
+        cost_usd: checked.price.as_ref().map(|price| (price.hourly * run.billed()).0),
     })
     .collect()
 }
@@ -128,10 +126,15 @@ fn state(state: &State) -> PoolState {
     PoolState { time_s: seconds(at), waiting, starting, busy, idle }
 }
 
-fn warnings(spec: &QueueSpec, checked: &ValidQueue, plans: &BTreeMap<String, PlanDocument>) -> Vec<String> {
+fn warnings(spec: &QueueSpec, checked: &ValidQueue, files: &QueueFiles) -> Vec<String> {
     let pool = &spec.pool;
     let mut warnings = Vec::new();
-    if pool.start.cold.is_none() || (pool.warm_pool && pool.start.warm.is_none()) {
+    if pool.is_owned() {
+        if pool.start.cold.is_none() {
+            let start = valid::warm_start();
+            warnings.push(format!("start-up is a stated default, {start}: `pool.start.cold` sets your own"));
+        }
+    } else if pool.start.cold.is_none() || (pool.warm_pool && pool.start.warm.is_none()) {
         warnings.push(format!(
             "start-up is a stated default, {} cold and {} warm: no figures are published; `pool.start` sets your own",
             human_duration(valid::cold_start()),
@@ -141,15 +144,17 @@ fn warnings(spec: &QueueSpec, checked: &ValidQueue, plans: &BTreeMap<String, Pla
     if pool.warm_pool && pool.max_warm_instances.is_none() {
         warnings.push(format!(
             "SageMaker's quota of warm instances is 0 until it is raised; {} × {} are assumed",
-            pool.max_instances, pool.instance
+            pool.quota(),
+            pool.instance
         ));
     }
     if !pool.warm_pool {
         warnings.extend(unmatched(&spec.jobs));
     }
     if let Some(price) = &checked.price {
-        warnings.extend(otherwise_priced(spec, &price_used(price), plans));
+        warnings.extend(otherwise_priced(spec, &price.used, files));
     }
+    warnings.extend(of_another_file(spec, files));
     if pool.pricing.is_some_and(|pricing| purchase(pricing).term().is_some()) {
         let text = "reserved instances are paid for their whole term, used or not; the cost here is of the hours that \
                     instances are held";
@@ -169,7 +174,8 @@ fn warnings(spec: &QueueSpec, checked: &ValidQueue, plans: &BTreeMap<String, Pla
 }
 
 /// Warns of plans that were made at another price, or on other terms, than the pool is rented at.
-fn otherwise_priced(spec: &QueueSpec, of_pool: &PriceUsed, plans: &BTreeMap<String, PlanDocument>) -> Vec<String> {
+fn otherwise_priced(spec: &QueueSpec, of_pool: &PriceUsed, files: &QueueFiles) -> Vec<String> {
+    let are = if spec.pool.is_owned() { "machines cost" } else { "instances are rented at" };
     let told = |price: &PriceUsed| {
         let each = usd(price.usd_per_hour);
         let terms = price.pricing.unwrap_or(Pricing::OnDemand);
@@ -177,10 +183,23 @@ fn otherwise_priced(spec: &QueueSpec, of_pool: &PriceUsed, plans: &BTreeMap<Stri
         format!("{each} an hour{}", offered.unwrap_or_default())
     };
     let of_plan = |kind: &QueuedJobSpec| {
-        let own = told(plans.get(kind.plan.as_ref()?)?.prediction.price.as_ref()?);
+        let own = told(files.plans.get(kind.plan.as_ref()?)?.prediction.price.as_ref()?);
         let of_pool = told(of_pool);
-        (own != of_pool)
-            .then(|| format!("the plan of {} was made at {own}; here its instances are rented at {of_pool}", kind.name))
+        (own != of_pool).then(|| format!("the plan of {} was made at {own}; here its {are} {of_pool}", kind.name))
+    };
+    spec.jobs.iter().filter_map(of_plan).collect()
+}
+
+/// Warns of plans for machines of one's own that a file of another name describes.
+fn of_another_file(spec: &QueueSpec, files: &QueueFiles) -> Vec<String> {
+    let name = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
+    let of_plan = |kind: &QueuedJobSpec| {
+        let of_plan = files.plans.get(kind.plan.as_ref()?)?.plan.cluster.file.as_ref()?;
+        let of_pool = spec.pool.file.as_ref()?;
+        (name(of_plan) != name(of_pool)).then(|| {
+            let (job, instance) = (&kind.name, &spec.pool.instance);
+            format!("the plan of {job} was made for {instance} of {of_plan}; its time is taken to be that on {instance} of {of_pool}")
+        })
     };
     spec.jobs.iter().filter_map(of_plan).collect()
 }

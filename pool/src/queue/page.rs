@@ -1,6 +1,6 @@
 //! A simulated queue as a page.
 
-use super::{InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueOrder, QueuePrediction, Waiting};
+use super::{InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueOrder, Waiting};
 use trainyard_plan::Pricing;
 use trainyard_planner::usd;
 use trainyard_reports::Width;
@@ -28,7 +28,7 @@ pub(crate) fn time(seconds: f64) -> String {
 
 /// Formats the title: `50 jobs on up to 8 × g4dn.xlarge, shortest-first with backfilling`.
 pub(crate) fn title(document: &QueueDocument) -> String {
-    let PoolSpec { instance, max_instances, .. } = &document.queue.pool;
+    let (PoolSpec { instance, .. }, quota) = (&document.queue.pool, document.queue.pool.quota());
     let policy = document.queue.policy;
     let order = match policy.order {
         QueueOrder::Priority => "by priority".into(),
@@ -36,7 +36,7 @@ pub(crate) fn title(document: &QueueDocument) -> String {
     };
     let backfill = if policy.backfill { " with backfilling" } else { "" };
     let jobs = counted(document.jobs.len() as u64, "job");
-    format!("{jobs} on up to {max_instances} × {instance}, {order}{backfill}")
+    format!("{jobs} on up to {quota} × {instance}, {order}{backfill}")
 }
 
 fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
@@ -45,47 +45,49 @@ fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
         ("makespan", time(prediction.makespan_s)),
         (
             "no schedule beats",
-            format!("{} ({}); gap {}", time(prediction.bound.largest_s()), why(prediction), percent(prediction.gap)),
+            format!("{} ({}); gap {}", time(prediction.bound.largest_s()), why(document), percent(prediction.gap)),
         ),
     ];
     let starts = (prediction.cold_starts, prediction.warm_starts);
-    rows.extend(use_of_pool(prediction.waiting_s, starts, prediction.instance_seconds));
-    rows.push(("quota in use", percent(prediction.utilisation_of_quota)));
-    if let (Some(cost), Some(price)) = (prediction.cost, &prediction.price)
-        && let Some(offered) = price.offered()
-    {
+    let pool = &document.queue.pool;
+    rows.extend(use_of_pool(pool, prediction.waiting_s, starts, prediction.instance_seconds));
+    let in_use = if pool.is_owned() { "machines in use" } else { "quota in use" };
+    rows.push((in_use, percent(prediction.utilisation_of_quota)));
+    if let (Some(cost), Some(price)) = (prediction.cost, &prediction.price) {
         rows.push(("cost", format!("{}{}", usd(cost.total_usd), of_it_warm(cost))));
-        let pricing = document.queue.pool.pricing.unwrap_or(Pricing::OnDemand);
-        rows.push((
-            "price",
-            format!(
-                "{:.2} USD/h each, {} {pricing} in {}, as of {}",
-                price.usd_per_hour, offered.service, offered.region, offered.date
-            ),
-        ));
+        let pricing = pool.pricing.unwrap_or(Pricing::OnDemand);
+        let terms = match price.offered() {
+            Some(own) => format!("{} {pricing} in {}, as of {}", own.service, own.region, own.date),
+            None => price.source.clone(),
+        };
+        rows.push(("price", format!("{:.2} USD/h each, {terms}", price.usd_per_hour)));
     }
     rows
 }
 
-/// Formats how long jobs wait, their starts, cold and warm, and what instances do.
+/// Formats how long jobs wait, their starts, cold and warm, and what instances do. Machines of one's own all start alike, and
+/// none of them has to be kept.
 pub(crate) fn use_of_pool(
+    pool: &PoolSpec,
     waiting: Waiting,
     (cold, warm): (u32, u32),
     spent: InstanceSeconds,
-) -> [(&'static str, String); 6] {
-    let hours = |time: f64| format!("{:.1} instance-hours", time / 3600.0);
+) -> Vec<(&'static str, String)> {
+    let noun = pool.noun();
+    let hours = |time: f64| format!("{:.1} {noun}-hours", time / 3600.0);
     let part = |time: f64| format!("{} ({})", hours(time), percent(time / spent.held));
-    [
-        (
-            "waiting",
-            format!("{} on average, 95 %: {}, at most {}", time(waiting.mean), time(waiting.p95), time(waiting.max)),
-        ),
-        ("starts", format!("{cold} cold, {warm} warm")),
-        ("held", hours(spent.held)),
-        ("training", part(spent.busy)),
-        ("start-up", part(spent.startup)),
-        ("kept warm", part(spent.idle)),
-    ]
+    let mut rows = vec![(
+        "waiting",
+        format!("{} on average, 95 %: {}, at most {}", time(waiting.mean), time(waiting.p95), time(waiting.max)),
+    )];
+    if !pool.is_owned() {
+        rows.push(("starts", format!("{cold} cold, {warm} warm")));
+    }
+    rows.extend([("held", hours(spent.held)), ("training", part(spent.busy)), ("start-up", part(spent.startup))]);
+    if !pool.is_owned() {
+        rows.push(("kept warm", part(spent.idle)));
+    }
+    rows
 }
 
 /// Formats the part of a cost that is for instances kept warm, if there is one.
@@ -94,12 +96,12 @@ pub(crate) fn of_it_warm(cost: QueueCost) -> String {
 }
 
 /// Tells which of the lower bounds is the binding one.
-fn why(prediction: &QueuePrediction) -> &'static str {
-    let bound = prediction.bound;
+fn why(document: &QueueDocument) -> &'static str {
+    let bound = document.prediction.bound;
     if bound.largest_s() <= bound.longest_s {
         "the longest job"
     } else if bound.largest_s() <= bound.work_s {
-        "all work over the quota"
+        if document.queue.pool.is_owned() { "all work over the machines" } else { "all work over the quota" }
     } else {
         "wide jobs one after another"
     }
@@ -107,6 +109,8 @@ fn why(prediction: &QueuePrediction) -> &'static str {
 
 /// Formats a line for each kind of jobs, in the order of the file.
 fn kinds(document: &QueueDocument, width: Width) -> String {
+    let pool = &document.queue.pool;
+    let nouns = format!(">{}s", pool.noun());
     let rows = document.queue.jobs.iter().map(|kind| {
         let runs: Vec<&JobRun> = document.jobs.iter().filter(|run| run.name == kind.name).collect();
         let most = |value: fn(&JobRun) -> f64| runs.iter().map(|run| value(run)).fold(0.0, f64::max);
@@ -117,25 +121,31 @@ fn kinds(document: &QueueDocument, width: Width) -> String {
             runs.first().map_or(0, |run| run.instances.len()).to_string(),
             time(mean(|run| run.end_s - run.ready_s)),
             time(mean(|run| run.start_s - run.submit_s)),
-            runs.iter().filter(|run| run.warm).count().to_string(),
+            warm(pool, || runs.iter().filter(|run| run.warm).count().to_string()),
             time(most(|run| run.end_s)),
         ]
     });
-    table(width, ["job", ">count", ">instances", ">mean training", ">mean waiting", ">warm", ">last end"], rows)
+    table(width, ["job", ">count", &nouns, ">mean training", ">mean waiting", ">warm", ">last end"], rows)
+}
+
+/// Formats what there is to tell of warm instances; nothing of machines of one's own.
+fn warm(pool: &PoolSpec, told: impl FnOnce() -> String) -> String {
+    if pool.is_owned() { String::new() } else { told() }
 }
 
 pub(crate) fn runs(document: &QueueDocument, width: Width) -> String {
+    let pool = &document.queue.pool;
     let rows = document.jobs.iter().map(|run| {
         [
             format!("{} {}", run.name, run.number),
             time(run.submit_s),
             time(run.start_s),
             time(run.end_s),
-            if run.warm { "warm" } else { "cold" }.into(),
+            warm(pool, || if run.warm { "warm" } else { "cold" }.into()),
             places(&run.instances),
         ]
     });
-    table(width, ["job", ">submitted", ">start", ">end", "start-up", "instances"], rows)
+    table(width, ["job", ">submitted", ">start", ">end", "start-up", &format!("{}s", pool.noun())], rows)
 }
 
 /// Formats places as ranges: `0–3, 6`.
@@ -152,14 +162,13 @@ fn places(places: &[u32]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::queue::{PolicySpec, QueueSpec, QueuedJobSpec, predict_queue};
-    use std::collections::BTreeMap;
+    use crate::queue::{PolicySpec, QueueFiles, QueueSpec, QueuedJobSpec, predict_queue};
 
     /// Returns `trials` trials and a gang of four, on eight instances that are kept warm.
     pub(crate) fn document(trials: u32) -> QueueDocument {
         let pool = PoolSpec {
             instance: "g4dn.xlarge".into(),
-            max_instances: 8,
+            max_instances: Some(8),
             service: Some("sagemaker".into()),
             warm_pool: true,
             ..PoolSpec::default()
@@ -173,7 +182,7 @@ pub(crate) mod tests {
         let trial = QueuedJobSpec { count: trials, spread: 0.2, ..job("trial") };
         let gang = QueuedJobSpec { instances: Some(4), submit: Some("90 min".into()), ..job("gang") };
         let queue = QueueSpec { pool, policy: PolicySpec::default(), jobs: vec![trial, gang] };
-        predict_queue(&queue, &BTreeMap::new(), 1).expect("a queue without mistakes")
+        predict_queue(&queue, &QueueFiles::default(), 1).expect("a queue without mistakes")
     }
 
     #[test]

@@ -55,7 +55,7 @@ struct Among {
 impl Frame {
     fn of(document: &QueueDocument, top: i32, among: Among) -> Self {
         let used = document.jobs.iter().filter_map(|run| run.instances.iter().max()).max().map_or(0, |last| last + 1);
-        let quota = document.queue.pool.max_instances;
+        let quota = document.queue.pool.quota();
         let lanes = count(if quota <= LANES_OF_QUOTA { quota } else { used });
         let lane = (LANES_HEIGHT / lanes.max(1)).clamp(*LANE.start(), *LANE.end());
         Self { top, lane, lanes, span: among.span, first: among.first }
@@ -129,7 +129,7 @@ fn drawn(document: &QueueDocument, among: Among) -> Result<Picture, String> {
     let mut picture = Picture::new(title(document), (WIDTH, frame.bottom() + below + FOOT));
     head(&mut picture, document);
     legend.draw(&mut picture, HEAD);
-    lanes(&mut picture, &frame);
+    lanes(&mut picture, &frame, document.queue.pool.noun());
     axis(&mut picture, &frame, frame.bottom() + below);
     for wait in &document.warm {
         for block in frame.blocks(&wait.instances, wait.start_s, wait.end_s) {
@@ -171,8 +171,8 @@ fn legend(document: &QueueDocument, first: usize) -> Legend {
     Legend::of([LEFT, WIDTH - RIGHT], named)
 }
 
-fn lanes(picture: &mut Picture, frame: &Frame) {
-    let text = format!("{}, one lane each", counted(frame.lanes.unsigned_abs().into(), "instance"));
+fn lanes(picture: &mut Picture, frame: &Frame, noun: &str) {
+    let text = format!("{}, one lane each", counted(frame.lanes.unsigned_abs().into(), noun));
     picture.words(text, (LEFT, frame.top - 13), Side::Left, Letters::MUTED);
     picture.bar([(LEFT, frame.top), (WIDTH - RIGHT, frame.bottom())], Colour::Grid.at(0.4));
 }

@@ -19,15 +19,20 @@ pub struct QueueSpec {
     pub jobs: Vec<QueuedJobSpec>,
 }
 
-/// The instances that the jobs share: one type, up to a quota.
+/// The instances that the jobs share: one type, up to a quota; or machines of one's own of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
-    /// Instance type of the catalog.
+    /// A cluster file, relative to this one, that describes machines of one's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Instance type of the catalog; with `file` one of its kinds of machines, which may be left out if there is only one.
+    #[serde(default)]
     pub instance: String,
-    /// The quota: the most instances that are held at once, in use or kept warm.
-    #[serde(deserialize_with = "written")]
-    pub max_instances: u32,
+    /// The quota: the most instances that are held at once, in use or kept warm. With `file` the machines that there are, if
+    /// left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -56,7 +61,8 @@ pub struct PoolSpec {
 #[serde(deny_unknown_fields)]
 pub struct StartSpec {
     /// Of new instances: they are launched, load the container and start the framework; 280 s if left out. More than half of
-    /// it, as of these 280 s, is waiting for the launch, which is not paid for.
+    /// it, as of these 280 s, is waiting for the launch, which is not paid for. Of machines of one's own, which are there:
+    /// they start the framework; 40 s if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<String>,
     /// Of instances that were kept: they start the framework; 40 s if left out.
@@ -138,6 +144,23 @@ pub struct QueuedJobSpec {
 
 fn one() -> u32 {
     1
+}
+
+impl PoolSpec {
+    /// Returns the quota of a pool that was checked.
+    pub(crate) fn quota(&self) -> u32 {
+        self.max_instances.unwrap_or(0)
+    }
+
+    /// Returns `true` if it is of machines of one's own.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns the word for what the pool is made of.
+    pub(crate) fn noun(&self) -> &'static str {
+        if self.is_owned() { "machine" } else { "instance" }
+    }
 }
 
 #[cfg(test)]

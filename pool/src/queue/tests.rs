@@ -1,6 +1,9 @@
 use super::*;
+use std::collections::BTreeMap;
 use trainyard_plan::Bottleneck;
-use trainyard_plan::document::InputPrediction;
+use trainyard_plan::document::{InputPrediction, PlanDocument};
+
+mod owned;
 
 const POOL: &str = "[pool]\ninstance = \"p3.2xlarge\"\nmax_instances = 4\n";
 const JOB: &str = "[[job]]\nname = \"trial\"\nduration = \"1 h\"\ncount = 6\n";
@@ -10,7 +13,7 @@ fn spec(text: &str) -> QueueSpec {
 }
 
 fn predict(pool: &str, policy: &str, job: &str) -> Result<QueueDocument, Invalid> {
-    predict_queue(&spec(&format!("{POOL}{pool}\n{policy}\n{JOB}{job}")), &BTreeMap::new(), 0)
+    predict_queue(&spec(&format!("{POOL}{pool}\n{policy}\n{JOB}{job}")), &QueueFiles::default(), 0)
 }
 
 fn predicted(pool: &str, policy: &str, job: &str) -> QueueDocument {
@@ -38,7 +41,11 @@ fn plan(instance: &str, instances: u32) -> BTreeMap<String, PlanDocument> {
 }
 
 fn with_plan(job: &str, plans: &BTreeMap<String, PlanDocument>) -> Result<QueueDocument, Invalid> {
-    predict_queue(&spec(&format!("{POOL}[[job]]\nname = \"big\"\nplan = \"p.json\"\n{job}")), plans, 0)
+    predict_queue(&spec(&format!("{POOL}[[job]]\nname = \"big\"\nplan = \"p.json\"\n{job}")), &of(plans), 0)
+}
+
+fn of(plans: &BTreeMap<String, PlanDocument>) -> QueueFiles {
+    QueueFiles { plans: plans.clone(), machines: None }
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn every_field_of_a_job_changes_something() {
 fn the_seed_decides_durations_that_have_a_spread() {
     let run = |spread: &str, seed| {
         let spec = spec(&format!("{POOL}{JOB}{spread}"));
-        predict_queue(&spec, &BTreeMap::new(), seed).expect("a queue without mistakes").jobs
+        predict_queue(&spec, &QueueFiles::default(), seed).expect("a queue without mistakes").jobs
     };
     assert_eq!(run("", 1), run("", 2));
     assert_eq!(run("spread = 0.2", 1), run("spread = 0.2", 1));
@@ -128,7 +135,8 @@ fn a_plan_brings_its_instances_its_time_and_its_encryption() {
     encrypted.plan.cluster.encrypted = true;
     let text = "[pool]\ninstance = \"p3.2xlarge\"\nmax_instances = 2\nservice = \"sagemaker\"\nwarm_pool = true\n\
                 [[job]]\nname = \"big\"\nplan = \"p.json\"\n[[job]]\nname = \"next\"\nduration = \"1 h\"\ninstances = 2\n";
-    let warm = |text: &str| predict_queue(&spec(text), &plans, 0).expect("a plan that fits").prediction.warm_starts;
+    let warm =
+        |text: &str| predict_queue(&spec(text), &of(&plans), 0).expect("a plan that fits").prediction.warm_starts;
     assert_eq!((warm(text), warm(&format!("{text}encryption = true\n"))), (0, 1));
 }
 
@@ -240,7 +248,7 @@ fn what_cannot_be_is_refused_with_its_field_and_its_value() {
 #[test]
 fn warm_pools_of_spot_instances_and_empty_queues_are_refused() {
     let text = "[pool]\ninstance = \"p3.2xlarge\"\nmax_instances = 4\npricing = \"spot\"\nservice = \"ec2\"\n";
-    let refused = |text: &str| predict_queue(&spec(text), &BTreeMap::new(), 0).expect_err("a mistake");
+    let refused = |text: &str| predict_queue(&spec(text), &QueueFiles::default(), 0).expect_err("a mistake");
     assert_eq!(refused(text).to_string().split(':').next(), Some("`job` is missing"));
     let spot = text.replace("ec2", "sagemaker") + "warm_pool = true\n" + JOB;
     assert!(refused(&spot).to_string().starts_with("`pool.warm_pool` and `pool.pricing = \"spot\"` exclude"));

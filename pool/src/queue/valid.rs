@@ -1,13 +1,15 @@
 //! A queue as written becomes one that can be simulated.
 
-use super::{PoolSpec, QueueSpec, QueuedJobSpec};
+use super::owned::described;
+use super::{PoolSpec, QueueFiles, QueueSpec, QueuedJobSpec};
 use crate::queue::simulation::{Job, Queue, WarmPools, duration_factors};
-use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;
-use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{DEFAULT_REGION, MAX_INSTANCES, NoWarmPool, no_warm_pool, price_not_found, price_of, purchase};
-use trainyard_units::{Bytes, Instant, Invalid, Seconds, Span};
+use trainyard_plan::document::{PlanDocument, PriceUsed};
+use trainyard_planner::{
+    DEFAULT_REGION, MAX_INSTANCES, NoWarmPool, no_warm_pool, price_not_found, price_of, price_used, purchase,
+};
+use trainyard_units::{Bytes, Instant, Invalid, Seconds, Span, UsdPerHour};
 
 /// The time for which idle instances are kept: a stated default.
 const KEEP_ALIVE: Seconds = Seconds(1800.0);
@@ -27,7 +29,7 @@ const MOST_SPREAD: f64 = 1.0;
 
 /// Advice for the name of a type that the catalog does not have.
 const RENTED_OUT: &str = "a pool is of a type that is rented out, as in instance = \"p5.48xlarge\"; `trainyard show instances` \
-     lists them. For machines of your own take the type that is most like them";
+     lists them. For machines of your own write file = \"cluster.toml\" beside it, the cluster file that describes them";
 
 /// A queue whose parts fit together, and the names that its jobs have in the file.
 #[derive(Clone, Debug)]
@@ -35,7 +37,15 @@ pub(crate) struct ValidQueue {
     pub(crate) queue: Queue,
     /// The name of each job, and its number among those with that name, from 1.
     pub(crate) names: Vec<(String, u32)>,
-    pub(crate) price: Option<Price>,
+    /// The price of one instance; `None` for machines that have none.
+    pub(crate) price: Option<PriceOfOne>,
+}
+
+/// The price of one instance, for sums and for documents.
+#[derive(Clone, Debug)]
+pub(crate) struct PriceOfOne {
+    pub(crate) hourly: UsdPerHour,
+    pub(crate) used: PriceUsed,
 }
 
 /// Returns the default time from new instances to the first step.
@@ -46,6 +56,12 @@ pub(super) fn cold_start() -> Seconds {
 /// Returns the default time from instances of the warm pool to the first step.
 pub(super) fn warm_start() -> Seconds {
     catalog().operations().warm_pool.total()
+}
+
+/// Returns the default time from taking instances of a pool that is not warm to the first step: machines of one's own are
+/// there.
+fn start(pool: &PoolSpec) -> Seconds {
+    if pool.is_owned() { warm_start() } else { cold_start() }
 }
 
 /// Returns the part of a cold start until the instances are there, which is not paid for: of one that a pool states, the
@@ -64,15 +80,11 @@ struct Work {
 /// The settings, besides type and number, that must match for instances to be reused.
 type Environment<'a> = (Option<&'a str>, Option<u64>, Option<&'a str>, bool);
 
-/// Checks a queue and draws its durations. `plans` are the documents that its jobs name, by the path in the file.
-pub(crate) fn valid(
-    spec: &QueueSpec,
-    plans: &BTreeMap<String, PlanDocument>,
-    seed: u64,
-) -> Result<ValidQueue, Invalid> {
+/// Checks a queue, whose pool says how many machines there are, and draws its durations.
+pub(crate) fn valid(spec: &QueueSpec, files: &QueueFiles, seed: u64) -> Result<ValidQueue, Invalid> {
     let terms = Terms::of(&spec.pool)?;
     let mut queue = pool(spec, &terms)?;
-    let price = price(&spec.pool, &terms)?;
+    let price = price(&spec.pool, &terms, files)?;
     let mut names: Vec<(String, u32)> = Vec::new();
     let mut spreads = Vec::new();
     let mut environments = Vec::new();
@@ -80,7 +92,7 @@ pub(crate) fn valid(
     for (index, kind) in spec.jobs.iter().enumerate() {
         let placed = |invalid: Invalid| invalid.within(&format!("job[{index}]"));
         name(kind, &spec.jobs[..index]).map_err(placed)?;
-        let work = work(kind, &spec.pool, plans).map_err(placed)?;
+        let work = work(kind, &spec.pool, files).map_err(placed)?;
         if !(0.0..=MOST_SPREAD).contains(&kind.spread) {
             return Err(placed(Invalid::range("spread", kind.spread, 0.0..=MOST_SPREAD)));
         }
@@ -148,7 +160,7 @@ fn name(kind: &QueuedJobSpec, before: &[QueuedJobSpec]) -> Result<(), Invalid> {
 }
 
 /// Returns the instances and time of a kind of jobs: those of its plan, or those that are written.
-fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocument>) -> Result<Work, Invalid> {
+fn work(kind: &QueuedJobSpec, pool: &PoolSpec, files: &QueueFiles) -> Result<Work, Invalid> {
     let (instances, duration, encrypted, widest) = match (&kind.plan, &kind.duration) {
         (Some(_), Some(_)) => return Err(Invalid::conflict("plan", "duration", "write one of them")),
         (None, None) => {
@@ -159,13 +171,10 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
             if kind.instances.is_some() {
                 return Err(Invalid::conflict("plan", "instances", "a plan is for as many instances as it says"));
             }
-            let document = plans.get(path).expect("whoever asks has read the plans that the queue names");
+            let document = files.plans.get(path).expect("whoever asks has read the plans that the queue names");
             let cluster = &document.plan.cluster;
-            let found = &cluster.instance;
-            if *found != pool.instance {
-                let rule = format!("`pool.instance` is {}", pool.instance);
-                let hint = for_other_machines(document, pool);
-                return Err(Invalid::breaks("plan", format!("a plan for {found}"), rule).with_hint(hint));
+            if cluster.instance != pool.instance || cluster.file.is_some() != pool.is_owned() {
+                return Err(for_other_machines(document, pool, files));
             }
             (cluster.instances, training_time(document), cluster.encrypted, "plan")
         }
@@ -180,8 +189,8 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, plans: &BTreeMap<String, PlanDocu
     if instances == 0 {
         return Err(Invalid::value(widest, 0, "at least 1"));
     }
-    if instances > pool.max_instances {
-        return Err(too_wide(widest, instances, pool.max_instances));
+    if instances > pool.quota() {
+        return Err(too_wide(widest, instances, pool));
     }
     Ok(Work { instances, duration, encrypted })
 }
@@ -196,25 +205,45 @@ fn training_time(document: &PlanDocument) -> Seconds {
     Seconds(download + prediction.time_s + prediction.checkpoints_s.unwrap_or(0.0) + forward + failed)
 }
 
-/// Returns what to do with a plan for other machines than those of the pool, which are of a type that is rented out.
-fn for_other_machines(document: &PlanDocument, pool: &PoolSpec) -> String {
+/// Returns the error of a plan for other machines than those of the pool.
+fn for_other_machines(document: &PlanDocument, pool: &PoolSpec, files: &QueueFiles) -> Invalid {
     let (cluster, wanted) = (&document.plan.cluster, &pool.instance);
-    let again = format!("plan the job again with --instances {wanted}");
-    if catalog().instance(&cluster.instance).is_ok() {
-        return format!("a pool has one type of instances: write a queue for {}, or {again}", cluster.instance);
-    }
-    let took = document.prediction.time_s.ceil().max(1.0);
-    format!(
-        "a pool is of a type that is rented out: write duration = \"{took} s\" and instances = {} instead of `plan`, or {again}",
-        cluster.instances
-    )
+    let found = &cluster.instance;
+    let whose = cluster.file.as_ref().map_or_else(String::new, |file| format!(" of {file}"));
+    let again = match &pool.file {
+        Some(file) => format!("plan the job again with cluster.file = \"{file}\" and --fix instance={wanted}"),
+        None => format!("plan the job again with --instances {wanted}"),
+    };
+    let there_too = files.machines.as_ref().is_some_and(|machines| machines.kind(found).is_some());
+    let hint = match &cluster.file {
+        Some(_) if there_too => format!("a queue is for one kind of machines: write another for {found}, or {again}"),
+        Some(file) if !pool.is_owned() => {
+            format!("a queue with file = \"{file}\" and instance = \"{found}\" in [pool] takes it; or {again}")
+        }
+        None if catalog().instance(found).is_ok() && !pool.is_owned() => {
+            format!("a pool has one type of instances: write a queue for {found}, or {again}")
+        }
+        _ => {
+            let took = document.prediction.time_s.ceil().max(1.0);
+            let instances = cluster.instances;
+            format!("write duration = \"{took} s\" and instances = {instances} instead of `plan`, or {again}")
+        }
+    };
+    let rule = match &pool.file {
+        Some(file) => format!("the pool is of {wanted} of {file}"),
+        None => format!("`pool.instance` is {wanted}"),
+    };
+    Invalid::breaks("plan", format!("a plan for {found}{whose}"), rule).with_hint(hint)
 }
 
 /// Returns the error of a job that never fits into the pool.
-pub(crate) fn too_wide(field: &str, instances: u32, quota: u32) -> Invalid {
-    let rule = format!("`pool.max_instances` is {quota}: the job could never start");
-    Invalid::breaks(field, format!("{instances} instances"), rule)
-        .with_hint("raise the quota, or give the job fewer instances")
+pub(crate) fn too_wide(field: &str, instances: u32, pool: &PoolSpec) -> Invalid {
+    let (nouns, quota) = (format!("{instances} {}s", pool.noun()), pool.quota());
+    let (rule, hint) = match &pool.file {
+        Some(file) => (format!("the pool has {quota} of {} ({file})", pool.instance), "give the job fewer machines"),
+        None => (format!("`pool.max_instances` is {quota}"), "raise the quota, or give the job fewer instances"),
+    };
+    Invalid::breaks(field, nouns, format!("{rule}: the job could never start")).with_hint(hint)
 }
 
 fn environment(kind: &QueuedJobSpec, encrypted: bool) -> Result<Environment<'_>, Invalid> {
@@ -251,13 +280,24 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Returns the price of an instance of the pool; `None` for machines that nobody rents out.
-fn price(pool: &PoolSpec, terms: &Terms<'_>) -> Result<Option<Price>, Invalid> {
+/// Returns the price of an instance of the pool; `None` for machines that nobody rents out, and for those of one's own
+/// whose file says none.
+fn price(pool: &PoolSpec, terms: &Terms<'_>, files: &QueueFiles) -> Result<Option<PriceOfOne>, Invalid> {
+    if let Some(file) = &pool.file {
+        let machines = described(files.machines.as_ref())?;
+        let kind =
+            machines.kind(&pool.instance).ok_or_else(|| machines.no_kind("pool.instance", &pool.instance, file))?;
+        return Ok(kind.price(file).map(|(hourly, used)| PriceOfOne { hourly, used }));
+    }
+    if pool.instance.is_empty() {
+        let why = "write instance = \"p5.48xlarge\", or file = \"cluster.toml\" for machines of one's own";
+        return Err(Invalid::missing("pool.instance", why));
+    }
     let instance = catalog().instance(&pool.instance).map_err(|error| {
         let error = error.with_advice(RENTED_OUT);
         Invalid::inside("pool.instance", &error).with_hint(error.hint())
     })?;
-    let price = terms.price(instance).cloned();
+    let price = terms.price(instance).map(|price| PriceOfOne { hourly: price.hourly(), used: price_used(price) });
     if price.is_none() && !instance.prices.is_empty() {
         return Err(terms.without_price(&[instance]));
     }
@@ -267,18 +307,22 @@ fn price(pool: &PoolSpec, terms: &Terms<'_>) -> Result<Option<Price>, Invalid> {
 /// Builds the pool and its rules, without jobs.
 pub(crate) fn pool(spec: &QueueSpec, terms: &Terms<'_>) -> Result<Queue, Invalid> {
     let pool = &spec.pool;
-    if !(1..=MAX_INSTANCES).contains(&pool.max_instances) {
-        return Err(Invalid::range("pool.max_instances", pool.max_instances, 1..=MAX_INSTANCES));
+    let Some(quota) = pool.max_instances else {
+        let why = "write how many instances there may be at once, as in max_instances = 8";
+        return Err(Invalid::missing("pool.max_instances", why));
+    };
+    if !(1..=MAX_INSTANCES).contains(&quota) {
+        return Err(Invalid::range("pool.max_instances", quota, 1..=MAX_INSTANCES));
     }
-    let cold = time(pool.start.cold.as_deref(), "pool.start.cold", cold_start())?;
+    let cold = time(pool.start.cold.as_deref(), "pool.start.cold", start(pool))?;
     let warm = time(pool.start.warm.as_deref(), "pool.start.warm", Seconds(warm_start().0.min(cold.0)))?;
     if warm > cold {
         return Err(Invalid::value("pool.start.warm", warm, format!("at most `pool.start.cold`, {cold}")));
     }
     Ok(Queue {
-        quota: pool.max_instances,
+        quota,
         cold_start: Span::from_seconds(cold),
-        unpaid_start: Span::from_seconds(unpaid(cold)),
+        unpaid_start: Span::from_seconds(if pool.is_owned() { Seconds::ZERO } else { unpaid(cold) }),
         warm_start: Span::from_seconds(warm),
         warm_pools: warm_pools(pool, terms)?,
         order: spec.policy.order,
@@ -317,9 +361,9 @@ fn warm_pools(pool: &PoolSpec, terms: &Terms<'_>) -> Result<Option<WarmPools>, I
         let allowed = format!("from 1 s to {KEEP_ALIVE_MOST}, as SageMaker allows");
         return Err(Invalid::value("pool.keep_alive", keep_alive, allowed));
     }
-    let quota = pool.max_warm_instances.unwrap_or(pool.max_instances);
-    if quota > pool.max_instances {
-        let allowed = format!("at most `pool.max_instances`, {}", pool.max_instances);
+    let quota = pool.max_warm_instances.unwrap_or(pool.quota());
+    if quota > pool.quota() {
+        let allowed = format!("at most `pool.max_instances`, {}", pool.quota());
         return Err(Invalid::value("pool.max_warm_instances", quota, allowed));
     }
     Ok(Some(WarmPools {
