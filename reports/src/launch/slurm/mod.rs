@@ -112,16 +112,33 @@ stop() {{
     )
 }
 
+/// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
+fn kind(draft: &mut Draft<'_>) -> Option<String> {
+    const FEATURE: &str = "FEATURE";
+    if !draft.has_other_kinds() {
+        return None;
+    }
+    let (kind, count) = (&draft.job.plan().cluster().instance, draft.job.processes());
+    let what = format!(
+        "the feature that Slurm knows the machines {kind} by (`sinfo -o \"%N %f %G\"`): the cluster has other machines, on which the plan was not made; or leave the line out and write the type of their GPUs, --gpus-per-node=TYPE:{count}"
+    );
+    draft.leaves(FEATURE, what);
+    Some(format!("--constraint={FEATURE}"))
+}
+
 /// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal so many seconds before
 /// its time is over.
 fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     let time = time(draft);
+    let kind = kind(draft);
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
         format!("--nodes={}", job.machines()),
         format!("--ntasks-per-node={tasks}"),
         "--exclusive".into(),
+        // All memory of the machine: without it a job has what the partition gives to each processor.
+        "--mem=0".into(),
         time,
         "--output=%x-%j.log".into(),
         // A requeued job appends to the same file.
@@ -131,6 +148,9 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     ];
     if job.has_gpus() {
         lines.insert(3, format!("--gpus-per-node={}", job.processes()));
+    }
+    if let Some(kind) = kind {
+        lines.insert(3, kind);
     }
     lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
 }
