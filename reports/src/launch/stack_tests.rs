@@ -258,7 +258,10 @@ fn a_slurm_job_has_all_memory_and_stays_on_machines_of_its_kind() {
     let options = LaunchOptions { other_kinds: true, ..LaunchOptions::default() };
     let launch = given(&[], &megatron(), Target::Slurm, &options).expect("replicas");
     let script = &launch.files[0].text;
-    assert!(script.contains("\n#SBATCH --constraint=FEATURE\n") && script.contains("--gpus-per-node=TYPE:8"), "{script}");
+    assert!(
+        script.contains("\n#SBATCH --constraint=FEATURE\n") && script.contains("--gpus-per-node=TYPE:8"),
+        "{script}"
+    );
     assert!(launch.blanks.iter().any(|blank| blank.placeholder == "FEATURE"), "{:?}", launch.blanks);
 }
 
