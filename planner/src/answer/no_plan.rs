@@ -110,7 +110,7 @@ impl NoPlan {
             Self::EmptySpace { .. } => Some(
                 "a plan uses every device of its machines: data × tensor × pipeline × context is their number (for fewer, \
                  choose smaller machines; in a cluster file `gpus` says how many one has). tensor divides the model's heads, \
-                 context the tokens of a sample, data the global batch, expert the experts and data. Hold fewer fields, or \
+                 context the tokens of a sample, data the global batch, expert the experts and data (Megatron-LM's EP is expert × tensor). Hold fewer fields, or \
                  change one of these"
                     .into(),
             ),

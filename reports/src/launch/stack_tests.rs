@@ -338,6 +338,27 @@ fn zero_3_gathers_a_whole_block_ahead_of_use() {
     assert_eq!(written("gpt2"), [None, None]);
 }
 
+/// The limit of the scheduler's jobs is known, and nothing is to be raised.
+#[test]
+fn a_slurm_job_asks_for_no_more_than_the_limit_of_one() {
+    let of = |limit: &str| {
+        let changes = [("prediction.time_s", json!(8.6 * 86_400.0)), ("job.campaign", json!({ "job_limit": limit }))];
+        export(&changes, &pytorch("pytorch-ddp", false), Target::Slurm)
+    };
+    let long = of("48h").expect("replicas");
+    let script = &long.files[0].text;
+    assert!(script.contains("\n#SBATCH --time=2-00:00:00\n") && script.contains("-lt 57 ]"), "{script}");
+    assert!(
+        script.contains("--time=2-00:00:00, job.campaign.job_limit: limit of one job") && !script.contains("MaxTime")
+    );
+    assert!(long.blanks.iter().all(|blank| !blank.placeholder.contains("--time")));
+    let whole = of("1000h").expect("replicas");
+    assert!(whole.files[0].text.contains("\n#SBATCH --time=15-") && !whole.files[0].text.contains("limit of one job"));
+    let error = of("5 min").expect_err("too short to save");
+    assert!(error.to_string().starts_with("`job.campaign.job_limit` is 300 s, but a job needs 10 minutes"), "{error}");
+    of("10 min").expect("just long enough");
+}
+
 #[test]
 fn the_folder_of_checkpoints_is_spoken_of_once() {
     for target in [Target::Torchrun, Target::Accelerate, Target::Slurm] {
