@@ -132,8 +132,9 @@ fn on_every_rank(draft: &mut Draft<'_>) {
         ""
     };
     draft.remark(format!(
-        "main memory: each of {} ranks holds the whole model in single precision, {}, before it is sharded{switch}; a machine has \
-         {memory:.0} GiB: build it on the meta device, or plan with another stack, as DeepSpeed's ZeRO-3 loads the weights once",
+        "main memory: each of {} ranks of a machine holds the whole model in single precision, {}, before it is sharded or copied to \
+         its GPU{switch}; a machine has {memory:.0} GiB: plan for machines with more, or with --stack deepspeed, whose ZeRO-3 builds \
+         and loads the model once",
         job.processes(),
         human_bytes(of_rank)
     ));
