@@ -355,7 +355,10 @@ fn a_slurm_job_asks_for_no_more_than_the_limit_of_one() {
     let whole = of("1000h").expect("replicas");
     assert!(whole.files[0].text.contains("\n#SBATCH --time=15-") && !whole.files[0].text.contains("limit of one job"));
     let error = of("5 min").expect_err("too short to save");
-    assert!(error.to_string().starts_with("`job.campaign.job_limit` is 5 min 00 s, but a job needs 10 minutes"), "{error}");
+    assert!(
+        error.to_string().starts_with("`job.campaign.job_limit` is 5 min 00 s, but a job needs 10 minutes"),
+        "{error}"
+    );
     of("10 min").expect("just long enough");
 }
 
