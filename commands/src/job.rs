@@ -429,6 +429,7 @@ pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<Pla
         let exit = match error {
             NoPlan::Unable { .. }
             | NoPlan::NoUnits { .. }
+            | NoPlan::ShortJobs { .. }
             | NoPlan::TooFewMachines { .. }
             | NoPlan::Unlisted { .. } => Exit::Input,
             _ => Exit::NoPlan,

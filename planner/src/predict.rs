@@ -80,6 +80,7 @@ pub(crate) fn predict_of(
         checkpoints_s: None,
         evaluations_s,
         reference_s,
+        jobs: None,
         interruptions: None,
         failures: None,
         checkpoint_interval_s: None,

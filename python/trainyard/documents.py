@@ -514,6 +514,12 @@ class CampaignSpec(TypedDict, total=False):
     the machine, starting; `30 min`. If left out, a cold start on rented machines, and on others the timeout of a
     collective and a start of the framework, as if a spare machine stood by.
     """
+    job_limit: str | None
+    """The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which
+    starts up, reads the checkpoint of the one before and ends with one. Without limit if left out.
+    """
+    queue_wait: str | None
+    """Expected wait in the scheduler's queue before each job starts, `2h`; none if left out."""
     straggler: float | None
     """Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step
     times stand for measured ones, which hold their stragglers.
@@ -1736,6 +1742,16 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobsOfScheduler:
+    """The jobs of a scheduler in which a training runs, one after another, if nothing interrupts it."""
+
+    count: int
+    """Number of jobs."""
+    limit_s: float
+    """Seconds that one may run."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpectedInterruptions:
     """What machines that are lost add to a training, expected values: spot instances that are reclaimed, at the
     published band of their type or at what the job says, times its scenario, or machines that fail.
@@ -1849,7 +1865,7 @@ class Prediction:
     """Seconds of all steps."""
     start_up_s: float | None = None
     """Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
-    downloaded (medians). Absent for machines that are not rented.
+    downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
     """
     checkpoints_s: float | None = None
     """Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented."""
@@ -1860,6 +1876,10 @@ class Prediction:
     checkpoint_interval_s: float | None = None
     """Seconds of training from one checkpoint to the next: that of the job, else the one at which writing checkpoints
     and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
+    """
+    jobs: JobsOfScheduler | None = None
+    """The jobs of a scheduler in which the training runs. Absent where the job names no limit of one
+    (`campaign.job_limit`).
     """
     interruptions: ExpectedInterruptions | None = None
     """What reclaims of spot instances add, expected values. Absent on other terms, and where nobody published how

@@ -198,7 +198,8 @@ const TOLD_ON_TOP: f64 = 0.005;
 
 /// Formats the time with which a deadline is compared; `None` where it is about that of the steps.
 pub(crate) fn in_all(prediction: &Prediction) -> Option<String> {
-    if prediction.around_s() < TOLD_ON_TOP * prediction.time_s {
+    let jobs = prediction.jobs.filter(|jobs| jobs.count > 1);
+    if jobs.is_none() && prediction.around_s() < TOLD_ON_TOP * prediction.time_s {
         return None;
     }
     let on_top = [
@@ -212,7 +213,9 @@ pub(crate) fn in_all(prediction: &Prediction) -> Option<String> {
     let told = prediction.elapsed_s() * NAMED_ON_TOP;
     let parts: Vec<&str> =
         on_top.into_iter().filter(|(time, _)| time.is_some_and(|time| time > told)).map(|(_, name)| name).collect();
-    Some(format!("{} with {}", seconds(prediction.elapsed_s()), listed(&parts)))
+    let with = if parts.is_empty() { String::new() } else { format!(" with {}", listed(&parts)) };
+    let jobs = jobs.map(|jobs| format!(", in {} of at most {}", counted(jobs.count, "job"), seconds(jobs.limit_s)));
+    Some(format!("{}{with}{}", seconds(prediction.elapsed_s()), jobs.unwrap_or_default()))
 }
 
 /// Lists words as a sentence does: `start-up, checkpoints and evaluation`.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, Plan};
-use trainyard_planner::named_machine;
+use trainyard_planner::{MachineFile, named_machine};
 use trainyard_reports::{self as reports, LaunchOptions, Target};
 use trainyard_sim::Machine;
 use trainyard_units::counted;
@@ -35,6 +35,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
     let (file, target) = (arguments.plan.display(), arguments.to);
     let cannot = || Failure::input(format!("cannot export plan `{file}` to {}", target.name()));
     let machine_files = files::machine_files_of(document, &arguments.plan, None)?;
+    let other_kinds = matches!(&machine_files.machine, Some(MachineFile::Cluster(file)) if file.machines.len() > 1);
     let machine = named_machine(document, machine_files).map_err(|error| cannot().because_of(&error))?;
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {
         machine.admits(&plan).map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
@@ -48,6 +49,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
         learning_rate: arguments.learning_rate.clone(),
         weights: arguments.weights.clone(),
         plan: Some(file.to_string()),
+        other_kinds,
     };
     launch_files(document, &machine, target, &options).map_err(|(cause, hint)| cannot().because(cause).maybe_hint(hint))
 }

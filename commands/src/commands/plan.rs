@@ -150,7 +150,10 @@ fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
     let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
     let sagemaker = offered.is_some_and(|offered| offered.service == Service::Sagemaker.name());
     let runs = |target: &Target| export::launch_files(document, &machine, *target, &LaunchOptions::default()).is_ok();
-    Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker).find(runs)
+    let several = document.plan.cluster.file.is_some() && document.plan.cluster.instances > 1;
+    let all = Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker);
+    // Several machines of one's own are most often behind a scheduler.
+    several.then_some(Target::Slurm).into_iter().chain(all).find(runs)
 }
 
 /// Returns a plan's entry for the history, with the files that it names relative to a folder.

@@ -117,7 +117,7 @@ pub struct Prediction {
     /// Seconds of all steps.
     pub time_s: f64,
     /// Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
-    /// downloaded (medians). Absent for machines that are not rented.
+    /// downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_up_s: Option<f64>,
     /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
@@ -133,6 +133,9 @@ pub struct Prediction {
     /// and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_interval_s: Option<f64>,
+    /// The jobs of a scheduler in which the training runs. Absent where the job names no limit of one (`campaign.job_limit`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<JobsOfScheduler>,
     /// What reclaims of spot instances add, expected values. Absent on other terms, and where nobody published how often
     /// they come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +157,16 @@ pub struct Prediction {
     /// The price that was used, with its date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceUsed>,
+}
+
+/// The jobs of a scheduler in which a training runs, one after another, if nothing interrupts it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsOfScheduler {
+    /// Number of jobs.
+    pub count: u64,
+    /// Seconds that one may run.
+    pub limit_s: f64,
 }
 
 /// What a training costs, in USD; together, its price.

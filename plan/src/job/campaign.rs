@@ -39,6 +39,13 @@ pub struct CampaignSpec {
     /// and a start of the framework, as if a spare machine stood by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
+    /// The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which starts up,
+    /// reads the checkpoint of the one before and ends with one. Without limit if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_limit: Option<String>,
+    /// Expected wait in the scheduler's queue before each job starts, `2h`; none if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_wait: Option<String>,
     /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
     /// stand for measured ones, which hold their stragglers.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
 use super::pareto::front;
-use super::solve::{ENOUGH, alone, candidates_of_front, prediction, solve};
+use super::solve::{ENOUGH, alone, candidates_of_front, prediction, short_jobs, solve};
 use super::warnings::Warnings;
 use crate::problem::Problem;
 use trainyard_plan::document::{PlanDocument, Search};
@@ -33,6 +33,9 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     let found = &solved.found;
     let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, chosen).map_err(|_| NoPlan::Unmeasured)?;
+    if let Some(refused) = short_jobs(problem, chosen) {
+        return Err(refused);
+    }
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
     let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {

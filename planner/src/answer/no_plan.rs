@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision};
 use trainyard_sim::Machine;
-use trainyard_units::{Bytes, counted, human_count};
+use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -90,6 +90,14 @@ pub enum NoPlan {
     /// Machines are lost faster than work is saved.
     #[error("no plan makes progress: machines are lost faster than work is saved")]
     NoProgress,
+    /// One job of the scheduler ends before its training gets on.
+    #[error("`campaign.job_limit` is {}, but it must be at least {}: a start-up, reading and writing a checkpoint, and a step", human_duration(*limit), human_duration(*least))]
+    ShortJobs {
+        /// The limit.
+        limit: Seconds,
+        /// The least with which the best plan gets on.
+        least: Seconds,
+    },
     /// Plans fit, but the machine was not measured for them.
     #[error("no plan can be priced: the machine's profile lacks the measurements")]
     Unmeasured,
@@ -102,7 +110,7 @@ impl NoPlan {
             Self::EmptySpace { .. } => Some(
                 "a plan uses every device of its machines: data × tensor × pipeline × context is their number (for fewer, \
                  choose smaller machines; in a cluster file `gpus` says how many one has). tensor divides the model's heads, \
-                 context the tokens of a sample, data the global batch, expert the experts and data. Hold fewer fields, or \
+                 context the tokens of a sample, data the global batch, expert the experts and data (Megatron-LM's EP is expert × tensor). Hold fewer fields, or \
                  change one of these"
                     .into(),
             ),
@@ -121,6 +129,7 @@ impl NoPlan {
             Self::NoProgress => Some(
                 "allow fewer machines, or write a longer campaign.node_mtbf or a shorter campaign.checkpoint_interval".into(),
             ),
+            Self::ShortJobs { .. } => Some("write the longest time that your scheduler gives to a job".into()),
             Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
         }
     }

@@ -14,7 +14,7 @@ use super::price_dates::price_dates;
 use super::reasons::{Reasons, other_gpu};
 use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
-use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, solve};
+use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, short_jobs, solve};
 use super::tuning::{Tuning, batch_reason};
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
@@ -44,6 +44,9 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
     if !prediction.makes_progress() {
         return Err(NoPlan::NoProgress);
+    }
+    if let Some(refused) = short_jobs(problem, &chosen) {
+        return Err(refused);
     }
     // Searches that do not need each other.
     let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));

@@ -2,14 +2,14 @@
 
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
-use crate::cost::Rent;
+use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
 use crate::problem::{Enough, Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
-use trainyard_units::{Bytes, Invalid};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// The largest space of plans of the job's own search with which other questions about its types, and the types that it
 /// leaves out, are searched too. A stated default: that takes about as long as the job's own search.
@@ -130,6 +130,14 @@ pub(crate) fn prediction(
         Some(outcome) => predict_of(plan, &machine, steps, job, rent, data, Outcome::clone(outcome)),
         None => predict(plan, &machine, steps, job, rent, data),
     }
+}
+
+/// Returns the error for a limit of the scheduler's jobs in which even the best plan does not get on.
+pub(crate) fn short_jobs(problem: &Problem, chosen: &Evaluated) -> Option<NoPlan> {
+    let limit = problem.settings.job_limit?;
+    let overheads = Overheads::of_plan(problem, &chosen.plan, &chosen.machine(problem), chosen.choice)?;
+    let least = overheads.least_limit(Seconds(chosen.step_time_s), chosen.work().download)?;
+    Some(NoPlan::ShortJobs { limit, least })
 }
 
 /// Converts a plan into its form in a document.

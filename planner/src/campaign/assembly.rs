@@ -7,7 +7,8 @@ use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
 use trainyard_sim::campaign::{
-    Campaign, CampaignPrice, Checkpoint, Evaluation, StartUp, StepTime, Steps, best_interval, longest_interval,
+    Campaign, CampaignPrice, Checkpoint, Evaluation, JobChain, JobLimit, StartUp, StepTime, Steps, best_interval,
+    longest_interval,
 };
 use trainyard_sim::{Machine, evaluation_time};
 use trainyard_units::{Bytes, Invalid, Seconds, Usd, human_count, human_duration};
@@ -45,11 +46,19 @@ impl Assembly<'_> {
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation,
             hazards: conditions.hazards(scenario)?,
+            jobs: self.settings.job_limit.map(|longest| JobLimit { longest, start }),
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
                 storage_hour: conditions.checkpoints_hour() + conditions.copies_hour(),
             }),
         };
+        if let Some(longest) = self.settings.job_limit {
+            let least = JobChain { longest, start: start.software + campaign.download, read: write, write }
+                .least(campaign.step_time.median);
+            if least > longest {
+                return Err(Invalid::value("campaign.job_limit", human_duration(longest), at_least(least)));
+            }
+        }
         campaign.checkpoint.interval = match self.settings.interval {
             None => Seconds(best_interval(&campaign).0.min(longest_interval(write).0)),
             Some(interval) if interval < write => {
@@ -119,6 +128,13 @@ impl Assembly<'_> {
                 }
             ),
         ];
+        if self.settings.queue_wait > Seconds(0.0) {
+            let wait = human_duration(self.settings.queue_wait);
+            assumptions.push(format!("each job waits {wait} in the queue, that time included: the job"));
+        }
+        if let Some(longest) = self.settings.job_limit {
+            assumptions.push(format!("one job runs for at most {}: the job", human_duration(longest)));
+        }
         if self.plan.pricing() == Pricing::Spot {
             let (share, source) = conditions.monthly_reclaims()?;
             assumptions.push(format!("{:.0} % of the capacity is reclaimed in a month: {source}", share * 100.0));
@@ -172,6 +188,11 @@ impl Assembly<'_> {
         warnings.extend(self.conditions().unpriced_copies());
         Ok(warnings)
     }
+}
+
+/// Describes the limits of one job with which a training gets on.
+fn at_least(least: Seconds) -> String {
+    format!("at least {}: a start-up, reading and writing a checkpoint, and a step", human_duration(least))
 }
 
 /// Warns if a curve was not measured with samples of this model's size, or not at this global batch.

@@ -5,7 +5,7 @@ use crate::problem::{ForwardTimes, Hourly, Problem};
 use trainyard_plan::document::CostParts;
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
-use trainyard_sim::campaign::{Exposure, Losses, checkpoints, longest_interval, open_interval};
+use trainyard_sim::campaign::{Exposure, JobChain, Losses, checkpoints, longest_interval, open_interval};
 use trainyard_units::{Seconds, Usd};
 
 /// The overheads of a training that do not depend on how long a step takes.
@@ -19,6 +19,8 @@ pub(crate) struct Overheads {
     write: Seconds,
     /// Time from one checkpoint to the next; `None` if only the last step is followed by one.
     pub(super) interval: Option<Seconds>,
+    /// The longest that one job of the scheduler may run.
+    pub(super) job_limit: Option<Seconds>,
     /// How often machines are lost, and the time of a restart without the data set.
     exposure: Exposure,
     /// `true` if machines are reclaimed and it is known how often.
@@ -44,7 +46,9 @@ pub(crate) struct Work {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainingCost {
     pub(crate) steps: Seconds,
-    /// Time from the request for machines to the first step.
+    /// Jobs of the scheduler, one after another.
+    pub(crate) jobs: u64,
+    /// Time from the request for machines to the first step, of all jobs; those after the first read a checkpoint.
     pub(crate) start_up: Seconds,
     /// The part of the start-up during which the machines are paid for.
     paid_start_up: Seconds,
@@ -67,7 +71,8 @@ impl TrainingCost {
                 let nothing = Seconds(0.0);
                 let (start_up, paid_start_up, checkpoints) = (nothing, nothing, nothing);
                 let (steps, forward) = (work.steps, work.forward);
-                Self { steps, start_up, paid_start_up, checkpoints, forward, reclaims: None, failures: None }
+                let jobs = 1;
+                Self { steps, jobs, start_up, paid_start_up, checkpoints, forward, reclaims: None, failures: None }
             },
             |overheads| overheads.training_cost(steps, work),
         )
@@ -138,6 +143,7 @@ impl Overheads {
             software: start.software,
             write,
             interval,
+            job_limit: settings.job_limit,
             exposure,
             reclaimed,
             checkpoints_hour: conditions.checkpoints_hour(),
@@ -159,18 +165,37 @@ impl Overheads {
         let Work { steps: time, forward, download } = work;
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
-        let paid_start_up = self.software + download;
+        let start = self.software + download;
+        let between = Seconds(self.write.0 * written.saturating_sub(1) as f64);
+        let each = Seconds((time + forward.total() + between).0 / steps as f64);
+        let jobs = self.chain(download).map_or(1, |chain| chain.jobs(steps, each));
+        let again = (jobs - 1) as f64;
+        let paid_start_up = Seconds(start.0 * jobs as f64 + self.write.0 * again);
         let exposure = Exposure { restart: self.exposure.restart + download, ..self.exposure };
         let exposed = time + forward.total();
         TrainingCost {
             steps: time,
-            start_up: self.waiting + paid_start_up,
+            jobs,
+            start_up: Seconds(self.waiting.0 * jobs as f64) + paid_start_up,
             paid_start_up,
-            checkpoints: Seconds(self.write.0 * written as f64),
+            checkpoints: Seconds(self.write.0 * (written as f64 + again)),
             forward,
             reclaims: self.reclaimed.then(|| exposure.reclaims(exposed, step)),
             failures: Some(exposure.failures(exposed, step)),
         }
+    }
+
+    /// Returns what jobs of the scheduler do besides training, if their time is limited. A checkpoint is read as fast as it is
+    /// written.
+    fn chain(&self, download: Seconds) -> Option<JobChain> {
+        let (start, write) = (self.software + download, self.write);
+        self.job_limit.map(|longest| JobChain { longest, start, read: write, write })
+    }
+
+    /// Returns the least limit of a job with which a training of such steps gets on, if its limit is less.
+    pub(crate) fn least_limit(&self, step: Seconds, download: Seconds) -> Option<Seconds> {
+        let chain = self.chain(download)?;
+        Some(chain.least(step)).filter(|least| *least > chain.longest)
     }
 
     /// Returns the price of what is stored for an hour, in USD, if samples are read from there.

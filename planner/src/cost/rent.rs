@@ -4,7 +4,7 @@ use super::overheads::{Overheads, TrainingCost, Work};
 use super::run_conditions::{Rented, RunConditions};
 use crate::problem::{ForwardTimes, Hourly, settings};
 use trainyard_hardware_profiles::Service;
-use trainyard_plan::document::{CostParts, ExpectedInterruptions, Prediction, PriceUsed};
+use trainyard_plan::document::{CostParts, ExpectedInterruptions, JobsOfScheduler, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::checkpoints;
@@ -32,7 +32,9 @@ pub fn checkpoint_time(prediction: &Prediction) -> Option<Seconds> {
     let all = prediction.checkpoints_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0)?;
     let step = Seconds(prediction.time_s / prediction.steps as f64);
     let written = prediction.checkpoint_interval_s.map_or(1, |s| checkpoints(prediction.steps, step, Seconds(s)));
-    Some(Seconds(all / written.max(1) as f64))
+    // Jobs end with one of their own.
+    let ends = prediction.jobs.map_or(0, |jobs| jobs.count.saturating_sub(1));
+    Some(Seconds(all / written.max(1).saturating_add(ends) as f64))
 }
 
 impl Rent {
@@ -87,6 +89,8 @@ impl Rent {
         if let Some(overheads) = &self.overheads {
             (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
             prediction.checkpoint_interval_s = overheads.interval.map(|interval| interval.0);
+            let of = |limit: Seconds| JobsOfScheduler { count: own.jobs, limit_s: limit.0 };
+            prediction.jobs = overheads.job_limit.map(of);
         }
         [prediction.interruptions, prediction.failures] = [own.reclaims, own.failures].map(|losses| {
             losses.map(|losses| ExpectedInterruptions {

@@ -102,22 +102,24 @@ impl RunConditions<'_> {
         self.rented.is_some() || !measured && self.transfer_time().is_ok()
     }
 
-    /// Returns the start-up before the first step. Owned machines are taken to be ready unless the job says otherwise.
+    /// Returns the start-up before the first step of a job, the wait in the queue included. Owned machines are taken to be ready
+    /// unless the job says otherwise.
     pub(crate) fn start(&self) -> StartUp {
         let usual = if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool };
-        start_up(self.settings.start.unwrap_or(usual))
+        let start = start_up(self.settings.start.unwrap_or(usual));
+        StartUp { machines: self.settings.queue_wait + start.machines, ..start }
     }
 
     /// Returns the start-up after a failure, before training resumes: what the job says, or the time until the failure is
-    /// noticed with a cold start of rented machines, because one is new, or with a start of the framework on machines of one's
-    /// own, as if a spare one stood by.
+    /// noticed and the wait in the queue with a cold start of rented machines, because one is new, or with a start of the
+    /// framework on machines of one's own, as if a spare one stood by.
     pub(crate) fn restart(&self) -> StartUp {
         if let Some(stated) = self.settings.restart {
             let spread = operations().start_spread.value;
             return StartUp { machines: Seconds(0.0), software: stated, spread };
         }
         let start = start_up(if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool });
-        StartUp { machines: operations().hang_timeout.value + start.machines, ..start }
+        StartUp { machines: operations().hang_timeout.value + self.settings.queue_wait + start.machines, ..start }
     }
 
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas

@@ -26,6 +26,10 @@ pub(crate) struct Settings {
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) restart: Option<Seconds>,
+    /// The longest that one job of the scheduler may run.
+    pub(crate) job_limit: Option<Seconds>,
+    /// The wait before each job.
+    pub(crate) queue_wait: Seconds,
     pub(crate) straggler: f64,
     /// The data set; `None` if samples are assumed to be at hand.
     pub(crate) data: Option<DataSet>,
@@ -68,6 +72,8 @@ pub(crate) fn settings(
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         restart: duration("campaign.restart", spec.restart.as_deref())?,
+        job_limit: duration("campaign.job_limit", spec.job_limit.as_deref())?,
+        queue_wait: duration("campaign.queue_wait", spec.queue_wait.as_deref())?.unwrap_or(Seconds(0.0)),
         straggler,
         data: data_set(job, model)?.map(|data| data.set),
     })
@@ -154,6 +160,9 @@ mod tests {
             refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("fast".into())),
             refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("0 B/s".into())),
             refused(OnDemand, |_, c| c.node_mtbf = Some("-1 h".into())),
+            refused(OnDemand, |_, c| c.job_limit = Some("0 h".into())),
+            refused(OnDemand, |_, c| c.job_limit = Some("-2 h".into())),
+            refused(OnDemand, |_, c| c.queue_wait = Some("soon".into())),
             refused(OnDemand, |_, c| c.straggler = Some(f64::NAN)),
             refused(OnDemand, |_, c| c.spot_scenario = Some(5)),
             refused(OnDemand, |_, c| c.monthly_reclaims = Some(0.1)),

@@ -5,7 +5,9 @@ use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
     Pricing, StartKind, StorageMode,
 };
-use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, Training, campaign, problem, recommend, resimulate};
+use trainyard_planner::{
+    Fixed, Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
+};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Invalid};
 
@@ -69,6 +71,46 @@ fn every_field_of_a_campaign_changes_it() {
             Some(EvaluationSpec { every_steps: Some(313), samples: Some(50_000), ..EvaluationSpec::default() });
     });
     assert!((twice.phases.evaluation_s / tested.phases.evaluation_s - 2.0).abs() < 0.02);
+}
+
+#[test]
+fn jobs_of_a_scheduler_each_wait_start_and_save() {
+    let of = |change: fn(&mut CampaignSpec)| {
+        let mut job = job();
+        job.training.epochs = Some(300.0);
+        let mut spec = CampaignSpec { node_mtbf: Some("1000000 h".into()), ..CampaignSpec::default() };
+        spec.checkpoint_interval = Some("10 min".into());
+        change(&mut spec);
+        job.campaign = Some(spec);
+        planned(&job)
+    };
+    let plain = of(|_| ());
+    let cut = of(|c| (c.job_limit, c.queue_wait) = (Some("2h".into()), Some("30 min".into())));
+    assert_eq!((plain.prediction.jobs, &plain.plan), (None, &cut.plan));
+    let jobs = cut.prediction.jobs.expect("a limit");
+    let again = (jobs.count - 1) as f64;
+    assert!(jobs.count > 2, "{jobs:?}");
+    let write = checkpoint_time(&plain.prediction).expect("known").0;
+    let same = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
+    let start = plain.prediction.start_up_s.expect("rented") + 1_800.0;
+    same(cut.prediction.start_up_s.expect("rented"), start * jobs.count as f64 + write * again);
+    same(
+        cut.prediction.checkpoints_s.expect("rented"),
+        plain.prediction.checkpoints_s.expect("rented") + write * again,
+    );
+    same(checkpoint_time(&cut.prediction).expect("known").0, write);
+    // No job is longer than the limit, and one fewer would be.
+    let held = cut.prediction.elapsed_s() - 1_800.0 * jobs.count as f64;
+    assert!(held < 7_200.0 * 1.1 * jobs.count as f64 && held > 6_000.0 * again, "{held} {jobs:?}");
+    let drawn = campaign(&cut, MachineFiles::default(), RUNS, 1).expect("a campaign");
+    assert!((drawn.time_s.mean / cut.prediction.elapsed_s() - 1.0).abs() < 0.1, "{}", drawn.time_s.mean);
+    let short = |document: &PlanDocument| with(document, |c| c.job_limit = Some("2 min".into()));
+    assert!(short(&plain).expect_err("hardly a start-up").to_string().contains("campaign.job_limit"));
+    let mut job = job();
+    job.campaign = Some(CampaignSpec { job_limit: Some("2 min".into()), ..CampaignSpec::default() });
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let error = recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect_err("hardly a start-up");
+    assert!(error.to_string().starts_with("`campaign.job_limit` is 2 min 00 s, but it must be at least "), "{error}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::script::{command, exports, script};
 use super::software::Engine;
 use super::training_arguments::length_of_samples;
 use serde_json::{Map, Value, json};
+use trainyard_models::Sharing;
 use trainyard_plan::{
     Decay, DecayExempt, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute,
     ScheduleName, StateSharding, Store,
@@ -29,6 +30,11 @@ pub(super) enum Reader {
 
 const CONFIG: &str = "deepspeed.json";
 const HOSTS: &str = "hostfile";
+
+/// Values that ZeRO-3 gathers ahead of use by default (`stage3_prefetch_bucket_size`).
+const PREFETCH_BUCKET: u64 = 50_000_000;
+/// Values that it keeps gathered at most by default, those ahead of use among them (`stage3_max_live_parameters`).
+const LIVE_PARAMETERS: u64 = 1_000_000_000;
 
 pub(super) const STARTS: &[Engine] = &[Engine::Deepspeed];
 
@@ -171,6 +177,9 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
     if stage > 0 {
         zero.insert("overlap_comm".into(), json!(true));
     }
+    if stage == 3 {
+        fetch_a_block_ahead(draft, &mut zero);
+    }
     if stage == 3 && reader == Reader::Trainer {
         // Otherwise the Trainer saves shards, which nothing but DeepSpeed reads.
         zero.insert("stage3_gather_16bit_weights_on_model_save".into(), json!(true));
@@ -202,6 +211,22 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
         config.insert("zero_optimization".into(), Value::Object(zero));
     }
     Ok(())
+}
+
+/// Has ZeRO-3 gather a whole block while the one before computes, as steps were priced: the defaults count values, and are
+/// less than a block of a large model.
+fn fetch_a_block_ahead(draft: &Draft<'_>, zero: &mut Map<String, Value>) {
+    let sizes = draft.job.plan().graph().own_layers();
+    let sizes: Vec<u64> = sizes.map(|layer| layer.frozen_values() + layer.parameters(Sharing::WHOLE)).collect();
+    // The first layer embeds and the last is the head.
+    let blocks = if sizes.len() > 2 { &sizes[1..sizes.len() - 1] } else { &sizes };
+    let block = blocks.iter().copied().max().unwrap_or(0);
+    if block > PREFETCH_BUCKET {
+        zero.insert("stage3_prefetch_bucket_size".into(), json!(block));
+    }
+    if 2 * block > LIVE_PARAMETERS {
+        zero.insert("stage3_max_live_parameters".into(), json!(2 * block));
+    }
 }
 
 fn elsewhere(store: Store) -> Value {

@@ -250,6 +250,11 @@ impl<'a> Draft<'a> {
         self.job.is_fine_tuning() || self.given(Flag::Weights)
     }
 
+    /// Returns `true` if the cluster of the machines has others of another kind.
+    pub(super) fn has_other_kinds(&self) -> bool {
+        self.options.other_kinds
+    }
+
     /// Returns the peak learning rate: the user's, else the job's.
     pub(super) fn learning_rate(&mut self) -> Option<String> {
         self.asked.insert(Flag::LearningRate);

@@ -405,6 +405,12 @@ impl<'a> Job<'a> {
         Seconds(steps + prediction.around_s())
     }
 
+    /// Returns the longest that one job of the scheduler may run, if the job says so.
+    pub(super) fn job_limit(&self) -> Option<Seconds> {
+        let limit: Option<Seconds> = self.campaign().and_then(|campaign| campaign.job_limit.as_ref()?.parse().ok());
+        limit.filter(|limit| limit.0.is_finite() && limit.0 > 0.0)
+    }
+
     /// Returns the slow end of the prediction of a step.
     pub(super) fn slow_step(&self) -> Seconds {
         Seconds(self.document.prediction.interval_s[1].max(0.0))

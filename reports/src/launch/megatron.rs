@@ -84,6 +84,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         is_told: asks_for_checkpoints(draft),
         // Megatron-LM looks for its newest checkpoint itself.
         resume: None,
+        packages: Vec::new(),
         files: Vec::new(),
         what,
     })

@@ -137,6 +137,8 @@ pub struct LaunchOptions {
     pub weights: Option<String>,
     /// The file of the plan document, for this program's own executor.
     pub plan: Option<String>,
+    /// `true` if the cluster of the machines has others of another kind.
+    pub other_kinds: bool,
 }
 
 /// Makes the files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan

@@ -15,7 +15,7 @@ use super::starter::{self, Script, Starter};
 use super::training_arguments::{self, Sharding};
 use crate::shell::quoted;
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::{Collectives, LaunchFile, Precision};
+use trainyard_plan::{Collectives, LaunchFile, Precision, StateSharding};
 use trainyard_units::{Seconds, human_duration};
 
 /// Seconds of the notice of a spot instance that pass before ranks hear of it.
@@ -37,6 +37,8 @@ pub(super) struct Program {
     pub(super) completion: Completion,
     /// `true` if ranks write a checkpoint and stop on SIGTERM.
     pub(super) is_told: bool,
+    /// The packages that the script needs, as `pip install` takes them, where they are known.
+    pub(super) packages: Vec<String>,
     /// Files that must lie beside the script, besides the starter.
     pub(super) files: Vec<LaunchFile>,
     /// A description of the program, for the heads of files.
@@ -54,6 +56,7 @@ impl Program {
         let (script, what) = fine_tuning::script(draft);
         let (results, is_told) = (places.results(draft), asks_for_checkpoints(draft));
         let stop_steps = is_told.then(|| draft.job.stop_steps());
+        let packages = training_arguments::packages(draft, arguments.iter().map(|(name, _)| name.as_str()));
         let is_module = matches!(script, Script::Module(_));
         let starter = (is_told || is_module).then(|| Starter { script: script.clone(), stop_steps, search: None });
         Self {
@@ -64,6 +67,7 @@ impl Program {
             completion: Completion::of_trainer(&results, draft.job.steps()),
             resume: Some(Resume::new(results)),
             is_told,
+            packages,
             files,
             what,
         }
@@ -252,6 +256,11 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
         set("ACCELERATE_USE_PARALLELISM_CONFIG", "true");
         set("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", &(parallel.data * parallel.context / shards).to_string());
         set("PARALLELISM_CONFIG_DP_SHARD_SIZE", &shards.to_string());
+    }
+    let shards = draft.engine == Engine::Fsdp && draft.job.plan().state_sharding() != StateSharding::None;
+    if shards && draft.starts_from_weights() && draft.target != Target::Accelerate && !by_library {
+        // While weights are loaded, transformers looks here for what its arguments say of FSDP; Accelerate's launcher sets it.
+        set("ACCELERATE_USE_FSDP", "true");
     }
     if draft.job.plan().precision() == Precision::Tf32 {
         set("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1");

@@ -74,6 +74,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         completion: Completion::of_status(),
         is_told: asks_for_checkpoints(draft),
         resume: None,
+        packages: Vec::new(),
         files,
         what: "a script of your own for a recommendation model",
     })

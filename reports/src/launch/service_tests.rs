@@ -47,6 +47,19 @@ fn a_sharded_checkpoint_is_whole_with_the_metadata_of_its_parts() {
     assert!(starter(&document()).contains("required = [\"trainer_state.json\"]\n"));
 }
 
+/// The machines of SkyPilot have PyTorch at most.
+#[test]
+fn skypilot_installs_what_the_script_needs() {
+    let adapters = json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } });
+    let tuned = with(&[("job.training.method", json!("lora")), ("plan.fine_tuning", adapters)]);
+    let task = file(&tuned, Target::Skypilot, "skypilot.yaml");
+    let setup = "pip install 'transformers>=5.0' 'accelerate>=1.10.1' 'trl>=1.16' 'peft>=0.13'";
+    assert!(task.contains(&format!("setup: {setup}\n")) || task.contains(&format!("setup: \"{setup}\"\n")), "{task}");
+    let image = LaunchOptions { image: Some("repository/own:1".into()), ..LaunchOptions::default() };
+    let task = &export(&tuned, Target::Skypilot, &image).expect("replicas").files[0].text;
+    assert!(!task.contains("setup:"), "{task}");
+}
+
 /// What kubelet and the system keep must be left, or no node has room for the pod.
 #[test]
 fn pods_fit_beside_the_system_of_their_nodes() {

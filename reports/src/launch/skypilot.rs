@@ -9,8 +9,10 @@ use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, environment, program};
 use super::software::Engine;
+use super::starter::Script;
 use super::torchrun::{PORT, start_at};
 use super::yaml::yaml;
+use crate::shell::quoted;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{LaunchFile, Pricing, StorageMode};
 
@@ -50,12 +52,31 @@ fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
         let variables: Map<String, Value> = environment.into_iter().map(|(name, value)| (name, json!(value))).collect();
         fields.insert("envs".into(), Value::Object(variables));
     }
+    if let Some(setup) = setup(draft, program) {
+        fields.insert("setup".into(), json!(setup));
+    }
     let address = "$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)";
     let start = start_at(job, "$SKYPILOT_NODE_RANK", address, &PORT.to_string());
     fields.insert("run".into(), json!(format!("set -e\n{}", program.run(&start))));
-    draft
-        .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
     Value::Object(fields)
+}
+
+/// Returns the command that installs what the script needs; `None` where that is not known, and in an image, which has it.
+fn setup(draft: &mut Draft<'_>, program: &Program) -> Option<String> {
+    if draft.given(Flag::Image) {
+        return None;
+    }
+    if program.packages.is_empty() {
+        draft.remark(
+            "the machines need the script and what it imports: add a setup section, or name an image with --image",
+        );
+        return None;
+    }
+    if matches!(program.script, Script::File(_)) {
+        draft.remark("setup installs what the arguments need: add what the script imports besides");
+    }
+    let packages: Vec<String> = program.packages.iter().map(|package| quoted(package)).collect();
+    Some(format!("pip install {}", packages.join(" ")))
 }
 
 fn resources(draft: &mut Draft<'_>) -> Value {

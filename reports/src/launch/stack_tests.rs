@@ -247,6 +247,24 @@ fn a_slurm_job_is_signalled_as_early_as_its_checkpoint_takes() {
     assert!(pods.contains(told), "{pods}");
 }
 
+/// Without it Slurm gives a job the memory of its processors' part, a few GB of each.
+#[test]
+fn a_slurm_job_has_all_memory_and_stays_on_machines_of_its_kind() {
+    let executor = stack("trainyard-executor", &["slurm"], Abilities::default());
+    for own in [pytorch("pytorch-ddp", false), megatron(), executor] {
+        let script = first(&[], &own, Target::Slurm);
+        assert!(script.contains("\n#SBATCH --exclusive\n#SBATCH --mem=0\n") && !script.contains("FEATURE"), "{script}");
+    }
+    let options = LaunchOptions { other_kinds: true, ..LaunchOptions::default() };
+    let launch = given(&[], &megatron(), Target::Slurm, &options).expect("replicas");
+    let script = &launch.files[0].text;
+    assert!(
+        script.contains("\n#SBATCH --constraint=FEATURE\n") && script.contains("--gpus-per-node=TYPE:8"),
+        "{script}"
+    );
+    assert!(launch.blanks.iter().any(|blank| blank.placeholder == "FEATURE"), "{:?}", launch.blanks);
+}
+
 /// Few partitions let a job run for longer than a day.
 #[test]
 fn a_long_run_is_a_chain_of_slurm_jobs() {
@@ -265,6 +283,83 @@ fn a_long_run_is_a_chain_of_slurm_jobs() {
     let script = &short.files[0].text;
     assert!(script.contains("\n#SBATCH --time=0-21:36:00\n") && !script.contains("limit of one job"), "{script}");
     assert!(short.blanks.iter().all(|blank| !blank.placeholder.contains("--time")));
+}
+
+/// transformers looks for the key where FSDP is on, which a variable says before there is a Trainer.
+#[test]
+fn fsdp_is_told_that_one_rank_reads_the_weights() {
+    const KEY: &str = "\"cpu_ram_efficient_loading\":true";
+    const SWITCH: &str = "export ACCELERATE_USE_FSDP=true\n";
+    let fsdp = pytorch("pytorch-fsdp", false);
+    let weights = LaunchOptions { weights: Some("gpt2-xl".into()), ..LaunchOptions::default() };
+    let script = |stack: &Stack, target, options: &LaunchOptions| {
+        given(&[sharded()], stack, target, options).expect("sharded").files[0].text.clone()
+    };
+    for target in [Target::Torchrun, Target::Slurm] {
+        let loaded = script(&fsdp, target, &weights);
+        assert!(loaded.contains(KEY) && loaded.contains(SWITCH), "{loaded}");
+        let built = script(&fsdp, target, &LaunchOptions::default());
+        assert!(!built.contains("cpu_ram") && !built.contains("USE_FSDP"), "{built}");
+    }
+    // Accelerate's launcher sets it, and DeepSpeed has a way of its own.
+    assert!(!script(&fsdp, Target::Accelerate, &weights).contains("USE_FSDP"));
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    assert!(!script(&deepspeed, Target::Torchrun, &weights).contains("USE_FSDP"));
+}
+
+/// 8 ranks with 51 GB each are less than the 1.15 TB of a p4d.24xlarge, with 281 GB each they are more.
+#[test]
+fn models_that_main_memory_may_not_hold_once_for_each_rank_are_told() {
+    let told = |name: &str, stack: &Stack| {
+        let changes = [model(name), vec![sharded(), ("job.training.method", json!("full"))]].concat();
+        let launch = export(&changes, stack, Target::Torchrun).expect("sharded");
+        launch.notes.into_iter().find(|note| note.starts_with("main memory: "))
+    };
+    let fsdp = pytorch("pytorch-fsdp", false);
+    let note = told("llama-3-70b", &fsdp).expect("8 × 282 GB");
+    assert!(note.contains("each of 8 ranks") && note.contains("transformers#43749"), "{note}");
+    assert_eq!(told("gpt3-13b", &fsdp), None);
+    assert_eq!(told("llama-3-70b", &stack("deepspeed", &[], Abilities::default())), None);
+}
+
+/// A block of Llama 2 7B has 202 million values and one of Llama 3 70B 856 million; the defaults are 50 million and a billion.
+#[test]
+fn zero_3_gathers_a_whole_block_ahead_of_use() {
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    let written = |name: &str| {
+        let launch = export(&[model(name), vec![sharded()]].concat(), &deepspeed, Target::Torchrun).expect("ZeRO-3");
+        let file = launch.files.iter().find(|file| file.name == "deepspeed.json").expect("its configuration");
+        let config: Value = serde_json::from_str(&file.text).expect("JSON");
+        let zero = &config["zero_optimization"];
+        [&zero["stage3_prefetch_bucket_size"], &zero["stage3_max_live_parameters"]].map(Value::as_u64)
+    };
+    assert_eq!(written("llama-2-7b"), [Some(202_383_360), None]);
+    assert_eq!(written("llama-3-70b"), [Some(855_654_400), Some(1_711_308_800)]);
+    assert_eq!(written("gpt2"), [None, None]);
+}
+
+/// The limit of the scheduler's jobs is known, and nothing is to be raised.
+#[test]
+fn a_slurm_job_asks_for_no_more_than_the_limit_of_one() {
+    let of = |limit: &str| {
+        let changes = [("prediction.time_s", json!(8.6 * 86_400.0)), ("job.campaign", json!({ "job_limit": limit }))];
+        export(&changes, &pytorch("pytorch-ddp", false), Target::Slurm)
+    };
+    let long = of("48h").expect("replicas");
+    let script = &long.files[0].text;
+    assert!(script.contains("\n#SBATCH --time=2-00:00:00\n") && script.contains("-lt 57 ]"), "{script}");
+    assert!(
+        script.contains("--time=2-00:00:00, job.campaign.job_limit: limit of one job") && !script.contains("MaxTime")
+    );
+    assert!(long.blanks.iter().all(|blank| !blank.placeholder.contains("--time")));
+    let whole = of("1000h").expect("replicas");
+    assert!(whole.files[0].text.contains("\n#SBATCH --time=15-") && !whole.files[0].text.contains("limit of one job"));
+    let error = of("5 min").expect_err("too short to save");
+    assert!(
+        error.to_string().starts_with("`job.campaign.job_limit` is 5 min 00 s, but a job needs 10 minutes"),
+        "{error}"
+    );
+    of("10 min").expect("just long enough");
 }
 
 #[test]
@@ -463,7 +558,7 @@ fn one_of_trainer_and_accelerate_recomputes() {
         assert!(files[1].text.contains("fsdp_activation_checkpointing: true"), "{}", files[1].text);
         let script = first(changes, &fsdp, Target::Torchrun);
         assert!(script.contains("--gradient_checkpointing false "), "{script}");
-        assert!(script.contains(r#","activation_checkpointing":true}' "#), "{script}");
+        assert!(script.contains(r#","activation_checkpointing":true"#), "{script}");
     }
     let whole = export(&[full], &pytorch("pytorch-ddp", false), Target::Accelerate).expect("replicas").files;
     assert!(whole[0].text.contains("--gradient_checkpointing true "), "{}", whole[0].text);

@@ -15,9 +15,9 @@ use super::program::{Places, spot_notice};
 use super::software::Engine;
 use super::units;
 use serde_json::json;
-use trainyard_models::{Model, PublishedWeights, predicts_next_token};
+use trainyard_models::{Model, PublishedWeights, Sharing, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
-use trainyard_units::counted;
+use trainyard_units::{Bytes, counted, human_bytes};
 
 /// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
@@ -30,6 +30,9 @@ const SGD_ARGUMENTS: &str = "5.3";
 
 /// The release from which on `--fsdp` is a flag, and FSDP of version 2 if nothing is said (`training_args.py`).
 const FSDP_FLAG: &str = "5.10";
+
+/// The share of a machine's main memory that models may take which ranks build.
+const FREE_MEMORY: f64 = 0.9;
 
 /// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
@@ -90,6 +93,7 @@ pub(super) fn arguments(
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
         }
     }
+    on_every_rank(draft);
     // The images of SageMaker's libraries for model parallelism have releases of their own.
     if sharding != Sharding::Launcher || draft.target == Target::Accelerate {
         let packages = packages(draft, list.0.iter().map(|(name, _)| name.as_str()));
@@ -103,6 +107,37 @@ pub(super) fn arguments(
         draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
     }
     Ok(list.0)
+}
+
+/// Tells if models that every rank builds whole, before FSDP shards them or DistributedDataParallel copies them to its GPU, may
+/// not fit into a machine's main memory. Weights in a lower precision stay in files that ranks share.
+///
+/// # Source
+///
+/// huggingface/transformers issue 43749, measured with transformers 5.24 and accelerate 1.15: `cpu_ram_efficient_loading` has no
+/// effect on how much the other ranks load.
+fn on_every_rank(draft: &mut Draft<'_>) {
+    let (job, plan) = (draft.job, draft.job.plan());
+    let is_whole = plan.method() == Method::Full && matches!(draft.engine, Engine::Fsdp | Engine::Ddp);
+    let Some(memory) = job.memory_gib().filter(|_| is_whole && job.has_gpus()) else { return };
+    let values: u64 = plan.graph().own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
+    let of_rank = Bytes(4 * values);
+    if of_rank.as_f64() * f64::from(job.processes()) < FREE_MEMORY * memory * f64::from(1 << 30) {
+        return;
+    }
+    let switch = if draft.engine == Engine::Fsdp && draft.starts_from_weights() {
+        ", although cpu_ram_efficient_loading is set, of which transformers 5 takes no notice while it loads \
+         (huggingface/transformers#43749)"
+    } else {
+        ""
+    };
+    draft.remark(format!(
+        "main memory: each of {} ranks of a machine holds the whole model in single precision, {}, before it is sharded or copied to \
+         its GPU{switch}; a machine has {memory:.0} GiB: plan for machines with more, or with --stack deepspeed, whose ZeRO-3 builds \
+         and loads the model once",
+        job.processes(),
+        human_bytes(of_rank)
+    ));
 }
 
 /// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.
@@ -258,6 +293,9 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
         }
         if recomputes_in_units(draft, sharding) {
             config["activation_checkpointing"] = json!(true);
+        }
+        if draft.starts_from_weights() {
+            config["cpu_ram_efficient_loading"] = json!(true);
         }
         list.add("fsdp_config", config);
         sharded_checkpoints(draft);

@@ -110,6 +110,7 @@ pub(crate) mod tests {
             checkpoints_s: Some(100.0),
             evaluations_s: None,
             reference_s: None,
+            jobs: None,
             interruptions: None,
             failures: None,
             checkpoint_interval_s: None,

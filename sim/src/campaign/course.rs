@@ -66,7 +66,7 @@ pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option
         .map(|number| {
             let mut random = Random::new(seed, number);
             let luck = Luck::draw(campaign, mean, deviation, &mut random);
-            Run { campaign, between, luck, random, course: SimulatedRun::default(), left: 0.0 }.course()
+            Run { campaign, between, luck, random, course: SimulatedRun::default(), left: 0.0, job: 0.0 }.course()
         })
         .collect()
 }
@@ -115,14 +115,25 @@ struct Run<'a> {
     course: SimulatedRun,
     /// Seconds until the next interruption.
     left: f64,
+    /// Seconds of the scheduler's job before its first step.
+    job: f64,
 }
 
 impl Run<'_> {
-    /// From the start until the last checkpoint is written; nothing if it is interrupted too often.
+    /// From the start until the last checkpoint is written; nothing if it is interrupted too often, or its jobs end too early to
+    /// get on.
     fn course(mut self) -> Option<SimulatedRun> {
         let mut saved = 0;
         let mut prepared = self.prepare(self.campaign.start, 0, 0.0);
         loop {
+            while let (true, Some(limit)) = (prepared, self.campaign.jobs) {
+                let Some(done) = self.end_of_job(limit.longest.0, saved) else { break };
+                if done == 0 {
+                    return None;
+                }
+                saved += done;
+                prepared = self.prepare(limit.start, 0, self.campaign.checkpoint.read.0);
+            }
             let mut progress = None;
             if prepared {
                 let reached = self.train(saved);
@@ -146,19 +157,40 @@ impl Run<'_> {
         }
     }
 
-    /// Trains from so many steps until the end or an interruption.
-    fn train(&mut self, from: u64) -> Progress {
-        let (campaign, step) = (self.campaign, self.luck.step);
-        let stretch = Stretch {
+    /// Trains from so many steps until the job's time is over, with a checkpoint; returns the steps that it did. `None`, and
+    /// nothing is done, if the training ends or is interrupted before.
+    fn end_of_job(&mut self, longest: f64, from: u64) -> Option<u64> {
+        let stretch = self.stretch(from);
+        let (done, time) = stretch.cut(longest - self.job)?;
+        if time > self.left {
+            return None;
+        }
+        let (trained, evaluating) = (done as f64 * stretch.step, stretch.evaluations(done) as f64 * stretch.evaluate);
+        let phases = &mut self.course.phases;
+        phases.training += Seconds(trained);
+        phases.evaluation += Seconds(evaluating);
+        phases.checkpoints += Seconds(time - trained - evaluating);
+        self.course.machine_time += Seconds(time * f64::from(self.campaign.instances));
+        Some(done)
+    }
+
+    fn stretch(&self, from: u64) -> Stretch {
+        let campaign = self.campaign;
+        Stretch {
             from,
             steps: self.luck.steps - from,
-            step,
+            step: self.luck.step,
             between: self.between,
             write: campaign.checkpoint.write.0,
             evaluate_every: campaign.evaluation.map_or(u64::MAX, |evaluation| evaluation.every),
             evaluate: campaign.evaluation.map_or(0.0, |evaluation| evaluation.time.0),
-        };
-        let progress = stretch.after(self.left);
+        }
+    }
+
+    /// Trains from so many steps until the end or an interruption.
+    fn train(&mut self, from: u64) -> Progress {
+        let (campaign, step) = (self.campaign, self.luck.step);
+        let progress = self.stretch(from).after(self.left);
         let phases = &mut self.course.phases;
         let trained = progress.saved as f64 * step;
         let open = (progress.steps - progress.saved) as f64 * step + progress.partial;
@@ -205,6 +237,7 @@ impl Run<'_> {
         self.course.machine_time += Seconds(waiting * f64::from(others));
         self.left = self.random.until(self.campaign.reclaim_rate() + self.campaign.failure_rate());
         let download = self.campaign.download.0;
+        self.job = software + download + read;
         self.spend(software, |phases| &mut phases.start_up)
             && self.spend(download, |phases| &mut phases.download)
             && self.spend(read, |phases| &mut phases.checkpoints)
@@ -248,7 +281,7 @@ impl Run<'_> {
 mod tests {
     use super::*;
     use crate::campaign::tests::calm;
-    use crate::campaign::{CampaignPrice, Evaluation, best_interval, expected_time};
+    use crate::campaign::{CampaignPrice, Evaluation, JobLimit, best_interval, expected_time};
 
     fn drawn(campaign: &Campaign, courses: u64, seed: u64) -> Vec<SimulatedRun> {
         simulate_campaign(campaign, courses, seed).expect("a training that gets on")
@@ -285,6 +318,38 @@ mod tests {
             lost: Seconds(0.0),
         };
         assert_eq!(phases, expected);
+    }
+
+    /// 150 seconds of start-up, 20 of reading and ten of writing in 1,000 leave 850 steps without a checkpoint between them, and
+    /// 830 with one at 600: the first job does 840 steps, with ten seconds for the one at 600, and others 820.
+    #[test]
+    fn a_job_ends_before_its_limit_with_a_checkpoint() {
+        let mut campaign = calm();
+        campaign.start.machines = Seconds(0.0);
+        campaign.start.software = Seconds(140.0);
+        campaign.checkpoint.read = Seconds(20.0);
+        let again = StartUp { machines: Seconds(300.0), ..campaign.start };
+        campaign.jobs = Some(JobLimit { longest: Seconds(1_000.0), start: again });
+        let course = only(&campaign);
+        // 10,000 = 840 + 11 × 820 + 140.
+        let expected = RunPhases {
+            waiting: Seconds(12.0 * 300.0),
+            start_up: Seconds(13.0 * 140.0),
+            training: Seconds(10_000.0),
+            checkpoints: Seconds(12.0 * 20.0 + 12.0 * 20.0 + 10.0),
+            ..RunPhases::default()
+        };
+        assert_eq!(course.phases, expected);
+        let held = course.time().0 - expected.waiting.0;
+        assert!((course.machine_time.0 / 8.0 - held).abs() < 1e-6, "nobody holds machines in the queue");
+        campaign.jobs = Some(JobLimit { longest: Seconds(170.0), start: again });
+        assert_eq!(simulate_campaign(&campaign, 1, 5), None);
+        // Failures begin a job anew.
+        let mut failing =
+            Campaign { jobs: Some(JobLimit { longest: Seconds(1_000.0), start: again }), ..failing(5_000.0) };
+        let cut = mean(&failing, 500, |course| course.time().0);
+        failing.jobs = None;
+        assert!(cut > mean(&failing, 500, |course| course.time().0) + 2_000.0, "{cut}");
     }
 
     #[test]

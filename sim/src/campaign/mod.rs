@@ -7,6 +7,7 @@
 
 mod course;
 mod interval;
+mod jobs;
 mod losses;
 mod random;
 mod straggler;
@@ -14,6 +15,7 @@ mod stretch;
 
 pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
+pub use jobs::{JobChain, JobLimit};
 pub use losses::{Exposure, Losses};
 
 use straggler::slowest;
@@ -42,6 +44,8 @@ pub struct Campaign {
     pub evaluation: Option<Evaluation>,
     /// Events that end a machine.
     pub hazards: Hazards,
+    /// The scheduler's limit of one job, if it has one.
+    pub jobs: Option<JobLimit>,
     /// Its prices; none on machines that are not rented.
     pub price: Option<CampaignPrice>,
 }
@@ -213,6 +217,7 @@ mod tests {
                 wait: Seconds(0.0),
                 failures_per_hour: 0.0,
             },
+            jobs: None,
             price: None,
         }
     }

@@ -16,9 +16,12 @@ use trainyard_units::human_duration;
 /// Ratio of the time after which Slurm ends a job to the slow end of its prediction.
 const PATIENCE: f64 = 1.5;
 
-/// The longest time that a job asks for, in minutes: a day, which most partitions allow (`MaxTime`). A longer run queues
-/// itself again.
+/// The longest time that a job asks for where nothing is said, in minutes: a day, which most partitions allow (`MaxTime`). A
+/// longer run queues itself again.
 const LONGEST_MIN: u64 = 24 * 60;
+
+/// The least minutes in which a job can be signalled, save and be queued again.
+const SHORTEST_MIN: u64 = 10;
 
 /// Least seconds before the end of its time at which Slurm signals the shell, besides those of a step: for a checkpoint.
 const CHECKPOINT_S: f64 = 600.0;
@@ -37,17 +40,27 @@ pub(super) const STARTS: &[Engine] = Engine::ALL;
 
 /// Writes `slurm.sh` and the files that must lie beside it.
 pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    if let Some(limit) = draft.job.job_limit().filter(|_| longest_min(&draft) < SHORTEST_MIN) {
+        let why = format!("a job needs {SHORTEST_MIN} minutes to be signalled, save and be queued again");
+        let (field, value) = ("job.campaign.job_limit", human_duration(limit));
+        return Err(LaunchError::Inexpressible { field, value, why, others: Vec::new() });
+    }
     match draft.engine {
         Engine::Executor => executor::files(draft),
         _ => launcher::files(draft),
     }
 }
 
-/// Returns the minutes that a job asks for: those of the run with room, at most a day.
+/// Returns the most minutes that a job may ask for: those of the job's `campaign.job_limit`, else a day.
+fn longest_min(draft: &Draft<'_>) -> u64 {
+    draft.job.job_limit().map_or(LONGEST_MIN, |limit| (limit.0 / 60.0) as u64)
+}
+
+/// Returns the minutes that a job asks for, those of the run with room, and whether they are cut to the most.
 fn minutes(draft: &Draft<'_>) -> (u64, bool) {
-    let wanted = (draft.job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0);
-    let is_cut = wanted > LONGEST_MIN as f64;
-    (if is_cut { LONGEST_MIN } else { wanted as u64 }, is_cut)
+    let (wanted, most) = ((draft.job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0), longest_min(draft));
+    let is_cut = wanted > most as f64;
+    (if is_cut { most } else { wanted as u64 }, is_cut)
 }
 
 /// Returns the `--time` of the job; says what happens to a longer run.
@@ -57,12 +70,15 @@ fn time(draft: &mut Draft<'_>) -> String {
     let time = format!("--time={days}-{hours:02}:{rest:02}:00");
     if is_cut {
         let run = human_duration(draft.job.elapsed_at_most());
-        draft.leaves(
-            &time,
-            format!(
-                "limit of one job, of a run that takes up to {run}: the job queues itself again before that and goes on from its last checkpoint; raise it to the MaxTime of your partition (`scontrol show partition`)"
-            ),
+        let told = format!(
+            "limit of one job, of a run that takes up to {run}: the job queues itself again before that and goes on from its last checkpoint"
         );
+        if draft.job.job_limit().is_some() {
+            draft.remark(format!("{time}, job.campaign.job_limit: {told}"));
+        } else {
+            let advice = "raise it to the MaxTime of your partition (`scontrol show partition`), which campaign.job_limit of a job tells the plan too";
+            draft.leaves(&time, format!("{told}; {advice}"));
+        }
     }
     time
 }
@@ -91,7 +107,7 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
 /// signal, and then the job is queued again if `unless` is false.
 fn requeue(draft: &Draft<'_>, lead_s: u64, tell: &str, unless: &str) -> String {
     let patience = lead_s - REQUEUE_S;
-    let jobs = draft.job.elapsed_at_most().0 * PATIENCE / 60.0 / LONGEST_MIN as f64;
+    let jobs = draft.job.elapsed_at_most().0 * PATIENCE / 60.0 / longest_min(draft) as f64;
     let most = RESTARTS_MAX + jobs.clamp(0.0, 10_000.0) as u64;
     format!(
         "again() {{
@@ -112,16 +128,33 @@ stop() {{
     )
 }
 
+/// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
+fn kind(draft: &mut Draft<'_>) -> Option<String> {
+    const FEATURE: &str = "FEATURE";
+    if !draft.has_other_kinds() {
+        return None;
+    }
+    let (kind, count) = (&draft.job.plan().cluster().instance, draft.job.processes());
+    let what = format!(
+        "the feature that Slurm knows the machines {kind} by (`sinfo -o \"%N %f %G\"`): the cluster has other machines, on which the plan was not made; or leave the line out and write the type of their GPUs, --gpus-per-node=TYPE:{count}"
+    );
+    draft.leaves(FEATURE, what);
+    Some(format!("--constraint={FEATURE}"))
+}
+
 /// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal so many seconds before
 /// its time is over.
 fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     let time = time(draft);
+    let kind = kind(draft);
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
         format!("--nodes={}", job.machines()),
         format!("--ntasks-per-node={tasks}"),
         "--exclusive".into(),
+        // All memory of the machine: without it a job has what the partition gives to each processor.
+        "--mem=0".into(),
         time,
         "--output=%x-%j.log".into(),
         // A requeued job appends to the same file.
@@ -131,6 +164,9 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     ];
     if job.has_gpus() {
         lines.insert(3, format!("--gpus-per-node={}", job.processes()));
+    }
+    if let Some(kind) = kind {
+        lines.insert(3, kind);
     }
     lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
 }
