@@ -2315,6 +2315,9 @@ class WhatIf(SweepViews):
     """What is expected without any variation; absent if there is no plan."""
     base_reason: str | None
     """Why there is no plan without any variation."""
+    software: str | None
+    """The training framework of the unvaried plan that all cases keep that have a plan with it; absent where it is varied,
+    where the job leaves no choice, and where a plan is held."""
     cases: list[WhatIfCase]
     """One for each combination of values, the last key varying fastest."""
     sensitivities: Sequence[Sensitivity]
