@@ -32,7 +32,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     let solved = solve(problem, limits);
     let found = &solved.found;
     let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
-    let (prediction, outcome) = prediction(problem, job, chosen).map_err(|_| NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, chosen).map_err(NoPlan::Unpriced)?;
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
     let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {

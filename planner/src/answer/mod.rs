@@ -11,6 +11,7 @@ mod left_out;
 mod limits;
 mod methods;
 mod missed;
+mod nearest_fit;
 mod no_plan;
 mod on_each;
 mod own_machines;
