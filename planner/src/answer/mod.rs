@@ -41,4 +41,4 @@ pub use solve::optimum;
 pub(crate) use solve::{best_and_optimum, prediction};
 pub(crate) use terms::Terms;
 pub(crate) use warnings::Warnings;
-pub use ways_out::WaysOut;
+pub use ways_out::{Freed, WaysOut};

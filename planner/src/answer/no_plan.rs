@@ -354,16 +354,26 @@ fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let space = Space::new(problem, fixed);
     let refusals: Option<Vec<String>> = wanted.iter().map(|choice| space.refusal(*choice)).collect();
     let refusal = refusals.and_then(|all| all.into_iter().next());
-    let opens = fixed.each().into_iter().find(|(_, _, rest)| has_plans(rest));
-    match (refusal, opens) {
-        (Some(why), Some((field, ..))) => Some(NoPlan::Refused { why, hint: instead(problem, fixed, field) }),
-        (Some(why), None) => Some(NoPlan::Refused { why, hint: "change it, or take other machines".into() }),
-        (None, Some((field, value, _))) if field.counts().is_none() => {
-            let why = format!("no plan with the other held fields has {} {value}", field.name());
-            Some(NoPlan::Refused { why, hint: instead(problem, fixed, field) })
+    let opens: Vec<(Field, String)> = fixed
+        .each()
+        .into_iter()
+        .filter(|(_, _, rest)| has_plans(rest))
+        .map(|(field, value, _)| (field, value))
+        .collect();
+    let held = |(field, value): &(Field, String)| format!("{} {value}", field.name());
+    let is_word = |(field, _): &(Field, String)| field.counts().is_none();
+    let why = match (refusal, opens.as_slice()) {
+        (Some(why), []) => {
+            return Some(NoPlan::Refused { why, hint: "change it, or take other machines".into() });
         }
-        _ => None,
-    }
+        (Some(why), _) => why,
+        (None, [only]) if is_word(only) => format!("no plan with the other held fields has {}", held(only)),
+        (None, several) if several.iter().any(is_word) => {
+            format!("{} exclude each other", several.iter().map(held).collect::<Vec<_>>().join(" and "))
+        }
+        _ => return None,
+    };
+    Some(NoPlan::Refused { why, hint: instead(problem, fixed, opens[0].0) })
 }
 
 /// Advises what to hold in place of a field without which there are plans.
@@ -627,8 +637,9 @@ mod tests {
         let (error, hint) = refused(&["input.decode=gpu"]);
         assert!(error.to_string().contains("needs `data.dataset` or"), "{error}");
         assert_eq!(hint, "leave input.decode free: without it there are plans");
-        let (error, _) = refused(&["schedule=1f1b", "parallel.pipeline=1"]);
-        assert_eq!(error.to_string(), "no plan is left: no plan with the other held fields has schedule 1f1b");
+        let (error, hint) = refused(&["schedule=1f1b", "parallel.pipeline=1"]);
+        assert_eq!(error.to_string(), "no plan is left: parallel.pipeline 1 and schedule 1f1b exclude each other");
+        assert!(hint.starts_with("with parallel.pipeline 2, 3"), "{hint}");
     }
 
     #[test]
