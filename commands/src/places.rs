@@ -62,7 +62,7 @@ const HEAD: u64 = 1 << 16;
 /// What every result of a kind has in its beginning, one of each.
 mod marks {
     /// JSON that names its schema.
-    pub(super) const DOCUMENT: &[&[u8]] = &[b"\"trainyard."];
+    pub(super) const DOCUMENT: &[&[u8]] = &[b"\"schema\": \"trainyard.", b"\"schema\":\"trainyard."];
     /// Names of columns.
     pub(super) const CASES: &[&[u8]] = &[b"time_s,", b"time_change,"];
     pub(super) const PRICES: &[&[u8]] = &[b"usd_per_hour"];
@@ -203,5 +203,37 @@ impl<'a> Places<'a> {
 
     fn plot(self, plot: &'a PlotArguments) -> Self {
         self.file("--plot", plot.plot.as_deref(), marks::PICTURE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_the_mark_of_a_result_of_its_kind_may_be_written_over() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let is_anothers = |name: &str, content: &[u8], marks| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("room");
+            Place { flag: "--out", path: &path, what: Written::File, marks }.is_anothers()
+        };
+        let documents: [&[u8]; 3] =
+            [b"", b"{\n  \"schema\": \"trainyard.plan/1\",", b"{\"schema\":\"trainyard.what-if/1\"}"];
+        for own in documents {
+            assert!(!is_anothers("plan.json", own, marks::DOCUMENT), "{own:?}");
+        }
+        // A profile names a schema, and is TOML; config.json is JSON, and a model's.
+        let others: [&[u8]; 4] =
+            [b"schema = \"trainyard.profile/1\"\n", b"[[machines]]\n", b"{\"model_type\": \"llama\"}", b"1024\n77\n"];
+        for other in others {
+            assert!(is_anothers("own", other, marks::DOCUMENT), "{other:?}");
+        }
+        assert!(!is_anothers("profile.toml", others[0], marks::MEASURED));
+        assert!(!is_anothers("prices.csv", b"instance,region,usd_per_hour\n", marks::PRICES));
+        assert!(is_anothers("prices.csv", b"instance,region,usd_per_hour\n", marks::CASES));
+        assert!(is_anothers("photo.jpg", b"\xff\xd8\xff", marks::PICTURE));
+        let new = Place { flag: "--out", path: Path::new("nothing/there"), what: Written::File, marks: marks::PAGE };
+        assert!(!new.is_anothers());
     }
 }
