@@ -2316,8 +2316,9 @@ class WhatIf(SweepViews):
     base_reason: str | None
     """Why there is no plan without any variation."""
     software: str | None
-    """The training framework of the unvaried plan that all cases keep that have a plan with it; absent where it is varied,
-    where the job leaves no choice, and where a plan is held."""
+    """The training framework of the unvaried plan that all cases keep that have a plan with it; absent where it is
+    varied, where the job leaves no choice, and where a plan is held.
+    """
     cases: list[WhatIfCase]
     """One for each combination of values, the last key varying fastest."""
     sensitivities: Sequence[Sensitivity]
