@@ -1,14 +1,12 @@
 //! Commands called by other programs: the same words, and the same bytes of the document.
 
-use crate::caller::{Caller, on_behalf_of};
-use crate::dispatch;
+use crate::caller::{self, Caller, on_behalf_of};
 use crate::failure::{Exit, Failure, Fault};
-use crate::history::History;
 use crate::listener::{Event, Listener};
 use crate::misused::misused;
 use crate::output::Output;
 use crate::parsing::parse;
-use crate::places;
+use crate::{checked, dispatch, threads};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,9 +105,9 @@ impl Call {
 fn done(words: &[OsString], listener: Listener) -> Result<Exit, Failure> {
     let arguments = parse(words).map_err(|error| misused(&error, words))?;
     let output = Output::new(&arguments.global).heard_by(listener);
-    let history = History::new(&arguments.global, words);
-    places::check(&arguments.command, history.place())?;
-    dispatch(arguments.command, &history, &output)
+    let (history, command) = (checked(&arguments, words)?, arguments.command);
+    let (caller, wanted) = (caller::current(), threads::wanted(&command));
+    threads::called(wanted, move || on_behalf_of(caller, || dispatch(command, &history, &output)))?
 }
 
 impl Refusal {
@@ -195,6 +193,20 @@ mod tests {
         let refusal = call.answer(quiet()).expect_err("it was stopped");
         assert_eq!((refusal.exit, refusal.text.as_str()), (5, ""));
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
+    }
+
+    #[test]
+    fn a_call_is_checked_and_searches_as_the_command_line_does() {
+        let words = ["show", "gpus", "t4", "--history", "no/such/folder/history.db"];
+        let refusal = Call::new(words).answer(quiet()).expect_err("no folder");
+        assert!(refusal.exit == 2 && refusal.message.contains("there is no folder `no/such/folder`"), "{refusal:?}");
+        let job = "plan --model gpt2 --tokens 1e8 --global-batch 64 --instances g4dn.xlarge --max-instances 2 --format json \
+                   --history off";
+        let one = Call::new(job.split_whitespace().chain(["--threads", "1"])).answer(quiet()).expect("a plan");
+        assert_eq!(Call::new(job.split_whitespace()).answer(quiet()).expect("a plan"), one);
+        let words: Vec<OsString> = "trainyard plan --model gpt2 --threads 3".split(' ').map(Into::into).collect();
+        let command = parse(&words).expect("words").command;
+        assert_eq!(threads::called(threads::wanted(&command), rayon::current_num_threads).expect("threads"), 3);
     }
 
     #[test]

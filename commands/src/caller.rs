@@ -28,6 +28,11 @@ pub(crate) fn on_behalf_of<T>(caller: Caller, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Returns what the present call brings along.
+pub(crate) fn current() -> Caller {
+    CALLER.with_borrow(Clone::clone)
+}
+
 /// Returns the text that stands in place of a file, if there is one of this name, in whatever folder.
 pub(crate) fn text(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;

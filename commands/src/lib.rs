@@ -51,7 +51,7 @@ pub use listener::{Event, Listener};
 pub use shown::{Form, shown};
 pub use trainyard_planner::Cancellation;
 
-use crate::arguments::{Command, Global, PricesCommand};
+use crate::arguments::{Arguments, Command, Global, PricesCommand};
 use crate::failure::{Exit, Failure};
 use crate::history::History;
 use crate::output::Output;
@@ -77,12 +77,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
         allocator::keep_freed_memory();
     }
     let output = Output::new(&arguments.global);
-    let history = History::new(&arguments.global, &words);
-    let started = history
-        .check()
-        .and_then(|()| places::check(&arguments.command, history.place()))
-        .and_then(|()| threads::start(&arguments.command));
-    let ended = started.and_then(|()| dispatch(arguments.command, &history, &output));
+    let ended = checked(&arguments, &words).and_then(|history| {
+        threads::start(&arguments.command)?;
+        dispatch(arguments.command, &history, &output)
+    });
     match ended.and_then(|code| output.unwritten().map_or(Ok(code), Err)) {
         Ok(code) => code as u8,
         Err(failure) => {
@@ -96,6 +94,14 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 fn asks_for_help(told: &clap::Error) -> bool {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     matches!(told.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand)
+}
+
+/// Checks what can be checked before the work of a command; returns the history that it names.
+fn checked(arguments: &Arguments, words: &[OsString]) -> Result<History, Failure> {
+    let history = History::new(&arguments.global, words);
+    history.check()?;
+    places::check(&arguments.command, history.place())?;
+    Ok(history)
 }
 
 fn dispatch(command: Command, history: &History, output: &Output) -> Result<Exit, Failure> {

@@ -52,8 +52,8 @@ pub mod what_if;
 
 pub use amount::{expected_count, usd};
 pub use answer::{
-    Draft, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum, point,
-    recommend,
+    Draft, Freed, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum,
+    point, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;

@@ -15,7 +15,7 @@ pub fn pace(own: f64, other: f64) -> String {
     match ratio {
         _ if same(own, other) => "no slower".into(),
         ratio if is_multiple(ratio) => format!("{ratio:.1} times as {times}"),
-        ratio => format!("{:.0} % {percent}", (ratio - 1.0) * 100.0),
+        ratio => format!("{} {percent}", percent_of(ratio - 1.0)),
     }
 }
 
@@ -42,10 +42,16 @@ pub fn price(own: f64, other: f64) -> String {
     match ratio {
         _ if same(own, other) => "no more expensive".into(),
         ratio if ratio < 0.5 => format!("{:.1} times cheaper", 1.0 / ratio),
-        ratio if ratio < 1.0 => format!("{:.0} % cheaper", (1.0 - ratio) * 100.0),
+        ratio if ratio < 1.0 => format!("{} cheaper", percent_of(1.0 - ratio)),
         ratio if is_multiple(ratio) => format!("{ratio:.1} times as expensive"),
-        ratio => format!("{:.0} % more expensive", (ratio - 1.0) * 100.0),
+        ratio => format!("{} more expensive", percent_of(ratio - 1.0)),
     }
+}
+
+/// Formats by what share two amounts differ: in whole per cent, and in tenths below one.
+pub(crate) fn percent_of(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.abs() < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 /// Returns `true` from the ratio on that is not told in percent: 99 % are the most.
@@ -79,6 +85,10 @@ mod tests {
         assert_eq!(price(130.0, 100.0), "30 % more expensive");
         assert_eq!(price(210.0, 100.0), "2.1 times as expensive");
         assert_eq!(price(100.1, 100.0), "no more expensive");
+        assert_eq!(
+            (price(100.6, 100.0), price(101.2, 100.0)),
+            ("0.6 % more expensive".into(), "1 % more expensive".into())
+        );
     }
 
     #[test]

@@ -431,7 +431,7 @@ class ClusterChoice(TypedDict, total=False):
     instances: list[str] | None
     """Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out."""
     max_instances: int | None
-    """The most instances that may be rented; 16 if left out."""
+    """The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own."""
     region: str | None
     """AWS region; us-east-1 if left out."""
     pricing: Pricing | None
@@ -2346,6 +2346,10 @@ class WhatIf(SweepViews):
     """What is expected without any variation; absent if there is no plan."""
     base_reason: str | None
     """Why there is no plan without any variation."""
+    software: str | None
+    """The training framework of the unvaried plan that all cases keep that have a plan with it; absent where it is
+    varied, where the job leaves no choice, and where a plan is held.
+    """
     cases: list[WhatIfCase]
     """One for each combination of values, the last key varying fastest."""
     sensitivities: Sequence[Sensitivity]

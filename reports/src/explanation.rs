@@ -2,7 +2,7 @@
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
 use crate::layout::{cluster, strategy};
-use crate::plan::memory;
+use crate::plan::{in_all, memory};
 use crate::simulation::stages;
 use trainyard_plan::document::StageMemory;
 use trainyard_plan::{ExplainedPlan, ExplanationDocument, PathKind, PathPart};
@@ -53,6 +53,7 @@ fn figures(own: &ExplainedPlan) -> Vec<(&'static str, String)> {
         ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
         ("time", seconds(prediction.time_s)),
     ];
+    rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     if let (Some(cost), Some([low, high])) = (prediction.cost_usd, prediction.cost_interval_usd) {
         rows.push(("cost", format!("{} (90 %: {} to {})", usd(cost), usd(low), usd(high))));
     }
@@ -171,6 +172,9 @@ fn outcomes(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<[String; 4]> {
         ["90 % of steps".into(), interval(ours.interval_s), interval(theirs.interval_s), String::new()],
         times("time".into(), ours.time_s, theirs.time_s),
     ];
+    if [ours, theirs].into_iter().any(|one| in_all(one).is_some()) {
+        rows.push(times("in all".into(), ours.elapsed_s(), theirs.elapsed_s()));
+    }
     if let (Some(our), Some(their)) = (ours.cost_usd, theirs.cost_usd) {
         rows.push(["cost".into(), usd(our), usd(their), difference(our, their, usd)]);
     }

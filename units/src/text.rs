@@ -329,7 +329,8 @@ pub fn human_bytes(bytes: Bytes) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes.as_f64();
     let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < units.len() {
+    // What would round to a thousand has three digits in the next unit.
+    while value >= 999.5 && unit + 1 < units.len() {
         value /= 1024.0;
         unit += 1;
     }
@@ -348,13 +349,13 @@ pub fn human_duration(duration: Seconds) -> String {
     match s {
         // What rounds to nothing has no digits to tell.
         s if s < NO_TIME => "0 s".into(),
-        s if s < 1e-3 => format!("{} us", three_digits(s * 1e6)),
+        s if s < 0.9995e-3 => format!("{} us", three_digits(s * 1e6)),
         s if s < 0.9995 => format!("{} ms", three_digits(s * 1e3)),
         s if s < 119.5 => format!("{} s", three_digits(s)),
         s if s < 599.5 => format!("{} min {:02} s", whole_seconds / 60, whole_seconds % 60),
         s if s < 7170.0 => format!("{whole_minutes} min"),
         s if s < 172_770.0 => format!("{} h {:02} min", whole_minutes / 60, whole_minutes % 60),
-        _ => format!("{} d {} h", whole_hours / 24, whole_hours % 24),
+        _ => format!("{} d {} h", human_count(whole_hours / 24), whole_hours % 24),
     }
 }
 
@@ -378,6 +379,7 @@ pub fn counted(count: u64, noun: &str) -> String {
 
 fn three_digits(value: f64) -> String {
     match value {
+        v if v >= 999.5 => human_count(v.round() as u64),
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
         v => format!("{v:.2}"),
@@ -433,7 +435,10 @@ mod tests {
         assert_eq!(human_duration(Seconds(179.6)), "3 min 00 s");
         assert_eq!(human_duration(Seconds(7199.0)), "2 h 00 min");
         assert_eq!(human_duration(Seconds(86400.0 * 4.0 + 3.0 * 3600.0)), "4 d 3 h");
+        assert_eq!(human_duration(Seconds(999.6e-6)), "1.00 ms");
+        assert_eq!(human_duration(Seconds(86_400.0 * 12_345.0)), "12,345 d 0 h");
         assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");
+        assert_eq!(human_bytes(Bytes(1_023_900)), "0.98 MiB");
         assert_eq!((human_count(1), human_count(1_234_567)), ("1".into(), "1,234,567".into()));
         assert_eq!((counted(1, "job"), counted(2000, "job")), ("1 job".into(), "2,000 jobs".into()));
     }

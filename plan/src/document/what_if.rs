@@ -30,6 +30,10 @@ pub struct WhatIfDocument {
     /// Why there is no plan without any variation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_reason: Option<String>,
+    /// The training framework of the unvaried plan that all cases keep that have a plan with it; absent where it is varied,
+    /// where the job leaves no choice, and where a plan is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<String>,
     /// One for each combination of values, the last key varying fastest.
     pub cases: Vec<WhatIfCase>,
     /// What each assumption does to the plan, the one with the greatest effect first; empty unless asked for.

@@ -181,7 +181,7 @@ pub struct ClusterChoice {
     /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Vec<String>>,
-    /// The most instances that may be rented; 16 if left out.
+    /// The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.

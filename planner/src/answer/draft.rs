@@ -32,7 +32,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     let solved = solve(problem, limits);
     let found = &solved.found;
     let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
-    let (prediction, outcome) = prediction(problem, job, chosen).map_err(|_| NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, chosen).map_err(NoPlan::Unpriced)?;
     if let Some(refused) = short_jobs(problem, chosen) {
         return Err(refused);
     }

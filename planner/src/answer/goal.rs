@@ -5,9 +5,9 @@ use super::limits::Limits;
 use super::solve::ENOUGH;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
-use crate::problem::{Place, Problem, Quotas, Rental};
+use crate::problem::{Place, Problem, Quotas, Rental, of_type};
 use crate::search::{Aim, Evaluated, INDISTINCT, Ranking, Totals, Within, search};
-use trainyard_plan::{JobSpec, Objective};
+use trainyard_plan::{Fixed, JobSpec, Objective};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// The most instances that are tried beyond those that the job allows: hardly anybody rents more.
@@ -115,32 +115,39 @@ struct Larger {
     cap: u32,
     /// The numbers of machines to try as the most, ascending.
     caps: Vec<u32>,
+    /// The type of machines of one's own of which there would be more.
+    of: Option<String>,
 }
 
 impl Larger {
     /// Lists them; `None` where there cannot be as many as would be needed.
     fn new(problem: &Problem, chosen: &Evaluated, deadline: Seconds) -> Option<Self> {
-        let cap = match &problem.place {
-            Place::Rented(rental) => rental.max_instances,
-            Place::Owned { machine, .. } => machine.cluster.machines(),
+        let chosen_type = chosen.plan.cluster().instance.as_str();
+        let (cap, of) = match &problem.place {
+            Place::Rented(rental) => (rental.max_instances, None),
+            Place::Owned { machine, max_instances, .. } => {
+                let there = of_type(&machine.cluster, Some(chosen_type)).machines();
+                (max_instances.map_or(there, |most| there.min(most)), Some(chosen_type))
+            }
         };
         // Instances that scale without loss would need so many.
         let least = f64::from(chosen.plan.cluster().instances) * chosen.elapsed_s / deadline.0;
         let least = (least as u32).min(INSTANCES_MAX).max(cap.saturating_add(1)).next_power_of_two();
-        if !problem.place.may_have(least) {
+        if !problem.place.may_have(least, of) {
             return None;
         }
         let caps = std::iter::successors(Some(least), |most| most.checked_mul(2));
-        let caps = caps.take_while(|most| *most <= INSTANCES_MAX && problem.place.may_have(*most));
-        Some(Self { cap, caps: caps.collect() })
+        let caps = caps.take_while(|most| *most <= INSTANCES_MAX && problem.place.may_have(*most, of));
+        Some(Self { cap, caps: caps.collect(), of: of.map(Into::into) })
     }
 
     /// Finds the cheapest plan within these limits on the fewest machines that have one.
     fn first(&self, problem: &Problem, limits: &Limits, within: Within) -> Option<Evaluated> {
         let aim = Aim { within, ..Aim::best(Objective::Cost) };
+        let fixed = Fixed { instance: self.of.clone().or(limits.fixed.instance.clone()), ..limits.fixed.clone() };
         self.caps.iter().find_map(|most| {
-            let larger = with_at_most(problem, *most);
-            search(&larger, &limits.fixed, aim).best.into_iter().next()
+            let larger = with_at_most(problem, *most, self.of.as_deref());
+            search(&larger, &fixed, aim).best.into_iter().next()
         })
     }
 
@@ -155,7 +162,16 @@ impl Larger {
                 "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {}",
                 plan.plan.cluster().instances
             ),
-            Place::Owned { .. } => format!("with more machines than the {cap} of the cluster file: {enough}"),
+            Place::Owned { machine, .. } => {
+                let there = of_type(&machine.cluster, self.of.as_deref()).machines();
+                let taken = plan.plan.cluster().instances;
+                if taken <= there {
+                    return format!(
+                        "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {taken}"
+                    );
+                }
+                format!("with more machines than the {} of the cluster file: {enough}", human_count(there.into()))
+            }
         }
     }
 
@@ -184,7 +200,8 @@ impl Larger {
 
     /// Returns the same numbers of machines, and before them those that the job allows.
     fn with_own_cap(&self) -> Self {
-        Self { cap: self.cap, caps: std::iter::once(self.cap).chain(self.caps.iter().copied()).collect() }
+        let caps = std::iter::once(self.cap).chain(self.caps.iter().copied()).collect();
+        Self { cap: self.cap, caps, of: self.of.clone() }
     }
 
     /// Says that machines beyond a quota meet the goal, if they do.
@@ -218,7 +235,7 @@ impl Larger {
         };
         format!(
             "no plan on up to {} was found that ends within {}; on {} it takes {}",
-            counted(most.into(), "instance"),
+            counted(most.into(), if self.of.is_some() { "machine" } else { "instance" }),
             human_duration(deadline),
             human_count(chosen.plan.cluster().instances.into()),
             human_duration(Seconds(chosen.elapsed_s))
@@ -250,11 +267,14 @@ fn freed(rental: &Rental) -> Rental {
     Rental { instances, over_quota, quotas: Quotas::default(), ..rental.clone() }
 }
 
-/// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
+/// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
 /// need not be the best.
-pub(super) fn with_at_most(problem: &Problem, most: u32) -> Problem {
+pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
     let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
-    larger.place = larger.place.with_machines(most);
+    larger.place = larger.place.with_machines(most, of);
+    if let Place::Owned { max_instances, .. } = &mut larger.place {
+        *max_instances = None;
+    }
     if let Place::Rented(rental) = &mut larger.place {
         rental.max_instances = most;
         let quotas = rental.quotas.clone();

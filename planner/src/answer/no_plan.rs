@@ -1,18 +1,20 @@
 //! The reasons why there is no plan at all.
 
 use super::limits::Limits;
+use super::nearest_fit::nearest_fit;
 use super::solve::ENOUGH;
-use super::ways_out::WaysOut;
+use super::ways_out::{Freed, WaysOut};
 use crate::problem::{
-    Description, Place, Problem, names_of_those_that, never_as_many, of_these, of_today, refused, software_of, trains,
+    Description, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today, of_type,
+    refused, software_of, trains,
 };
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_models::LayerRole;
-use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision};
+use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision, TuningKind};
 use trainyard_sim::Machine;
-use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
+use trainyard_units::{Bytes, Invalid, Seconds, counted, human_bytes, human_count, human_duration};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -22,6 +24,14 @@ pub enum NoPlan {
     EmptySpace {
         /// The fields that exclude every plan.
         why: String,
+    },
+    /// What every plan would need is refused, whatever its degrees: by the machines, the software or the job.
+    #[error("no plan is left: {why}")]
+    Refused {
+        /// What is refused, by what.
+        why: String,
+        /// What to do instead.
+        hint: String,
     },
     /// A held degree that the model or its machines do not admit.
     #[error("no plan has {field} {value}: {why}")]
@@ -70,19 +80,22 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: each needs at least {}, and {} may be used of a device", human_count(*candidates), apart(*needed, *available).0, apart(*needed, *available).1)]
+    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack((*needed, *available), *nearest))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
-        /// Memory needed by the smallest plan.
+        /// A lower bound of the memory that plans need.
         needed: Bytes,
-        /// Memory that may be used of its device.
+        /// Memory that may be used of the device of the plan with that bound.
         available: Bytes,
+        /// The memory that the plan needs that comes nearest to fitting, and that may be used of its device; `None` where
+        /// larger devices alone are not enough.
+        nearest: Option<(Bytes, Bytes)>,
         /// What was seen to let a plan fit.
         ways_out: Box<WaysOut>,
     },
     /// The search was stopped before it simulated anything.
-    #[error("the search was limited to {limit} simulations and ended before it found a plan")]
+    #[error("the search was limited to {} and ended before it found a plan", counted(*limit, "simulation"))]
     Limited { limit: u64 },
     /// The search was cancelled.
     #[error("the search was cancelled before it ended")]
@@ -98,6 +111,12 @@ pub enum NoPlan {
         /// The least with which the best plan gets on.
         least: Seconds,
     },
+    /// The chosen plan cannot be predicted, with the reason.
+    #[error("no plan can be priced: {0}")]
+    Unpriced(Invalid),
+    /// Plans fit, but at the rates of the machines their training has no end.
+    #[error("no plan ends: at the rates of these machines training would take for ever")]
+    Endless,
     /// Plans fit, but the machine was not measured for them.
     #[error("no plan can be priced: the machine's profile lacks the measurements")]
     Unmeasured,
@@ -114,13 +133,19 @@ impl NoPlan {
                  change one of these"
                     .into(),
             ),
-            Self::TooFewMachines { hint, .. } | Self::Degree { hint, .. } | Self::Unlisted { hint, .. } => {
-                Some(hint.clone())
+            Self::TooFewMachines { hint, .. }
+            | Self::Refused { hint, .. }
+            | Self::Degree { hint, .. }
+            | Self::Unlisted { hint, .. } => Some(hint.clone()),
+            Self::OutOfMemory { needed, available, nearest, ways_out, .. } => {
+                Some(relief(nearest.unwrap_or((*needed, *available)), ways_out))
             }
-            Self::OutOfMemory { needed, available, ways_out, .. } => Some(relief((*needed, *available), ways_out)),
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
+            Self::Unable { field, others, .. } if field == "stack" => {
+                Some(format!("these do: {}; choose one with --stack", others.join(", ")))
+            }
             Self::Unable { others, .. } => {
                 Some(format!("stacks that run it: {}; choose one with --stack", others.join(", ")))
             }
@@ -130,6 +155,8 @@ impl NoPlan {
                 "allow fewer machines, or write a longer campaign.node_mtbf or a shorter campaign.checkpoint_interval".into(),
             ),
             Self::ShortJobs { .. } => Some("write the longest time that your scheduler gives to a job".into()),
+            Self::Unpriced(invalid) => invalid.hint(),
+            Self::Endless => Some("look at the rates in the cluster file, or of what is varied".into()),
             Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
         }
     }
@@ -144,39 +171,56 @@ fn with_sole_precision(problem: &Problem, fixed: &Fixed) -> Fixed {
     Fixed { precision: fixed.precision.or(sole), ..fixed.clone() }
 }
 
+/// Lists the choices with the held type of machine and the held stack.
+fn wanted(problem: &Problem, fixed: &Fixed) -> Vec<usize> {
+    let choices = problem.place.choices();
+    let is_wanted = |choice: &usize| {
+        let software = &problem.place.software(*choice).name;
+        fixed.instance.as_ref().is_none_or(|held| *held == choices[*choice].0)
+            && fixed.stack.as_ref().is_none_or(|held| held == software)
+    };
+    (0..choices.len()).filter(is_wanted).collect()
+}
+
 /// Returns the error for a held field that none of the job's stacks can run.
 fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let divisible = problem.graph().divisible();
     let stacks = problem.place.stacks();
     if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
-        if problem.place.is_measured() {
-            let stacks = format!("does not run here: {EXECUTOR_STACK} does");
-            return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others: Vec::new() });
-        }
-        let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == *held);
-        let others = if known { vec![held.clone()] } else { Vec::new() };
-        let stacks = "is none of the stacks of this job".into();
-        return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
+        return Some(no_such_stack(problem, held));
     }
-    let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
+    let wanted = wanted(problem, fixed);
+    let machines = wanted.iter().map(|choice| problem.place.machine(*choice, 1, None));
+    if wanted.is_empty() {
+        return None;
+    }
     if let Some(held) = fixed.precision
         && machines.clone().all(|machine| machine.has_units(held).is_err())
     {
         return Some(NoPlan::NoUnits { precision: held, instances: with_units(problem, held) });
     }
-    let softwares = machines.map(|machine| software_of(problem.trained(), &machine));
-    if let Some(refused) = no_software_trains(problem, softwares.clone()) {
+    let softwares = machines.clone().map(|machine| software_of(problem.trained(), &machine));
+    if let Some(refused) = no_software_trains(problem, fixed, softwares.clone()) {
         return Some(refused);
     }
     let softwares = softwares.filter(|software| trains(software, problem.trained()));
     let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
     let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
+    let runs_otherwise =
+        |machine: Machine| executable_on(&machine).is_ok_and(|software| refused(fixed, &software, divisible).is_none());
+    if problem.kind() != TuningKind::FULL && machines.clone().any(runs_otherwise) {
+        let stacks = format!("is not modelled with {}", problem.kind());
+        return Some(NoPlan::Unable { field: field.into(), value, stacks, others: Vec::new() });
+    }
     let able = |software: &Executable| {
         refused(fixed, &of_these(software.clone(), problem.trained()), divisible).is_none()
             && trains(software, problem.trained())
     };
     let in_question = |software: &Executable| trains(software, problem.trained());
-    let names = names_of_those_that(stacks, in_question);
+    let names = match &fixed.stack {
+        Some(held) => vec![held.clone()],
+        None => names_of_those_that(stacks, in_question),
+    };
     // A measured machine has no other software than the executor.
     let stacks_of_all = if problem.place.is_measured() { &[] } else { problem.place.catalog().stacks() };
     let others = names_of_those_that(stacks_of_all, able);
@@ -187,22 +231,58 @@ fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     Some(NoPlan::Unable { field: field.into(), value, stacks, others })
 }
 
-/// Returns the error for a model that none of the job's stacks trains on its machines.
-fn no_software_trains(problem: &Problem, mut softwares: impl Iterator<Item = Executable> + Clone) -> Option<NoPlan> {
+/// Returns the error for a held stack that is none of the job's.
+fn no_such_stack(problem: &Problem, held: &str) -> NoPlan {
+    let (field, value) = ("stack".into(), held.to_owned());
+    if problem.place.is_measured() {
+        let stacks = format!("does not run here: {EXECUTOR_STACK} does");
+        return NoPlan::Unable { field, value, stacks, others: Vec::new() };
+    }
+    let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == held);
+    let others = if known { vec![held.to_owned()] } else { Vec::new() };
+    NoPlan::Unable { field, value, stacks: "is none of the stacks of this job".into(), others }
+}
+
+/// Returns the error for a model that none of the wanted stacks trains on its machines, or not by the job's method.
+fn no_software_trains(
+    problem: &Problem,
+    fixed: &Fixed,
+    mut softwares: impl Iterator<Item = Executable> + Clone,
+) -> Option<NoPlan> {
+    let able = |software: &Executable| trains(software, problem.trained());
+    if let Some(held) = fixed.stack.as_ref().filter(|_| !softwares.clone().any(|software| able(&software))) {
+        let what = match problem.kind() {
+            TuningKind::FULL => problem.model.name().to_owned(),
+            kind => format!("by {kind}"),
+        };
+        let stacks = format!("does not train {what} here");
+        let others = names_of_those_that(problem.place.stacks(), able);
+        return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
+    }
     let refusal = softwares.clone().find_map(|software| software.refused_model(&problem.model))?;
     softwares.all(|software| software.refused_model(&problem.model).is_some()).then(|| {
-        let stacks: Vec<&str> = problem.place.stacks().iter().map(|stack| stack.name.as_str()).collect();
-        let stacks = format!("{} does not run here: it runs {}", stacks.join(", "), refusal.allowed);
-        let able = |software: &Executable| trains(software, problem.trained());
+        let names: Vec<&str> = problem.place.stacks().iter().map(|stack| stack.name.as_str()).collect();
         let others = names_of_those_that(&of_today(problem.place.catalog()), able);
-        let others = others.into_iter().filter(|name| !stacks.contains(name)).collect();
+        let others = others.into_iter().filter(|name| !names.contains(&name.as_str())).collect();
+        let stacks = format!("{} does not run here: it runs {}", names.join(", "), refusal.allowed);
         NoPlan::Unable { field: refusal.field.into(), value: refusal.value, stacks, others }
     })
 }
 
+/// Says how much memory is needed and how much there is.
+fn lack(bound: (Bytes, Bytes), nearest: Option<(Bytes, Bytes)>) -> String {
+    let (needed, available) = nearest.unwrap_or(bound);
+    let (needed, available) = apart(needed, available);
+    let who = if nearest.is_some() { "the nearest needs" } else { "each needs at least" };
+    format!("{who} {needed}, and {available} may be used of a device")
+}
+
 /// Lists what would relieve a want of memory.
 fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
-    let WaysOut { stack, instances, instance, seq_len, qlora } = ways_out;
+    let WaysOut { freed, stack, instances, machines, instance, seq_len, qlora } = ways_out;
+    let freed = freed.iter().map(|Freed { field, memory, machines }| {
+        Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
+    });
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
         Some(match instance {
@@ -210,9 +290,10 @@ fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
             None => format!("take GPUs with at least {} times the memory", times_the_memory(needed, available)),
         }),
         instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
+        machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
-    let ways: Vec<String> = ways.into_iter().flatten().collect();
+    let ways: Vec<String> = freed.chain(ways).flatten().collect();
     let last = if *qlora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
     format!("{}, or {last}", ways.join(", "))
 }
@@ -227,7 +308,8 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         let impossible = unable
             .or_else(|| too_few_machines(problem, fixed))
             .or_else(|| unlisted(problem, fixed))
-            .or_else(|| not_admitted(problem, fixed));
+            .or_else(|| not_admitted(problem, fixed))
+            .or_else(|| all_refused(problem, fixed));
         return impossible.unwrap_or_else(|| NoPlan::EmptySpace { why: empty_space(problem, fixed) });
     }
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
@@ -242,9 +324,11 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             candidates: found.candidates,
             needed: *needed,
             available: *available,
+            nearest: nearest_fit(problem, &limits.fixed, (*needed, *available)),
             ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
         },
-        None => NoPlan::Unmeasured,
+        None if problem.place.is_measured() => NoPlan::Unmeasured,
+        None => NoPlan::Endless,
     }
 }
 
@@ -259,20 +343,58 @@ fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
     rented.map(|other| other.name.clone()).filter(|name| has(name).is_some()).collect()
 }
 
-/// Says what excludes every plan: the machines, one of the held fields, or the batch.
-fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
-    let choices = problem.place.choices();
-    let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
-    let chosen: Vec<usize> = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).collect();
-    if let Some(micro) = fixed.micro.filter(|micro| problem.global_batches.iter().all(|global| micro > global)) {
-        let most = problem.global_batches.iter().max().copied().unwrap_or_default();
-        return format!("batch.micro {micro} is larger than the global batch of {most}");
+/// Returns the error for what is refused whatever the degrees: a micro-batch above the batch, more machines than may be
+/// used, what machines or software cannot do, and a held word that goes with nothing else that is held.
+fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let has_plans = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
+    let most = problem.global_batches.iter().max().copied().unwrap_or_default();
+    if let Some(micro) = fixed.micro.filter(|micro| *micro > most) {
+        let why = format!("batch.micro {micro} is larger than the global batch of {most}");
+        return Some(NoPlan::Refused { why, hint: instead(problem, fixed, Field::Micro) });
+    }
+    let wanted = wanted(problem, fixed);
+    // Rented machines may be held at any number.
+    if let (Place::Owned { max_instances: Some(most), .. }, Some(held)) = (&problem.place, fixed.instances)
+        && held > *most
+    {
+        let why = format!("`instances` is {held}, but `cluster.max_instances` is {most}");
+        return Some(NoPlan::Refused { why, hint: format!("allow them with --max-instances {held}") });
     }
     let space = Space::new(problem, fixed);
-    let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();
-    if let (true, Some(refusal)) = (refusals.len() == chosen.len(), refusals.first()) {
-        return refusal.clone();
+    let refusals: Option<Vec<String>> = wanted.iter().map(|choice| space.refusal(*choice)).collect();
+    let refusal = refusals.and_then(|all| all.into_iter().next());
+    let opens: Vec<(Field, String)> = fixed
+        .each()
+        .into_iter()
+        .filter(|(_, _, rest)| has_plans(rest))
+        .map(|(field, value, _)| (field, value))
+        .collect();
+    let held = |(field, value): &(Field, String)| format!("{} {value}", field.name());
+    let is_word = |(field, _): &(Field, String)| field.counts().is_none();
+    let why = match (refusal, opens.as_slice()) {
+        (Some(why), []) => {
+            return Some(NoPlan::Refused { why, hint: "change it, or take other machines".into() });
+        }
+        (Some(why), _) => why,
+        (None, [only]) if is_word(only) => format!("no plan with the other held fields has {}", held(only)),
+        (None, several) if several.iter().any(is_word) => {
+            format!("{} exclude each other", several.iter().map(held).collect::<Vec<_>>().join(" and "))
+        }
+        _ => return None,
+    };
+    Some(NoPlan::Refused { why, hint: instead(problem, fixed, opens[0].0) })
+}
+
+/// Advises what to hold in place of a field without which there are plans.
+fn instead(problem: &Problem, fixed: &Fixed, field: Field) -> String {
+    match values_with_plans(problem, fixed, field).as_slice() {
+        [] => format!("leave {} free: without it there are plans", field.name()),
+        values => format!("with {} {} there are plans", field.name(), one_of(values)),
     }
+}
+
+/// Says which of the held degrees, or the batch, leaves nothing that divides evenly.
+fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
     let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
     if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
@@ -284,7 +406,7 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         let key = field.name();
         let others = if value.parse::<u32>().is_ok() { others(problem, fixed, field) } else { String::new() };
         return format!(
-            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}{others}"
+            "without {key} {value} there would be plans, but with it nothing divides evenly{tried}{others}"
         );
     }
     let held = if fixed.each().is_empty() { "" } else { " and the held fields" };
@@ -327,12 +449,7 @@ fn not_admitted(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
             Field::Tensor => tensor_not_admitted(problem, fixed, value)?,
             _ => stages_not_admitted(problem, value)?,
         };
-        let values = values_with_plans(problem, fixed, field);
-        let hint = match values.as_slice() {
-            [] => format!("leave {} free", field.name()),
-            values => format!("with {} {} there are plans", field.name(), one_of(values)),
-        };
-        Some(NoPlan::Degree { field: field.name(), value, why, hint })
+        Some(NoPlan::Degree { field: field.name(), value, why, hint: instead(problem, fixed, field) })
     })
 }
 
@@ -344,10 +461,8 @@ fn tensor_not_admitted(problem: &Problem, fixed: &Fixed, tensor: u32) -> Option<
         let of = if fewer { "heads of keys and values" } else { "attention heads" };
         format!("{}'s {heads} {of} do not divide by it", model.name())
     });
-    let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
-    let choices = problem.place.choices();
     let devices = |choice: usize| problem.place.machine(choice, 1, None).cluster.first().devices_per_instance;
-    let most = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).map(devices);
+    let most = wanted(problem, fixed).into_iter().map(devices);
     let (all, most) = most.fold((true, 0), |(none, most), own| (none && !own.is_multiple_of(tensor), most.max(own)));
     let machines = all.then(|| format!("tensor parallelism stays inside a machine, which has {}", gpus(most)));
     let why: Vec<String> = [heads, machines].into_iter().flatten().collect();
@@ -367,27 +482,55 @@ fn stages_not_admitted(problem: &Problem, stages: u32) -> Option<String> {
 
 /// Returns the error for held fields that need more than machines of one's own have.
 fn too_few_machines(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
-    let Place::Owned { machine, described_by, .. } = &problem.place else { return None };
-    let Cluster { instance: name, .. } = &machine.cluster;
-    if fixed.instance.as_ref().is_some_and(|held| held != name) {
+    let Place::Owned { machine, described_by, max_instances, .. } = &problem.place else { return None };
+    if fixed.instances.zip(*max_instances).is_some_and(|(held, allowed)| held > allowed) {
         return None;
     }
-    let (machines, each) = (machine.cluster.machines(), machine.cluster.first().devices_per_instance);
+    let held = fixed.instance.as_deref();
+    let cluster = of_type(&machine.cluster, held);
+    let Cluster { instance: name, .. } = &*cluster;
+    if held.is_some_and(|held| held != name) {
+        return None;
+    }
+    if cluster.is_mixed() && held.is_none() {
+        return no_type_has_as_many(problem, fixed, name);
+    }
+    let (machines, each) = (cluster.machines(), cluster.first().devices_per_instance);
     let (why, needed) = if let Some(held) = fixed.instances.filter(|held| *held > machines) {
         (format!("`instances` is {held}, but {name} has {}", counted(machines.into(), "machine")), held)
     } else {
-        let (why, devices) = more_than_there_is(&machine.cluster, fixed)?;
+        let (why, devices) = more_than_there_is(&cluster, fixed)?;
         (why, u32::try_from(devices.div_ceil(each.into())).unwrap_or(u32::MAX))
     };
-    let hint = match (described_by, never_as_many(&machine.cluster, needed)) {
+    let of_it = held.map_or_else(String::new, |held| format!(" --fix instance={held}"));
+    let hint = match (described_by, never_as_many(&cluster, needed)) {
         (Description::Profile(_), _) => "hold fewer, or describe a cluster in a file that `cluster.file` names".into(),
         (_, Some(never)) => format!("hold fewer, or write more machines into the cluster file: {never}"),
         (_, None) => format!(
-            "raise `count` in the cluster file, or ask what more machines would do: `trainyard what-if JOB.toml --vary \
-             instances={needed}`"
+            "raise `count` in the cluster file, or ask what more machines would do: `trainyard what-if JOB.toml{of_it} \
+             --vary instances={needed}`"
         ),
     };
     Some(NoPlan::TooFewMachines { why, hint })
+}
+
+/// Returns the error for a number of machines that no kind of a mixed cluster has, nor all of it.
+fn no_type_has_as_many(problem: &Problem, fixed: &Fixed, name: &str) -> Option<NoPlan> {
+    let held = fixed.instances?;
+    let types = problem.place.types();
+    let (whole, kinds) = types.split_first()?;
+    if whole.1 == held || kinds.iter().any(|(_, machines)| *machines >= held) {
+        return None;
+    }
+    let all: Vec<String> = kinds.iter().map(|(kind, machines)| format!("{machines} × {kind}")).collect();
+    let why = format!(
+        "`instances` is {held}, but a plan takes all {} machines of {name} or machines of one kind: {}",
+        whole.1,
+        all.join(", ")
+    );
+    let hint = "hold fewer, or ask what more of one kind would do: `trainyard what-if JOB.toml --fix instance=KIND --vary \
+                instances=N`";
+    Some(NoPlan::TooFewMachines { why, hint: hint.into() })
 }
 
 /// Says that held degrees need more devices than a cluster has, and how many.
@@ -431,8 +574,11 @@ fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
     }
 }
 
-/// Lists values of a held number with which there are plans.
+/// Lists values of a held number with which there are plans; of other fields none.
 fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<String> {
+    if field.counts().is_none() {
+        return Vec::new();
+    }
     let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
@@ -453,21 +599,96 @@ mod tests {
     use super::*;
     use crate::answer::recommend;
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use trainyard_plan::{ClusterChoice, GlobalBatch, JobSpec, Method};
 
-    fn refused(fix: &[&str]) -> (NoPlan, String) {
+    fn job() -> JobSpec {
         let mut job = JobSpec::default();
         job.model.name = Some("llama-3-8b".into());
         job.data.tokens = Some(1e9);
         job.training.global_batch = Some(GlobalBatch::Exactly(128));
         job.cluster.instances = Some(vec!["p5.48xlarge".into(), "g5.xlarge".into()]);
         job.cluster.max_instances = Some(4);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        job
+    }
+
+    fn refused(fix: &[&str]) -> (NoPlan, String) {
+        refused_of(&job(), Resources::default(), fix)
+    }
+
+    fn refused_of(job: &JobSpec, own: Resources, fix: &[&str]) -> (NoPlan, String) {
+        let problem = problem(job, own).expect("a solvable job");
         let fix: Vec<String> = fix.iter().map(ToString::to_string).collect();
         let limits = Limits { fixed: Fixed::parse(&fix).expect("fields"), ..Limits::default() };
-        let error = recommend(&problem, &limits, &job).expect_err("no plan");
+        let error = recommend(&problem, &limits, job).expect_err("no plan");
         let hint = error.hint().expect("a hint");
         (error, hint)
+    }
+
+    /// The same job on nodes of one's own: two of one kind, and one of another if they are `mixed`.
+    fn on_nodes(mixed: bool) -> (JobSpec, Resources) {
+        let kind = |name: &str, like: &str, count: u32| {
+            let network = "network = { bandwidth = \"100 Gbit/s\", transport = \"infiniband\" }";
+            format!("[[machines]]\nname = \"{name}\"\nlike = \"{like}\"\ncount = {count}\n{network}\n")
+        };
+        let others = if mixed { kind("old", "p4d.24xlarge", 1) } else { String::new() };
+        let text = format!("name = \"own\"\n{}{others}", kind("new", "p5.48xlarge", 2));
+        let mut job = JobSpec { cluster: ClusterChoice::default(), ..job() };
+        job.cluster.file = Some("own.toml".into());
+        let file = Some(toml::from_str(&text).expect("the form of a cluster file"));
+        (job, Resources { cluster_file: file, cluster_path: Some("own.toml".into()), ..Resources::default() })
+    }
+
+    #[test]
+    fn what_is_refused_whatever_the_degrees_is_told_with_its_reason_alone() {
+        let (error, hint) = refused(&["batch.micro=1000"]);
+        assert_eq!(error.to_string(), "no plan is left: batch.micro 1000 is larger than the global batch of 128");
+        assert!(hint.starts_with("with batch.micro 1, 2"), "{hint}");
+        let (error, hint) = refused(&["input.decode=gpu"]);
+        assert!(error.to_string().contains("needs `data.dataset` or"), "{error}");
+        assert_eq!(hint, "leave input.decode free: without it there are plans");
+        let (error, hint) = refused(&["schedule=1f1b", "parallel.pipeline=1"]);
+        assert_eq!(error.to_string(), "no plan is left: parallel.pipeline 1 and schedule 1f1b exclude each other");
+        assert!(hint.starts_with("with parallel.pipeline 2, 3"), "{hint}");
+    }
+
+    #[test]
+    fn a_held_stack_that_does_not_train_by_the_method_is_told_with_those_that_do() {
+        let mut job = job();
+        (job.data.tokens, job.data.samples, job.training.method) = (None, Some(1000), Some(Method::Qlora));
+        let (error, hint) = refused_of(&job, Resources::default(), &["stack=pytorch-fsdp"]);
+        assert_eq!(error.to_string(), "`stack` is pytorch-fsdp, which does not train by qlora here");
+        assert!(hint.starts_with("these do: ") && hint.contains("deepspeed") && hint.contains("pytorch-ddp"), "{hint}");
+        job.training.method = Some(Method::Lora);
+        let (error, _) = refused_of(&job, Resources::default(), &["offload=optimizer+parameters"]);
+        assert_eq!(error.to_string(), "`offload` is optimizer+parameters, which is not modelled with lora");
+        let (error, _) = refused(&["stack=pytorch-ddp", "parallel.tensor=2"]);
+        let told = "`parallel.tensor` is 2, which pytorch-ddp does not run: it runs parallel.tensor 1 only";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[test]
+    fn more_machines_than_a_kind_has_are_told_with_those_that_there_are() {
+        let told = |mixed, fix: &[&str]| {
+            let (job, own) = on_nodes(mixed);
+            refused_of(&job, own, fix)
+        };
+        let (error, hint) = told(false, &["instances=3"]);
+        assert_eq!(error.to_string(), "`instances` is 3, but own has 2 machines");
+        assert!(hint.ends_with("`trainyard what-if JOB.toml --vary instances=3`"), "{hint}");
+        let (error, hint) = told(true, &["instances=4", "instance=new"]);
+        assert_eq!(error.to_string(), "`instances` is 4, but new has 2 machines");
+        assert!(hint.ends_with("`trainyard what-if JOB.toml --fix instance=new --vary instances=4`"), "{hint}");
+        let (error, _) = told(true, &["instances=4"]);
+        let all = "`instances` is 4, but a plan takes all 3 machines of own or machines of one kind: 2 × new, 1 × old";
+        assert_eq!(error.to_string(), all);
+        let (mut job, own) = on_nodes(false);
+        job.cluster.max_instances = Some(1);
+        let (error, hint) = refused_of(&job, own.clone(), &["instances=2"]);
+        assert_eq!(error.to_string(), "no plan is left: `instances` is 2, but `cluster.max_instances` is 1");
+        assert_eq!(hint, "allow them with --max-instances 2");
+        let problem = problem(&job, own).expect("a solvable job");
+        let plan = recommend(&problem, &Limits::default(), &job).expect("a plan on one node").plan;
+        assert_eq!(plan.cluster.instances, 1);
     }
 
     #[test]

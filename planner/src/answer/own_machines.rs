@@ -3,6 +3,7 @@
 
 use super::limits::Limits;
 use super::solve::ENOUGH;
+use crate::edits::gigabits;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
@@ -18,8 +19,8 @@ pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> 
     };
     if machine.cluster.is_mixed() {
         let whole = chosen.plan.cluster().instance == machine.cluster.instance;
-        let launched_by_hand = "these machines differ: `export` writes no files for them, since no launcher starts one plan \
-                                on all of them";
+        let launched_by_hand = "these machines differ, and `export` does not write files that launch a plan on machines of \
+                                several kinds";
         return if whole { vec![launched_by_hand.into()] } else { Vec::new() };
     }
     idle(problem, limits, &machine.cluster, chosen).into_iter().collect()
@@ -37,6 +38,7 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
         || batch.is_multiple_of(cluster.devices().into())
         || problem.global_batches.len() > 1
         || limits.fixed.instances.is_some()
+        || problem.place.max_instances().is_some()
         // Who seeks cost leaves machines idle on purpose.
         || problem.objective == Objective::Cost
     {
@@ -95,6 +97,32 @@ pub(crate) fn doubled_links(place: &Place) -> Vec<String> {
         })
     };
     machine.cluster.pools.iter().enumerate().filter_map(doubled).collect()
+}
+
+/// The fastest network card that there is, in bytes a second: 800 Gbit/s (NVIDIA ConnectX-8 SuperNIC, data sheet).
+const CARD: f64 = 800e9 / 8.0;
+
+/// Lists sentences about machines of a cluster file with network cards that are faster than any: of a rate that is written in
+/// bytes instead of bits, or is that of a whole machine.
+pub(crate) fn impossible_cards(place: &Place) -> Vec<String> {
+    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
+        return Vec::new();
+    };
+    let impossible = |(index, pool): (usize, &Pool)| {
+        let Fabric::Wired { network, .. } = &pool.fabric else { return None };
+        let rate = network.baseline.value.0 / f64::from(network.interfaces);
+        (rate > CARD * 1.001).then(|| {
+            format!(
+                "`machines[{index}].network.bandwidth` of {file} is {} of each card ({} in a machine), and no card has more \
+                 than {}: cards are named by Gbit/s, eighths of GB/s, and `bandwidth` is that of one; the prediction is too \
+                 fast",
+                gigabits(rate),
+                network.interfaces,
+                gigabits(CARD)
+            )
+        })
+    };
+    machine.cluster.pools.iter().enumerate().filter_map(impossible).collect()
 }
 
 /// Lists sentences about machines of a cluster file whose GPUs talk over PCIe, though the same GPUs have NVLink in every
@@ -214,6 +242,24 @@ mod tests {
         // Nothing is known of other GPUs.
         let own = "{ name = \"own\", like = \"h100-sxm5-80gb\" }";
         assert!(told(own, "900 GB/s").is_empty());
+    }
+
+    #[test]
+    fn cards_that_are_faster_than_any_are_noticed() {
+        let told = |network: &str| {
+            let link = "link = { kind = \"nvswitch\", bandwidth = \"450 GB/s\" }";
+            impossible_cards(&place("\"h100-sxm5-80gb\"", &format!("{link}\nnetwork = {{ {network} }}")))
+        };
+        for right in ["cards = 8, bandwidth = \"400 Gbit/s\"", "cards = 8, bandwidth = \"800 Gbit/s\""] {
+            assert_eq!(told(&format!("{right}, transport = \"infiniband\"")), Vec::<String>::new());
+        }
+        for wrong in ["cards = 8, bandwidth = \"400 GB/s\"", "cards = 8, bandwidth = \"3200 Gbit/s\""] {
+            let all = told(&format!("{wrong}, transport = \"infiniband\""));
+            let [only] = all.as_slice() else { panic!("{all:?}") };
+            let start = "`machines[0].network.bandwidth` of own.toml is 3,200 Gbit/s of each card (8 in a machine), and no \
+                         card has more than 800 Gbit/s: ";
+            assert!(only.starts_with(start), "{only}");
+        }
     }
 
     #[test]

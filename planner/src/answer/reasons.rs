@@ -208,7 +208,16 @@ impl Reasons<'_> {
                 types => format!("{types} instance types"),
             },
         };
-        format!("searched {} on {clusters} for {goal}", counted(self.found.candidates, "plan"))
+        let Found { candidates, simulated, gap, .. } = *self.found;
+        let cut_short = match gap > 0.0 {
+            true => format!(
+                "; stopped after {}: another plan could be {:.0} % better",
+                counted(simulated, "simulation"),
+                (100.0 * gap).ceil()
+            ),
+            false => String::new(),
+        };
+        format!("searched {} on {clusters} for {goal}{cut_short}", counted(candidates, "plan"))
     }
 
     /// Compares with the best plan on machines with another GPU.

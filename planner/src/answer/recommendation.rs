@@ -41,7 +41,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let solved = solve(problem, limits);
     let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
-    let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, &chosen).map_err(NoPlan::Unpriced)?;
     if !prediction.makes_progress() {
         return Err(NoPlan::NoProgress);
     }
@@ -115,13 +115,17 @@ fn stack_choices(problem: &Problem, solved: &Solved<'_>) -> Vec<StackChoice> {
     let own = found.best.first().map(|plan| &problem.place.software(plan.choice).name);
     let choice = |(index, stack): (usize, &Arc<Stack>)| {
         let recommended = own == Some(&stack.name);
-        let best = if recommended {
-            found.best.first().cloned()
+        let (best, is_certain) = if recommended {
+            (found.best.first().cloned(), true)
         } else {
             let of_stack = Aim { top: 1, stack: Some(index), ..*aim };
-            chosen(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
+            let own = chosen(prepared, problem, of_stack, prepared.search(of_stack));
+            (own.best.into_iter().next(), own.gap == 0.0)
         };
-        let reason = best.is_none().then(|| format!("no plan of it fits{}", problem.and_meets_goal()));
+        let reason = best.is_none().then(|| match is_certain {
+            true => format!("no plan of it fits{}", problem.and_meets_goal()),
+            false => "the search stopped before it found a plan of it".into(),
+        });
         StackChoice { stack: stack.name.clone(), best: best.as_ref().map(alternative), reason, recommended }
     };
     let runs =

@@ -79,15 +79,17 @@ pub(crate) struct Solved<'a> {
     other: Option<Found>,
 }
 
-/// Searches with `aim`; if no plan meets the deadline and the budget, searches for the nearest miss until an aim finds
-/// a plan. Returns the plans with the aim that found them.
+/// Searches with `aim`; if it is certain that no plan meets the deadline and the budget, searches for the nearest miss until
+/// an aim finds a plan. Returns the plans with the aim that found them.
 fn best_found(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> (Found, Aim) {
     let mut found = (prepared.search(aim), aim);
     if problem.deadline.is_none() && problem.budget.is_none() {
         return found;
     }
     let mut nearest = nearest(problem.deadline, problem.budget).iter();
+    // A search that was cut short says nothing about the plans that it did not see.
     while found.0.best.is_empty()
+        && found.0.gap == 0.0
         && let Some(&(objective, within)) = nearest.next()
     {
         let aim = Aim { objective, within, ..aim };
@@ -238,4 +240,42 @@ pub(crate) fn briefly(problem: &Problem, limits: &Limits, others: Rental, like: 
     let (objective, max_simulations) = (problem.objective, limits.max_simulations);
     let aim = Aim { max_simulations, within: Within::Goal, ..Aim::best(objective) };
     search(&problem, &limits.fixed, aim).best.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::recommend;
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, Objective};
+
+    fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-large".into());
+        job.data.samples = Some(100_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
+        job.cluster.max_instances = Some(4);
+        job.goal.objective = Some(objective);
+        job.goal.deadline = deadline.map(|seconds| format!("{seconds} s"));
+        job
+    }
+
+    #[test]
+    fn a_search_that_is_cut_short_does_not_say_that_no_plan_meets_the_goal() {
+        let limits = |max_simulations| Limits { max_simulations, ..Limits::default() };
+        let asked = |job: &JobSpec| problem(job, Resources::default()).expect("a solvable job");
+        let fastest = optimum(&asked(&job(Objective::Time, None)), &limits(None)).expect("a plan");
+        let job = job(Objective::Cost, Some(1.001 * fastest.time_s));
+        let whole = recommend(&asked(&job), &limits(None), &job).expect("the fastest plan meets the deadline");
+        assert!(!whole.reasons[0].contains("stopped"), "{}", whole.reasons[0]);
+        match recommend(&asked(&job), &limits(Some(1)), &job) {
+            Err(error) => assert_eq!(error, NoPlan::Limited { limit: 1 }),
+            Ok(found) => assert!(found.prediction.elapsed_s() <= 1.001 * fastest.time_s),
+        }
+        let job = self::job(Objective::Cost, None);
+        let cut_short = recommend(&asked(&job), &limits(Some(1)), &job).expect("a plan");
+        let told = &cut_short.reasons[0];
+        assert!(told.contains("; stopped after 1 simulation: another plan could be "), "{told}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use super::own_machines::{doubled_links, uncounted_overheads, without_links};
+use super::own_machines::{doubled_links, impossible_cards, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
 use super::terms::Terms;
@@ -47,10 +47,11 @@ pub(crate) struct Warnings<'a> {
 }
 
 impl Warnings<'_> {
-    /// Lists all warnings: links that a cluster file may lack, what the MFU counts, what the time rests on in how samples are
+    /// Lists all warnings: cards and links that a cluster file may have wrong, what the MFU counts, what the time rests on in how samples are
     /// brought in, then what may be wrong with the training, then what the figures leave out.
     pub(crate) fn all(&self) -> Vec<String> {
-        let mut all = without_links(&self.problem.place);
+        let mut all = impossible_cards(&self.problem.place);
+        all.extend(without_links(&self.problem.place));
         // First: whoever compares the MFU with another one is misled by what comes later than the first screen.
         all.extend(self.prediction.mfu.and_then(|mfu| halved_attention(self.plan.graph(), mfu)));
         all.extend(self.of_input());

@@ -1,14 +1,14 @@
-//! What would let a plan fit that does not: other software, more machines, GPUs with more memory, shorter samples. Each is
-//! tried by the search of a draft before it is told.
+//! What would let a plan fit that does not: a held field that is left free, other software, more machines, GPUs with more
+//! memory, shorter samples. Each is tried by the search of a draft before it is told.
 
 use super::goal::with_at_most;
 use super::left_out::{cheapest_sizes, priced};
-use super::solve::ENOUGH;
+use super::nearest_fit::fitting;
 use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
-use crate::search::{Aim, search};
+use rayon::prelude::*;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
-use trainyard_plan::{FineTuningSpec, Fixed, Method};
+use trainyard_plan::{Field, FineTuningSpec, Fixed, Method};
 use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
@@ -18,16 +18,23 @@ const TYPES_TRIED: usize = 8;
 /// Fractions of the tokens of a sample that are tried.
 const LENGTHS_TRIED: [u64; 4] = [2, 4, 8, 16];
 
+/// Held fields that are told, at most.
+const FIELDS_TOLD: usize = 3;
+
 /// Multiples of the machines that are allowed.
 const MACHINES_TRIED: [u32; 2] = [2, 4];
 
 /// What was seen to let a plan fit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaysOut {
+    /// Held fields without any one of which a plan fits.
+    pub freed: Vec<Freed>,
     /// Software that people use today, beside the one that the job names.
     pub stack: Option<String>,
-    /// Machines of a type.
+    /// Machines of a type that is rented.
     pub instances: Option<u32>,
+    /// More machines of one's own than there are: `4 × node`.
+    pub machines: Option<String>,
     /// The cheapest type of machine whose GPUs have enough more memory.
     pub instance: Option<String>,
     /// Tokens of a sample.
@@ -36,12 +43,28 @@ pub struct WaysOut {
     pub qlora: bool,
 }
 
+/// A held field without which a plan fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Freed {
+    /// The field as it is held.
+    pub field: &'static str,
+    /// What that plan takes of a device.
+    pub memory: Bytes,
+    /// Its machines.
+    pub machines: String,
+}
+
 impl WaysOut {
     /// Tries them for a problem of which the smallest plan needs so much memory on a device.
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
         let (seq_len, qlora) = (seq_len(problem, fixed), in_four_bits(problem, fixed));
-        let Place::Rented(rental) = &problem.place else { return Self { seq_len, qlora, ..Self::default() } };
+        let freed = freed(problem, fixed);
+        let Place::Rented(rental) = &problem.place else {
+            return Self { freed, machines: machines(problem, fixed), seq_len, qlora, ..Self::default() };
+        };
         Self {
+            freed,
+            machines: None,
             stack: stack(problem, rental, fixed),
             instances: instances(problem, rental, fixed),
             instance: instance(problem, rental, fixed, needed),
@@ -52,8 +75,44 @@ impl WaysOut {
 }
 
 fn fits(problem: &Problem, fixed: &Fixed) -> bool {
-    let problem = Problem { enough: Some(ENOUGH), deadline: None, budget: None, ..problem.clone() };
-    !search(&problem, fixed, Aim::best(problem.objective)).best.is_empty()
+    fitting(problem, fixed).is_some()
+}
+
+/// Tries each held field free, the others held.
+fn freed(problem: &Problem, fixed: &Fixed) -> Vec<Freed> {
+    let mut held = fixed.each();
+    held.sort_by_key(|(field, ..)| effort(*field));
+    let freed = held.par_iter().map(|(field, _, rest)| {
+        let plan = fitting(problem, rest)?;
+        Some(Freed { field: field.name(), memory: plan.memory_peak, machines: plan.machines() })
+    });
+    let freed: Vec<Option<Freed>> = freed.collect();
+    freed.into_iter().flatten().take(FIELDS_TOLD).collect()
+}
+
+/// Orders fields by how much else changes with them: what is computed or kept where, micro-batches, degrees, machines.
+fn effort(field: Field) -> u8 {
+    match field {
+        Field::Instance | Field::Instances | Field::Stack | Field::Precision => 3,
+        Field::Micro | Field::Accumulation => 1,
+        other if other.counts().is_some() => 2,
+        _ => 0,
+    }
+}
+
+/// Finds how many more machines of one's own would be enough, of each kind in turn.
+fn machines(problem: &Problem, fixed: &Fixed) -> Option<String> {
+    let types = problem.place.types();
+    let types = types.iter().filter(|(name, _)| fixed.instance.as_ref().is_none_or(|held| held == name));
+    types.into_iter().find_map(|(name, there)| {
+        let more = MACHINES_TRIED.into_iter().filter_map(|times| fixed.instances.unwrap_or(*there).checked_mul(times));
+        let more = more.filter(|more| problem.place.may_have(*more, Some(name)));
+        more.into_iter().find_map(|more| {
+            let instances = fixed.instances.map(|_| more);
+            let fixed = Fixed { instances, instance: Some(name.clone()), ..fixed.clone() };
+            fitting(&with_at_most(problem, more, Some(name)), &fixed).map(|plan| plan.machines())
+        })
+    })
 }
 
 fn on(problem: &Problem, rental: Rental) -> Problem {
@@ -78,7 +137,7 @@ fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
     let allowed = |most: &u32| rental.instances.iter().any(|(own, _)| rental.quotas.cap(own, *most) == *most);
     more.filter(allowed).find(|most| {
         let fixed = Fixed { instances: held.map(|_| *most), ..fixed.clone() };
-        fits(&with_at_most(problem, (*most).max(rental.max_instances)), &fixed)
+        fits(&with_at_most(problem, (*most).max(rental.max_instances), None), &fixed)
     })
 }
 
@@ -119,9 +178,48 @@ fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) ->
 
 #[cfg(test)]
 mod tests {
+    use super::WaysOut;
     use crate::answer::{Limits, NoPlan, recommend};
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec, Method};
+    use trainyard_hardware_profiles::ClusterFile;
+    use trainyard_plan::{Fixed, GlobalBatch, JobSpec, Method};
+
+    /// What is said of a model that does not fit on so many nodes with eight H100 of one's own.
+    fn on_nodes(model: &str, nodes: u32, fix: &[&str]) -> (WaysOut, String) {
+        let text = format!(
+            "name = \"own\"\n[[machines]]\nname = \"node\"\nlike = \"p5.48xlarge\"\ncount = {nodes}\n\
+             network = {{ bandwidth = \"400 Gbit/s\", cards = 8, transport = \"infiniband\" }}\n"
+        );
+        let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
+        let mut job = JobSpec::default();
+        (job.model.name, job.cluster.file) = (Some(model.into()), Some("own.toml".into()));
+        (job.model.seq_len, job.data.samples) = (Some(4096), Some(10_000));
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        let own = Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
+        let problem = problem(&job, own).expect("a solvable job");
+        let fix: Vec<String> = fix.iter().map(ToString::to_string).collect();
+        let limits = Limits { fixed: Fixed::parse(&fix).expect("fields"), ..Limits::default() };
+        let error = recommend(&problem, &limits, &job).expect_err("it is too large");
+        let hint = error.hint().expect("there is one");
+        let NoPlan::OutOfMemory { ways_out, .. } = error else { panic!("{error}") };
+        (*ways_out, hint)
+    }
+
+    #[test]
+    fn held_fields_without_which_a_plan_fits_are_named() {
+        let (ways, hint) = on_nodes("llama-2-13b", 1, &["tp=1", "pp=1", "recompute=none", "batch.micro=8"]);
+        let freed: Vec<&str> = ways.freed.iter().map(|freed| freed.field).collect();
+        assert!(freed.contains(&"recompute"), "{ways:?}");
+        assert!(hint.contains("leave recompute free (a plan on 1 × own then fits in "), "{hint}");
+    }
+
+    #[test]
+    fn more_machines_of_ones_own_are_named_where_they_would_be_enough() {
+        let (ways, hint) = on_nodes("llama-2-70b", 1, &["precision=fp32", "offload=none"]);
+        let machines = ways.machines.expect("a few nodes hold it");
+        assert!(["2 × own", "4 × own"].contains(&machines.as_str()), "{machines}");
+        assert!(hint.contains(&format!("use more machines ({machines})")), "{hint}");
+    }
 
     #[test]
     fn of_types_with_enough_memory_the_cheapest_is_named() {

@@ -7,4 +7,5 @@ mod setting;
 
 pub(crate) use batch::set_batch;
 pub(crate) use machine::{MachineChange, Part, PriceChange};
+pub(crate) use present::gigabits;
 pub(crate) use setting::{EXACT_MAX, Setting};

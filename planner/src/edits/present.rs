@@ -59,7 +59,7 @@ fn of_network(network: &Network) -> String {
 }
 
 /// Formats a rate as network cards are named by it: `400 Gbit/s`, `12.5 Gbit/s`.
-fn gigabits(bytes_per_second: f64) -> String {
+pub(crate) fn gigabits(bytes_per_second: f64) -> String {
     let rate = (bytes_per_second * 8.0 / 1e9 * 100.0).round() / 100.0;
     if rate.fract() == 0.0 { format!("{} Gbit/s", human_count(rate as u64)) } else { format!("{rate} Gbit/s") }
 }

@@ -139,19 +139,28 @@ pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
     notes
 }
 
-/// Says which plan is faster and which is cheaper, and why.
+/// Says which plan is faster and which is cheaper, and why. Compared is the time in all, which a deadline is compared with.
 pub(super) fn verdict(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<String> {
-    let times = [own.prediction.time_s, other.prediction.time_s];
+    let plans = [own, other];
+    let times = plans.map(|plan| plan.prediction.elapsed_s());
+    let steps = plans.map(|plan| duration(plan.prediction.time_s));
+    let [our, their] = times.map(duration);
+    let around = if [&our, &their] == [&steps[0], &steps[1]] { "" } else { " in all" };
+    let of_steps = |first: usize, second: usize| match around {
+        "" => String::new(),
+        _ if steps[first] == steps[second] => format!("; the steps take {} in both", steps[first]),
+        _ => format!("; the steps take {} rather than {}", steps[first], steps[second]),
+    };
     let mut sentences = match sides(times) {
-        None => vec![format!("both take the same time, {}", duration(times[0]))],
+        None => vec![format!("both take the same time{around}, {our}{}", of_steps(0, 1))],
         Some(Sides { less, more }) => {
-            let plans = [own, other];
             let mut told = vec![format!(
-                "{} is faster: {} rather than {}, {}",
+                "{} is faster: {}{around} rather than {}, {}{}",
                 NAMES[less],
                 duration(times[less]),
                 duration(times[more]),
-                pace(times[less], times[more])
+                pace(times[less], times[more]),
+                of_steps(less, more)
             )];
             told.extend(why(plans[less], plans[more], NAMES[more]));
             told
@@ -234,10 +243,13 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
         Some(price.of_all(plans[side].plan.cluster.instances))
     };
     let (cheap, dear) = (hourly(less)?, hourly(more)?);
-    let because = match times {
-        Some(times) if times.less == less && cheap <= dear => "it holds its machines for a shorter time",
-        Some(times) if times.less == less => "it is so much faster that more expensive machines pay off",
-        _ => "its machines cost less, for longer or as long",
+    let because = match (times, sides([cheap, dear])) {
+        (Some(times), Some(rates)) if times.less == less && rates.less == 1 => {
+            "it is so much faster that more expensive machines pay off"
+        }
+        (Some(times), _) if times.less == less => "it holds its machines for a shorter time",
+        (_, Some(rates)) if rates.less == 0 => "its machines cost less, for longer or as long",
+        _ => "what is paid besides its machines is less",
     };
     Some(format!(
         "{} is cheaper: {} rather than {}, {}; {because} ({cheap:.2} against {dear:.2} USD/h)",
@@ -246,4 +258,62 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
         usd(costs[more]),
         price(costs[less], costs[more])
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Resources, problem};
+    use crate::{Limits, MachineFiles, explain, recommend};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    fn plan() -> ExplainedPlan {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.samples = Some(10_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(8));
+        job.cluster.instances = Some(vec!["p3.2xlarge".into()]);
+        job.cluster.max_instances = Some(1);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        let named = NamedPlan { file: "plan.json".into(), document, files: MachineFiles::default() };
+        explain(&named, None).expect("a valid plan").plan
+    }
+
+    /// The plan with these seconds of steps and of evaluation, this cost, and this price of an hour.
+    fn with(mut plan: ExplainedPlan, [steps, evaluation, cost, hourly]: [f64; 4]) -> ExplainedPlan {
+        let own = &mut plan.prediction;
+        (own.time_s, own.evaluations_s, own.cost_usd) = (steps, Some(evaluation), Some(cost));
+        (own.start_up_s, own.checkpoints_s, own.failures) = (None, None, None);
+        let price = own.price.as_mut().expect("a rented machine");
+        price.usd_per_hour = hourly;
+        plan
+    }
+
+    #[test]
+    fn the_faster_plan_is_the_one_that_is_done_first() {
+        let plan = plan();
+        let told = |own, other| verdict(&with(plan.clone(), own), &with(plan.clone(), other));
+        let all = told([2160.0, 10_560.0, 40.0, 12.24], [3480.0, 4320.0, 26.0, 12.24]);
+        assert_eq!(
+            all[0],
+            "B is faster: 2 h 10 min in all rather than 3 h 32 min, 63 % faster; the steps take 58 min rather than 36 min"
+        );
+        let cheaper = all.last().expect("costs differ");
+        assert!(cheaper.contains("shorter time (12.24 against 12.24 USD/h)"), "{cheaper}");
+        let plain = told([2160.0, 0.0, 7.0, 12.24], [3480.0, 0.0, 12.0, 12.24]);
+        assert_eq!(plain[0], "A is faster: 36 min rather than 58 min, 61 % faster");
+    }
+
+    #[test]
+    fn a_cheaper_plan_on_machines_of_the_same_price_does_not_have_cheaper_machines() {
+        let plan = plan();
+        let told = |own, other| verdict(&with(plan.clone(), own), &with(plan.clone(), other)).pop().expect("costs");
+        let same_price = told([3600.0, 0.0, 30.0, 12.24], [3600.0, 0.0, 20.0, 12.24]);
+        assert!(same_price.contains("what is paid besides its machines is less (12.24"), "{same_price}");
+        let cheaper = told([3600.0, 0.0, 30.0, 30.0], [7200.0, 0.0, 20.0, 10.0]);
+        assert!(cheaper.contains("its machines cost less, for longer or as long"), "{cheaper}");
+        let faster = told([3600.0, 0.0, 30.0, 30.0], [7200.0, 0.0, 40.0, 20.0]);
+        assert!(faster.contains("so much faster that more expensive machines pay"), "{faster}");
+    }
 }

@@ -104,6 +104,7 @@ fn owned(
         machine: Box::new(machine),
         stacks: vec![stack],
         described_by: Description::Profile(path),
+        max_instances: None,
         constants: before.path,
         only: None,
     })
@@ -116,7 +117,8 @@ fn described(
     before: Before,
     wanted: Wanted<'_>,
 ) -> Result<Place, Invalid> {
-    if let Some(first) = rental_field(choice) {
+    let max_instances = choice.max_instances.map(within_limits).transpose()?;
+    if let Some(first) = rental_field(&ClusterChoice { max_instances: None, ..choice.clone() }) {
         let rule = "a cluster of one's own is not rented";
         return Err(Invalid::conflict(first, "cluster.file", rule));
     }
@@ -133,9 +135,17 @@ fn described(
         machine: Box::new(machine),
         stacks,
         described_by: Description::ClusterFile(path),
+        max_instances,
         constants: before.path,
         only: None,
     })
+}
+
+/// Checks the number of machines that a job allows.
+fn within_limits(max_instances: u32) -> Result<u32, Invalid> {
+    let is_within = (1..=MAX_INSTANCES).contains(&max_instances);
+    let wrong = || Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES);
+    is_within.then_some(max_instances).ok_or_else(wrong)
 }
 
 /// What stacks are chosen for.
@@ -226,10 +236,7 @@ fn rental(
         return Err(on_no_instance("cluster.transport", transport, &without_transport, &catalog).into());
     }
     let stacks = stacks(choice, &catalog, wanted)?;
-    let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
-    if !(1..=MAX_INSTANCES).contains(&max_instances) {
-        return Err(Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES).into());
-    }
+    let max_instances = within_limits(choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES))?;
     let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
     let named = service(choice.service.as_deref())?;
     let service = named.unwrap_or(Service::Ec2);

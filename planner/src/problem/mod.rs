@@ -36,7 +36,7 @@ pub use machines::{DEFAULT_INSTANCES, DEFAULT_REGION, MAX_INSTANCES};
 pub use model::UNNAMED_MODEL;
 pub(crate) use model::{model, valid, with_seq_len};
 pub use place::{Description, Place, Rental};
-pub(crate) use place::{catalog_with, executor_stack, never_as_many, repriced};
+pub(crate) use place::{catalog_with, executor_stack, never_as_many, of_type, repriced};
 pub use price_not_found::price_not_found;
 pub(crate) use quota::{Quotas, class};
 pub use resources::Resources;

@@ -29,6 +29,8 @@ pub enum Place {
         stacks: Vec<Arc<Stack>>,
         /// The file that describes them.
         described_by: Description,
+        /// The most machines that a plan may take, if the job says so.
+        max_instances: Option<u32>,
         /// The constants file that takes precedence over the catalog, as a plan names it.
         constants: Option<String>,
         /// The only types that may be used, with the most machines of each; `None` if all may be.
@@ -123,21 +125,24 @@ impl Place {
 
     /// Returns `true` if there may be `machines` of a type instead of those that there are: they are rented, or
     /// [`never_as_many`] has nothing against it.
-    pub(crate) fn may_have(&self, machines: u32) -> bool {
+    pub(crate) fn may_have(&self, machines: u32, of: Option<&str>) -> bool {
         match self {
-            Self::Owned { machine, .. } => never_as_many(&machine.cluster, machines).is_none(),
+            Self::Owned { machine, .. } => never_as_many(&of_type(&machine.cluster, of), machines).is_none(),
             Self::Rented(_) => true,
         }
     }
 
-    /// Returns the same place with at least so many machines, where they are owned and there may be so many.
-    pub(crate) fn with_machines(mut self, instances: u32) -> Self {
-        let there_may_be = self.may_have(instances);
+    /// Returns the same place with at least so many machines of a type, where they are owned and there may be so many.
+    pub(crate) fn with_machines(mut self, instances: u32, of: Option<&str>) -> Self {
+        let there_may_be = self.may_have(instances, of);
         if let Self::Owned { machine, .. } = &mut self
-            && instances > machine.cluster.machines()
             && there_may_be
         {
-            machine.cluster.pools[0].instances = instances;
+            let grows = of_type(&machine.cluster, of).first().name.clone();
+            let pool = machine.cluster.pools.iter_mut().find(|pool| pool.name == grows);
+            if let Some(pool) = pool.filter(|pool| pool.instances < instances) {
+                pool.instances = instances;
+            }
         }
         self
     }
@@ -223,14 +228,25 @@ impl Place {
         matches!(self, Self::Owned { described_by: Description::Profile(_), .. })
     }
 
+    /// Returns the most machines that the job allows a plan, where it says so.
+    pub(crate) fn max_instances(&self) -> Option<u32> {
+        match self {
+            Self::Owned { max_instances, .. } => *max_instances,
+            Self::Rented(rental) => Some(rental.max_instances),
+        }
+    }
+
     /// Lists the types of machine to choose from, with the most of each.
     pub(crate) fn types(&self) -> Vec<(String, u32)> {
         match self {
             Self::Owned { only: Some(only), .. } => only.clone(),
-            Self::Owned { machine, .. } => {
-                let whole = (machine.cluster.instance.clone(), machine.cluster.machines());
-                let kinds = alone(&machine.cluster).map(|pool| (pool.name.clone(), pool.instances));
-                std::iter::once(whole).chain(kinds).collect()
+            Self::Owned { machine, max_instances, .. } => {
+                let (cluster, limit) = (&machine.cluster, max_instances.unwrap_or(u32::MAX));
+                let all = cluster.machines();
+                // Machines of several kinds are used together or not at all.
+                let whole = if cluster.is_mixed() && all > limit { 0 } else { all.min(limit) };
+                let kinds = alone(cluster).map(|pool| (pool.name.clone(), pool.instances.min(limit)));
+                std::iter::once((cluster.instance.clone(), whole)).chain(kinds).collect()
             }
             Self::Rented(rental) => {
                 let names = rental.instances.iter().map(|(instance, _)| instance.name.clone());
@@ -357,6 +373,13 @@ fn alone(cluster: &Cluster) -> impl Iterator<Item = &Pool> {
     cluster.pools.iter().filter(|pool| cluster.is_mixed() && pool.name != cluster.instance)
 }
 
+/// Returns the machines of a type of [`Place::types`]: one kind of a mixed cluster, else all of it.
+pub(crate) fn of_type<'a>(cluster: &'a Cluster, name: Option<&str>) -> Cow<'a, Cluster> {
+    let kind =
+        name.and_then(|name| alone(cluster).find(|pool| pool.name == name)).and_then(|pool| cluster.kind(&pool.name));
+    kind.map_or(Cow::Borrowed(cluster), Cow::Owned)
+}
+
 /// Explains why a cluster of one's own cannot be supposed to have so many machines instead of its own; `None` if it can:
 /// its machines are alike, and its switches have ports for them.
 pub(crate) fn never_as_many(cluster: &Cluster, machines: u32) -> Option<String> {
@@ -425,12 +448,16 @@ mod tests {
 
     #[test]
     fn machines_that_are_alike_may_become_as_many_as_there_are_ports() {
-        assert!(place(SMALL).may_have(1000));
+        assert!(place(SMALL).may_have(1000, None));
         let switched = place(&format!("{SMALL}[[switches]]\nports = 4\n"));
-        assert!(switched.may_have(4) && !switched.may_have(5));
-        let [four, five] = [4, 5].map(|machines| switched.clone().with_machines(machines).types()[0].1);
+        assert!(switched.may_have(4, None) && !switched.may_have(5, None));
+        let [four, five] = [4, 5].map(|machines| switched.clone().with_machines(machines, None).types()[0].1);
         assert_eq!((four, five), (4, 2));
-        assert!(!place(&format!("{SMALL}{LARGE}")).may_have(4));
+        let mixed = place(&format!("{SMALL}{LARGE}"));
+        assert!(!mixed.may_have(4, None) && !mixed.may_have(4, Some("own")) && mixed.may_have(4, Some("p3.16xlarge")));
+        let more: Vec<u32> =
+            mixed.with_machines(4, Some("p3.16xlarge")).types().into_iter().map(|(_, machines)| machines).collect();
+        assert_eq!(more, [6, 2, 4]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
 use crate::amount::usd;
 use crate::problem::Problem;
-use crate::relative::{pace, price};
+use crate::relative::{pace, percent_of, price};
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan, StateSharding};
@@ -215,10 +215,10 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let told_apart = 1.0 + indistinct(software(chosen), software(optimum));
     let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, Some((own, best))) if own > best * told_apart => {
-            ("cheapest", format!("{} ({}) more expensive", usd(own - best), percent(own / best)))
+            ("cheapest", format!("{} ({}) more expensive", usd(own - best), percent_of(own / best - 1.0)))
         }
-        (true, Some((own, best))) => ("cheapest", format!("{} more expensive", percent(own / best))),
-        _ => ("fastest", format!("{} slower", percent(own.elapsed_s / best.elapsed_s))),
+        (true, Some((own, best))) => ("cheapest", format!("{} more expensive", percent_of(own / best - 1.0))),
+        _ => ("fastest", format!("{} slower", percent_of(own.elapsed_s / best.elapsed_s - 1.0))),
     };
     let worth = |totals| amount(problem.objective, totals);
     let doubt = if worth(own) > worth(best) * told_apart { "" } else { ", less than predictions can tell" };
@@ -304,11 +304,6 @@ fn uneven(plan: &Plan) -> bool {
 /// Formats a part of one: `27 %`.
 fn share(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
-}
-
-/// Formats the excess of a ratio over one: `1.8 %`.
-fn percent(ratio: f64) -> String {
-    format!("{:.1} %", 100.0 * (ratio - 1.0))
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl<'a> Space<'a> {
     fn software_refusal(&self, choice: usize) -> Option<String> {
         let stack = &self.problem.place.software(choice).name;
         if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
-            return Some(format!("`stack` is {held}, which is not among those of the job"));
+            return Some(format!("`stack` is held at {held}"));
         }
         let kind = self.problem.kind();
         if !self.software(choice).trains(kind) {
@@ -703,7 +703,7 @@ fn machine_counts(place: &Place, alone: &Machine, held: Option<u32>, most: u32) 
     match (place, held) {
         (Place::Rented(_), Some(held)) => vec![held],
         (Place::Owned { .. }, _) if alone.cluster.is_mixed() => {
-            Some(most).filter(|all| held.is_none_or(|held| held == *all)).into_iter().collect()
+            Some(most).filter(|all| *all > 0 && held.is_none_or(|held| held == *all)).into_iter().collect()
         }
         _ => (1..=most).filter(|count| held.is_none_or(|held| held == *count)).collect(),
     }

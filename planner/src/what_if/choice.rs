@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::search::{INDISTINCT, SAME};
-use trainyard_plan::{Objective, PlanSpec, WhatIfFigures};
+use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
 
 /// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
 /// better where those are not, or worse; `None` if it does not, or if time and cost were traded, which the table shows.
@@ -35,15 +35,22 @@ pub(super) fn compares_otherwise(objective: Objective, base: &Answer, own: &Answ
 pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
     let alike = |own: f64, base: f64| (own / base - 1.0).abs() < INDISTINCT;
     let cost_alike = own.cost_usd.zip(base.cost_usd).is_none_or(|(own, base)| alike(own, base));
-    // The same plan may be paid on other terms.
-    let terms = (base.plan.pricing, base.plan.service.clone());
-    let same = base.plan == PlanSpec { pricing: terms.0, service: terms.1, ..own.plan.clone() };
+    // The same plan may be paid on other terms, and do another number of the same micro-batches in a step.
+    let (pricing, service) = (base.plan.pricing, base.plan.service.clone());
+    let batch = BatchSpec { micro: own.plan.batch.micro, ..base.plan.batch };
+    let same = base.plan == PlanSpec { pricing, service, batch, ..own.plan.clone() };
     (!same && alike(own.in_all_s, base.in_all_s) && cost_alike).then(|| {
         format!(
             "another plan than the unvaried one, and within what predictions can tell of it ({:.0} %)",
             100.0 * INDISTINCT
         )
     })
+}
+
+/// Names the software of a case that has no plan with that of the others, or none that meets the goal.
+pub(super) fn other_software(kept: &str, own: &WhatIfFigures) -> Option<String> {
+    let other = own.plan.stack.as_ref().filter(|other| *other != kept)?;
+    Some(format!("with {other}: no plan of {kept} is possible there, or none meets the goal"))
 }
 
 /// Returns the objective of the recommended plan.
@@ -126,7 +133,9 @@ pub(super) mod tests {
         // Twice as dear, twice as slow, and the same plan on other terms.
         let mut spot = figures(100.0, 9.8, 1);
         spot.plan.pricing = trainyard_plan::Pricing::Spot;
-        for other in [figures(100.0, 20.0, 2), figures(200.0, 10.0, 2), spot] {
+        let mut half = figures(100.0, 9.8, 1);
+        (half.plan.batch.global, half.plan.batch.accumulation) = (base.plan.batch.global / 2, 1);
+        for other in [figures(100.0, 20.0, 2), figures(200.0, 10.0, 2), spot, half] {
             assert_eq!(indistinct(&base, &other), None);
         }
     }

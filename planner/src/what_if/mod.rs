@@ -24,10 +24,10 @@ use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
-use crate::problem::{DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
+use crate::problem::{AUTO_STACK, DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
 use crate::search::preferred;
-use choice::{compares_otherwise, indistinct};
+use choice::{compares_otherwise, indistinct, other_software};
 use held::{Expected, PassedOver};
 use key::{ALL_PRICES, Key, Level};
 use rayon::prelude::*;
@@ -36,7 +36,7 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{
-    Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument,
+    Field, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument,
     WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
@@ -44,6 +44,9 @@ use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
 
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
+
+/// The keys on whose values it depends which software there is, or is best.
+const DECIDE_SOFTWARE: [&str; 5] = ["cluster.stack", "stack", "precision", "training.method", "instance"];
 
 /// The job or plan that is varied.
 #[derive(Clone, Debug)]
@@ -223,6 +226,7 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     let job = subject.job();
     subject.check(axes)?;
     let base = subject.base(axes)?;
+    let (base, software) = subject.with_kept_software(axes, base);
     let expected = base.as_ref().ok();
     let combinations = combinations(axes);
     // Only figures are kept: a simulated step may be large.
@@ -231,7 +235,8 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
         .map(|chosen| {
             let settings: Vec<(Key, &Setting)> =
                 axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
-            let result = subject.with(&settings, expected).map(|(job, expected)| Answer::new(&job, expected));
+            let found = subject.with(&settings, expected, software.as_deref());
+            let result = found.map(|(job, expected)| Answer::new(&job, expected));
             done();
             result
         })
@@ -249,7 +254,7 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     let mut cases: Vec<WhatIfCase> = combinations
         .iter()
         .zip(&results)
-        .map(|(chosen, result)| case(axes, chosen, result, (base.as_ref().ok(), objective)))
+        .map(|(chosen, result)| case(axes, chosen, result, (base.as_ref().ok(), objective, software.as_deref())))
         .collect();
     scaling(axes, &mut cases);
     Ok(WhatIfDocument {
@@ -259,6 +264,7 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
         objective,
         axes: varied,
         base_reason: base.as_ref().err().map(Refusal::told),
+        software,
         base: base.ok().map(|base| base.figures),
         cases,
         sensitivities: Vec::new(),
@@ -320,7 +326,7 @@ impl Subject {
     /// Predicts the subject unchanged.
     fn base(&self, axes: &[Axis]) -> Result<Result<Expected, Refusal>, WhatIfError> {
         match self {
-            Self::Job(job) => Ok(job.with(&[], None).map(|(_, expected)| expected)),
+            Self::Job(job) => Ok(job.with(&[], None, None).map(|(_, expected)| expected)),
             Self::Plan(plan) => {
                 if let Some(axis) = axes.iter().find(|axis| axis.key.level == Level::Search) {
                     let sentence = format!("`{}` decides which plan is sought, but here a plan is held", axis.key.name);
@@ -332,10 +338,36 @@ impl Subject {
         }
     }
 
+    /// Returns the software of the unvaried plan of a job, which all cases keep, and the best plan with it: what is preferred
+    /// of plans that predictions cannot tell apart would hide what is varied. None is kept where it follows from what is
+    /// varied, and where there is only one.
+    fn with_kept_software(
+        &self,
+        axes: &[Axis],
+        base: Result<Expected, Refusal>,
+    ) -> (Result<Expected, Refusal>, Option<String>) {
+        let Self::Job(job) = self else { return (base, None) };
+        let compares = job.spec.cluster.stack.as_ref().is_none_or(|named| named == AUTO_STACK)
+            && job.spec.cluster.profile.is_none()
+            && job.limits.fixed.stack.is_none();
+        let decides = axes.iter().any(|axis| DECIDE_SOFTWARE.contains(&axis.key.name));
+        let stack = base.as_ref().ok().and_then(|base| base.plan.spec().stack.clone());
+        let Some(stack) = stack.filter(|_| compares && !decides) else { return (base, None) };
+        match job.held(&[], None, Some(&stack)) {
+            Ok((_, with_it)) => (Ok(with_it), Some(stack)),
+            Err(_) => (base, None),
+        }
+    }
+
     /// Predicts the subject with some keys set, and returns the job that it is then for.
-    fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
+    fn with(
+        &self,
+        settings: &[(Key, &Setting)],
+        base: Option<&Expected>,
+        software: Option<&str>,
+    ) -> Result<(JobSpec, Expected), Refusal> {
         match self {
-            Self::Job(job) => job.with(settings, base),
+            Self::Job(job) => job.with(settings, base, software),
             Self::Plan(plan) => plan.with(settings),
         }
     }
@@ -355,8 +387,38 @@ struct ChangedJob {
 }
 
 impl SoughtJob {
-    /// Finds the best plan with some keys set. `base` is the plan without any, whose fields factors multiply.
-    fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
+    /// Finds the best plan with some keys set, of this software unless it has none or only one that misses the goal. `base` is
+    /// the plan without any, whose fields factors multiply.
+    fn with(
+        &self,
+        settings: &[(Key, &Setting)],
+        base: Option<&Expected>,
+        software: Option<&str>,
+    ) -> Result<(JobSpec, Expected), Refusal> {
+        let kept = self.held(settings, base, software);
+        let misses = |(job, own): &(JobSpec, Expected)| missed(&job.goal, &own.prediction).is_some();
+        let is_enough = match &kept {
+            Ok(kept) => !misses(kept),
+            Err(refusal) => !matches!(refusal, Refusal::NoPlan(_)),
+        };
+        if software.is_none() || is_enough {
+            return kept;
+        }
+        let free = self.held(settings, base, None);
+        match (kept, free) {
+            (Ok(kept), Ok(free)) if misses(&free) => Ok(kept),
+            (Ok(kept), Err(_)) => Ok(kept),
+            (_, free) => free,
+        }
+    }
+
+    /// Finds the best plan with some keys set, of this software alone if one is named.
+    fn held(
+        &self,
+        settings: &[(Key, &Setting)],
+        base: Option<&Expected>,
+        software: Option<&str>,
+    ) -> Result<(JobSpec, Expected), Refusal> {
         if self.cancellation.is_cancelled() {
             return Err(NoPlan::Cancelled.into());
         }
@@ -366,6 +428,7 @@ impl SoughtJob {
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
+        changed.limits.fixed.stack = changed.limits.fixed.stack.take().or_else(|| software.map(Into::into));
         let expected = changed.solved()?;
         Ok((changed.spec, expected))
     }
@@ -470,8 +533,9 @@ impl ChangedJob {
 
     fn solved(&self) -> Result<Expected, Refusal> {
         // Machines that are not there yet may be bought.
-        let machines = self.limits.fixed.instances.unwrap_or(0);
-        let other = |place: Place| place.changed(&self.machine).repriced(&self.price).with_machines(machines);
+        let Fixed { instances, instance, .. } = &self.limits.fixed;
+        let more = |place: Place| place.with_machines(instances.unwrap_or(0), instance.as_deref());
+        let other = |place: Place| more(place.changed(&self.machine).repriced(&self.price));
         let problem = problem_on(&self.spec, self.resources.clone(), other)?;
         let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
         let (chosen, optimum) = best_and_optimum(&problem, &self.limits)?;
@@ -554,7 +618,7 @@ fn case(
     axes: &[Axis],
     chosen: &[usize],
     result: &Result<Answer, Refusal>,
-    (base, objective): (Option<&Answer>, Objective),
+    (base, objective, software): (Option<&Answer>, Objective, Option<&str>),
 ) -> WhatIfCase {
     let values = axes.iter().zip(chosen).map(|(axis, value)| axis.values[*value].0.clone()).collect();
     let answer = result.as_ref().ok();
@@ -568,7 +632,8 @@ fn case(
         warnings: answer.map(|answer| answer.warnings.clone()).unwrap_or_default(),
         choice: answer.zip(base).and_then(|(answer, base)| {
             let otherwise = compares_otherwise(objective, base, answer);
-            otherwise.or_else(|| indistinct(&base.figures, &answer.figures))
+            let other = software.and_then(|kept| other_software(kept, &answer.figures));
+            other.or(otherwise).or_else(|| indistinct(&base.figures, &answer.figures))
         }),
         time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
@@ -612,7 +677,7 @@ mod tests {
             let answer =
                 Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over: None };
             let index = instances.ilog2() as usize;
-            super::case(&axes, &[index], &Ok(answer), (None, Objective::Cost))
+            super::case(&axes, &[index], &Ok(answer), (None, Objective::Cost, None))
         };
         let mut cases = vec![case(1, "p5.48xlarge"), case(2, "p5.48xlarge"), case(4, "p4d.24xlarge")];
         scaling(&axes, &mut cases);

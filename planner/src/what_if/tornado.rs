@@ -62,6 +62,7 @@ pub fn tornado(plan: &HeldPlan) -> Result<WhatIfDocument, WhatIfError> {
         axes: Vec::new(),
         base: Some(figures(&expected)),
         base_reason: None,
+        software: None,
         cases: Vec::new(),
         sensitivities,
     })

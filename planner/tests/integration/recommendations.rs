@@ -415,7 +415,7 @@ fn a_mixed_cluster_that_is_held_is_used_as_a_whole() {
     let problem = problem(&job, resources).expect("a solvable job");
     let fixed = Fixed::parse(&["instance=rack".into()]).expect("a field");
     let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
-    assert!(document.warnings.iter().any(|warning| warning.contains("no launcher starts")));
+    assert!(document.warnings.iter().any(|warning| warning.contains("`export` does not write files")));
     let parallel = document.plan.parallel;
     assert_eq!((parallel.data * parallel.tensor * parallel.pipeline, document.plan.cluster.instances), (12, 6));
     assert_eq!(parallel.tensor, 1, "a tensor-parallel group stays inside the smallest machine");

@@ -1,5 +1,6 @@
 //! What-if: a key at its present value changes nothing, better hardware is never slower, and what must follow follows.
 
+use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
@@ -433,6 +434,57 @@ fn fields_of_the_campaign_change_what_surrounds_the_steps() {
         let told = refused(&subject, &["cluster.transport=tcp"]);
         assert!(told.contains("rack.toml") && told.contains("`network.transport`"), "{told}");
     }
+}
+
+/// The software of a case, and what is said of its choice.
+fn software(answer: &WhatIfDocument, case: usize) -> (Option<&str>, &str) {
+    let own = &answer.cases[case];
+    let stack = own.figures.as_ref().and_then(|figures| figures.plan.stack.as_deref());
+    (stack, own.choice.as_deref().unwrap_or_default())
+}
+
+#[test]
+fn cases_keep_the_software_of_the_unvaried_plan_where_it_has_a_plan() {
+    let (job, resources) = on_own_machines(2, "");
+    let sought = |job: JobSpec| sought_on(job, resources.clone());
+    let answer = ask(&sought(job.clone()), &["cluster.network=50Gbps,400Gbps,3200Gbps", "instances=1,2"]);
+    let kept = answer.software.clone().expect("several are compared");
+    assert_eq!(answer.base.as_ref().and_then(|base| base.plan.stack.as_ref()), Some(&kept));
+    for case in 0..answer.cases.len() {
+        assert_eq!(software(&answer, case).0, Some(kept.as_str()), "{case}");
+    }
+    // Replicas that share states have no stages.
+    let staged = ask(&sought(job.clone()), &["parallel.pipeline=1,2"]);
+    assert_eq!(software(&staged, 0).0, Some(kept.as_str()));
+    let (other, told) = software(&staged, 1);
+    let other = other.expect("some software has stages");
+    assert!(other != kept && told.starts_with(&format!("with {other}: no plan of {kept} is possible there")), "{told}");
+    // Where it is varied or named none is kept.
+    assert_eq!(ask(&sought(job.clone()), &["stack=pytorch-ddp,deepspeed"]).software, None);
+    assert_eq!(ask(&sought(job.clone()), &["precision=bf16-mixed,fp32"]).software, None);
+    let mut named = job;
+    named.cluster.stack = Some(kept);
+    assert_eq!(ask(&sought(named), &["instances=1,2"]).software, None);
+}
+
+#[test]
+fn a_held_kind_of_machines_may_become_more() {
+    let old = "{ name = \"old\", count = 1, like = \"p4d.24xlarge\", network = { bandwidth = \"100 Gbit/s\", transport = \
+               \"infiniband\" } }";
+    let (job, mut resources) = on_own_machines(2, "");
+    let file = resources.cluster_file.as_mut().expect("there is one");
+    let other: ClusterFile = toml::from_str(&format!("name = \"other\"\nmachines = [{old}]")).expect("a cluster file");
+    file.machines.extend(other.machines);
+    let subject = |fixed: &[&str]| {
+        let (cancellation, cache) = (Cancellation::default(), SearchCache::default());
+        let (spec, resources, limits) = (job.clone(), resources.clone(), limits(fixed));
+        Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation, cache }))
+    };
+    let held = ask(&subject(&["instance=node"]), &["instances=2,4"]);
+    let machines: Vec<String> = figures(&held).iter().map(|own| own.plan.cluster.to_string()).collect();
+    assert_eq!(machines, ["2 × node", "4 × node"]);
+    let free = ask(&subject(&[]), &["instances=2,4"]);
+    assert!(reason(&free, 1).contains("a plan takes all 3 machines of rack or machines of one kind"), "{free:?}");
 }
 
 /// With less memory the simplest of the plans near the fastest does not fit, so that a faster one remains.

@@ -92,6 +92,8 @@ fn base(document: &WhatIfDocument) -> String {
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
+    let kept = |stack| format!("{stack} in all cases; --vary stack=A,B compares several");
+    rows.extend(document.software.as_ref().map(|stack| ("software", kept(stack))));
     facts(&rows)
 }
 
@@ -149,7 +151,7 @@ fn software_differs(document: &WhatIfDocument) -> Option<String> {
     stacks.sort();
     stacks.dedup();
     let is_varied = document.axes.iter().any(|axis| ["stack", "cluster.stack"].contains(&axis.key.as_str()));
-    (stacks.len() > 1 && !is_varied).then(|| {
+    (stacks.len() > 1 && !is_varied && document.software.is_none()).then(|| {
         "it differs between cases, each of which has what `plan` would recommend; --stack NAME holds it".into()
     })
 }
@@ -383,6 +385,7 @@ pub(crate) mod tests {
             axes: vec![axis("instances", Some("1"), &["1", "2", "4"])],
             base: Some(figures(1, 1000.0)),
             base_reason: None,
+            software: None,
             cases: vec![
                 case(&["1"], Some(figures(1, 1000.0))),
                 case(&["2"], Some(figures(2, 600.0))),
@@ -426,6 +429,13 @@ pub(crate) mod tests {
         {
             assert!(page.contains(words), "{words}\n{page}");
         }
+    }
+
+    #[test]
+    fn the_software_that_all_cases_keep_is_told_above_them() {
+        let document = WhatIfDocument { software: Some("deepspeed".into()), ..document() };
+        let page = what_if(&document, Width(120));
+        assert!(page.contains("  software    deepspeed in all cases; --vary stack=A,B compares several\n"), "{page}");
     }
 
     #[test]
