@@ -207,8 +207,9 @@ impl Warnings<'_> {
         let mut operators = self.plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
         let shared_out = self.plan.mesh().parallel().expert_ranks() > 1;
         let even = (shared_out && operators.any(|operator| dropless(&operator.kind))).then_some(
-            "tokens are taken to spread evenly over experts, as a loss makes them do in time: in the first steps the fullest \
-             GPU has more to do and to hold",
+            "tokens are taken to spread evenly over experts, as a loss makes them do in time (in the first steps the fullest \
+             GPU has more to do and to hold), and not all that the host does for experts is counted: with many small ones a \
+             step is likely to take longer than predicted",
         );
         let all: Vec<&str> = [adapters, elsewhere, even].into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; "))
