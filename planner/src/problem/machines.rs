@@ -118,7 +118,7 @@ fn described(
     wanted: Wanted<'_>,
 ) -> Result<Place, Invalid> {
     let max_instances = choice.max_instances.map(within_limits).transpose()?;
-    if let Some(first) = rental_field(&ClusterChoice { max_instances: None, ..choice.clone() }) {
+    if let Some(first) = rental_field(&ClusterChoice { instances: None, max_instances: None, ..choice.clone() }) {
         let rule = "a cluster of one's own is not rented";
         return Err(Invalid::conflict(first, "cluster.file", rule));
     }
@@ -131,14 +131,29 @@ fn described(
     let cluster = Cluster::of_file(file, &catalog).map_err(|error| inside("cluster.file", &error, error.hint()))?;
     let stacks = stacks(choice, &catalog, wanted)?;
     let machine = Machine { cluster, stack: stacks[0].clone() };
-    Ok(Place::Owned {
+    let place = Place::Owned {
         machine: Box::new(machine),
         stacks,
         described_by: Description::ClusterFile(path),
         max_instances,
         constants: before.path,
         only: None,
-    })
+    };
+    let Some(names) = &choice.instances else { return Ok(place) };
+    let kinds = named(&place.types(), names)?;
+    Ok(place.only_on(&kinds))
+}
+
+/// Returns the kinds of machines of a cluster that a job names.
+fn named(kinds: &[(String, u32)], names: &[String]) -> Result<Vec<(String, u32)>, Invalid> {
+    let is_kind = |name: &String| kinds.iter().any(|(kind, _)| kind == name);
+    if names.is_empty() || !names.iter().all(is_kind) {
+        let wrong = names.iter().find(|name| !is_kind(name)).map_or_else(|| "[]".into(), String::clone);
+        let known: Vec<&str> = kinds.iter().map(|(kind, _)| kind.as_str()).collect();
+        let allowed = format!("kinds of machines of the cluster file: {}", known.join(", "));
+        return Err(Invalid::value("cluster.instances", wrong, allowed));
+    }
+    Ok(kinds.iter().filter(|(kind, _)| names.contains(kind)).cloned().collect())
 }
 
 /// Checks the number of machines that a job allows.
@@ -312,4 +327,22 @@ fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Res
 
 fn service(name: Option<&str>) -> Result<Option<Service>, Invalid> {
     name.map(Service::exactly).transpose().map_err(|unknown| unknown.in_field("cluster.service"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_names_kinds_of_a_cluster_file() {
+        let kinds =
+            [("lab", 9), ("h100", 2), ("a100", 4), ("workstation", 3)].map(|(name, count)| (name.into(), count));
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let chosen = named(&kinds, &names(&["a100", "h100"])).expect("kinds");
+        assert_eq!(chosen, [("h100".to_owned(), 2), ("a100".to_owned(), 4)]);
+        for (wrong, value) in [(&["h100", "p5.48xlarge"][..], "p5.48xlarge"), (&[], "[]")] {
+            let error = named(&kinds, &names(wrong)).expect_err("no kinds").to_string();
+            assert!(error.contains(value) && error.contains("lab, h100, a100, workstation"), "{error}");
+        }
+    }
 }
