@@ -162,7 +162,7 @@ impl Larger {
                 "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {}",
                 plan.plan.cluster().instances
             ),
-            Place::Owned { machine, .. } => {
+            Place::Owned { machine, max_instances, .. } => {
                 let there = of_type(&machine.cluster, self.of.as_deref()).machines();
                 let taken = plan.plan.cluster().instances;
                 if taken <= there {
@@ -170,7 +170,8 @@ impl Larger {
                         "cluster.max_instances {cap} stands in the way: {enough}; write --max-instances {taken}"
                     );
                 }
-                format!("with more machines than the {} of the cluster file: {enough}", human_count(there.into()))
+                let also = max_instances.map_or_else(String::new, |_| format!("; write --max-instances {taken} too"));
+                format!("with more machines than the {} of the cluster file: {enough}{also}", human_count(there.into()))
             }
         }
     }

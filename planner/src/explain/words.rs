@@ -1,6 +1,7 @@
 //! What a plan is, in sentences: who holds what, who talks to whom, and what a step does.
 
 use crate::loading::Loading;
+use trainyard_models::Divisible;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding};
 use trainyard_sim::Spread;
@@ -101,9 +102,12 @@ fn experts(plan: &Plan, spread: Spread) -> Option<String> {
     let parallel = plan.mesh().parallel();
     let (devices, what) =
         (parallel.expert_ranks(), if parallel.folded_experts { "devices of a stage" } else { "replicas" });
-    (devices > 1).then(|| {
-        format!("experts or tables are divided over {devices} {what}, which exchange samples {}", place(spread.expert))
-    })
+    let (divided, sent) = match plan.graph().divisible() {
+        Some(Divisible::TableColumns(_)) => ("tables", "rows"),
+        _ => ("experts", "tokens"),
+    };
+    (devices > 1)
+        .then(|| format!("{divided} are divided over {devices} {what}, which exchange {sent} {}", place(spread.expert)))
 }
 
 fn replicas(plan: &Plan, spread: Spread) -> Option<String> {

@@ -73,10 +73,17 @@ pub(crate) fn settings(
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         restart: duration("campaign.restart", spec.restart.as_deref())?,
         job_limit: duration("campaign.job_limit", spec.job_limit.as_deref())?,
-        queue_wait: duration("campaign.queue_wait", spec.queue_wait.as_deref())?.unwrap_or(Seconds(0.0)),
+        queue_wait: queue_wait(spec.queue_wait.as_deref())?,
         straggler,
         data: data_set(job, model)?.map(|data| data.set),
     })
+}
+
+/// Reads the wait before each job of a scheduler; nothing if it is left out.
+fn queue_wait(text: Option<&str>) -> Result<Seconds, Invalid> {
+    let Some(text) = text else { return Ok(Seconds(0.0)) };
+    let wait: Option<Seconds> = text.parse().ok().filter(|wait: &Seconds| wait.0.is_finite() && wait.0 >= 0.0);
+    wait.ok_or_else(|| Invalid::value("campaign.queue_wait", text, "a duration such as 2 h, or 0 h"))
 }
 
 /// Checks that the campaign agrees with the pricing and the service.

@@ -500,6 +500,8 @@ fn what_changes_nothing_is_told() {
     assert!(elsewhere.contains("left out: p5.48xlarge (ec2 on-demand in eu-west-3)"), "{elsewhere}");
     assert!(elsewhere.contains("`job[0].campaign.start` changes nothing"), "{elsewhere}");
     assert!(!told(JOB).contains("left out"));
+    let queued = told(&format!("{JOB}campaign = {{ job_limit = \"2 h\", queue_wait = \"5 h\" }}\n"));
+    assert!(queued.contains("`job[0].campaign.job_limit` changes nothing"), "{queued}");
 }
 
 /// Steps of a plan may take longer than a clock of nanoseconds can tell.

@@ -64,7 +64,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
     }
     let submits = entries(spec, &shared)?;
     let mut kinds = Vec::new();
-    for (index, ((entry, job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
+    for (index, ((entry, mut job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
         let field = |name: &str| format!("job[{index}].{name}");
         let own = self::goal(&job.spec.goal, &machines).map_err(|invalid| invalid.within(&format!("job[{index}]")))?;
         if job.spec.goal.objective.is_some_and(|objective| objective != goal.objective) {
@@ -73,6 +73,12 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
         if job.spec.campaign.as_ref().is_some_and(|own| own.start.is_some()) {
             let decides = machines.who_starts();
             idle.push(format!("`{}` changes nothing: {decides}", field("campaign.start")));
+        }
+        if let Some(key) = of_scheduler(&job.spec) {
+            idle.push(format!("`{}` changes nothing: the schedule says when jobs wait", field(key)));
+        }
+        if let Some(campaign) = &mut job.spec.campaign {
+            (campaign.job_limit, campaign.queue_wait) = (None, None);
         }
         let (job, mut problem) = machines.problem(job, index)?;
         (problem.deadline, problem.budget, problem.objective) = (None, None, goal.objective);
@@ -88,6 +94,13 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
         });
     }
     Ok(ValidFleet { goal, shared, kinds, idle })
+}
+
+/// Returns what a job says of the scheduler that it would wait for by itself.
+fn of_scheduler(job: &JobSpec) -> Option<&'static str> {
+    let campaign = job.campaign.as_ref()?;
+    let limit = campaign.job_limit.is_some().then_some("campaign.job_limit");
+    limit.or_else(|| campaign.queue_wait.is_some().then_some("campaign.queue_wait"))
 }
 
 /// Returns a fleet's entries as jobs of a queue, as far as they are known before they are planned.

@@ -92,7 +92,7 @@ fn base(document: &WhatIfDocument) -> String {
         ("limited by", limit(base)),
     ];
     rows.extend(present.map(|present| ("at present", present)));
-    let kept = |stack| format!("{stack} in all cases; --vary stack=A,B compares several");
+    let kept = |stack| format!("{stack} wherever it has a plan; --vary stack=A,B compares several");
     rows.extend(document.software.as_ref().map(|stack| ("software", kept(stack))));
     facts(&rows)
 }
@@ -435,7 +435,10 @@ pub(crate) mod tests {
     fn the_software_that_all_cases_keep_is_told_above_them() {
         let document = WhatIfDocument { software: Some("deepspeed".into()), ..document() };
         let page = what_if(&document, Width(120));
-        assert!(page.contains("  software    deepspeed in all cases; --vary stack=A,B compares several\n"), "{page}");
+        assert!(
+            page.contains("  software    deepspeed wherever it has a plan; --vary stack=A,B compares several\n"),
+            "{page}"
+        );
     }
 
     #[test]

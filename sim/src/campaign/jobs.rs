@@ -11,6 +11,9 @@ pub struct JobLimit {
     pub start: StartUp,
 }
 
+/// Jobs for each step of a training that does not get on in the time of one: so many that any that gets on is better.
+const NO_PROGRESS: u64 = 100;
+
 /// What a job of a chain does besides training, within its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobChain {
@@ -30,9 +33,12 @@ impl JobChain {
         self.start + self.read + self.write + step
     }
 
-    /// Counts the jobs of so many steps that take `step` each, with what lies between them. One that cannot even do a step is
-    /// counted as if it could. The number does not fall as a step gets longer.
+    /// Counts the jobs of so many steps that take `step` each, with what lies between them. Where one cannot even do a step,
+    /// they are [`NO_PROGRESS`] times as many as if it could. The number does not fall as a step gets longer.
     pub fn jobs(&self, steps: u64, step: Seconds) -> u64 {
+        if self.least(step) > self.longest {
+            return steps.saturating_mul(NO_PROGRESS);
+        }
         let in_job = |besides: Seconds| ((self.longest.0 - besides.0) / step.0).floor().max(1.0) as u64;
         let first = in_job(self.start + self.write);
         let later = in_job(self.start + self.read + self.write);

@@ -278,7 +278,7 @@ fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
 
 /// Returns the seconds after which SageMaker ends the job: at most 1.5 times the prediction, in whole hours.
 fn longest(draft: &mut Draft<'_>) -> u64 {
-    let predicted = draft.job.elapsed_at_most().0;
+    let predicted = draft.job.runs_at_most().0;
     // A document may hold any time: it is compared before it becomes a whole number.
     let wanted = (predicted * 1.5 / 3600.0).ceil().max(1.0) * 3600.0;
     if wanted > RUNTIME_MAX_S as f64 {

@@ -58,7 +58,7 @@ fn longest_min(draft: &Draft<'_>) -> u64 {
 
 /// Returns the minutes that a job asks for, those of the run with room, and whether they are cut to the most.
 fn minutes(draft: &Draft<'_>) -> (u64, bool) {
-    let (wanted, most) = ((draft.job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0), longest_min(draft));
+    let (wanted, most) = ((draft.job.runs_at_most().0 * PATIENCE / 60.0).ceil().max(60.0), longest_min(draft));
     let is_cut = wanted > most as f64;
     (if is_cut { most } else { wanted as u64 }, is_cut)
 }
@@ -69,9 +69,9 @@ fn time(draft: &mut Draft<'_>) -> String {
     let (days, hours, rest) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
     let time = format!("--time={days}-{hours:02}:{rest:02}:00");
     if is_cut {
-        let run = human_duration(draft.job.elapsed_at_most());
+        let run = human_duration(draft.job.runs_at_most());
         let told = format!(
-            "limit of one job, of a run that takes up to {run}: the job queues itself again before that and goes on from its last checkpoint"
+            "limit of one job, of a training that runs for up to {run}: the job queues itself again before that and goes on from its last checkpoint"
         );
         if draft.job.job_limit().is_some() {
             draft.remark(format!("{time}, job.campaign.job_limit: {told}"));
@@ -107,7 +107,7 @@ fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
 /// signal, and then the job is queued again if `unless` is false.
 fn requeue(draft: &Draft<'_>, lead_s: u64, tell: &str, unless: &str) -> String {
     let patience = lead_s - REQUEUE_S;
-    let jobs = draft.job.elapsed_at_most().0 * PATIENCE / 60.0 / longest_min(draft) as f64;
+    let jobs = draft.job.runs_at_most().0 * PATIENCE / 60.0 / longest_min(draft) as f64;
     let most = RESTARTS_MAX + jobs.clamp(0.0, 10_000.0) as u64;
     format!(
         "again() {{
