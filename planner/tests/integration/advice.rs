@@ -1,9 +1,10 @@
 //! What a report says around its recommendation: what would change it, what was rejected and by how much, what to be
 //! careful about, what makes room, and how number formats and batches compare.
 
+use crate::common::{self, refused};
 use trainyard_plan::document::{ChangedQuantity, PlanDocument, Rejected, RejectedBy};
 use trainyard_plan::{GlobalBatch, JobSpec, Objective, Optimizer, PlanSpec, Precision, StorageMode};
-use trainyard_planner::{Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{MachineFiles, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, global_batch: u64, instances: &[&str]) -> JobSpec {
@@ -17,9 +18,7 @@ fn job(model: &str, global_batch: u64, instances: &[&str]) -> JobSpec {
 }
 
 fn plan_ranked(job: &JobSpec, fixed: &[&str], top: usize) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top, max_simulations: None, fixed }, job).expect("a plan")
+    common::plan(job, fixed, top).expect("a plan")
 }
 
 fn plan(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
@@ -32,10 +31,6 @@ fn warns(document: &PlanDocument, of: &str) -> bool {
 
 fn reason<'a>(document: &'a PlanDocument, with: &str) -> Option<&'a str> {
     document.reasons.iter().find(|reason| reason.contains(with)).map(String::as_str)
-}
-
-fn refused(job: &JobSpec) -> JobError {
-    problem(job, Resources::default()).expect_err("the job is wrong")
 }
 
 #[test]

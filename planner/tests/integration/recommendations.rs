@@ -1,10 +1,9 @@
 //! Recommendations for real jobs, checked against rules that users know.
 
+use crate::common::{self, limits, refused};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Precision};
-use trainyard_planner::{
-    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate,
-};
+use trainyard_planner::{Fixed, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
@@ -16,9 +15,7 @@ fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
 }
 
 fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed }, job)
+    common::plan(job, fixed, 5)
 }
 
 /// Everything is sharded among context-parallel ranks too.
@@ -30,10 +27,6 @@ fn ranks_that_share_samples_make_room_as_replicas_do() {
     job.cluster.stack = Some("pytorch".into());
     let found = plan(&job, &["parallel.context=8", "offload=none"]).expect("16 GB hold an eighth of the state");
     assert_eq!((found.plan.parallel.context, found.plan.parallel.data), (8, 1));
-}
-
-fn refused(job: &JobSpec) -> JobError {
-    problem(job, Resources::default()).expect_err("the job is wrong")
 }
 
 #[test]
@@ -335,7 +328,7 @@ const STATION: &str = r#"{ name = "station", count = 4, gpus = 1, gpu = "l4", ne
 fn plan_on(machines: &str) -> PlanDocument {
     let (job, resources) = on_own_cluster(machines);
     let problem = problem(&job, resources).expect("a solvable job");
-    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed: Fixed::default() }, &job).expect("a plan")
+    recommend(&problem, &limits::<&str>(&[], 5), &job).expect("a plan")
 }
 
 #[test]
@@ -485,8 +478,7 @@ fn the_example_of_a_model_of_ones_own_is_planned() {
     let job: JobSpec = toml::from_str(include_str!("../../../examples/own-layers.toml")).expect("a job");
     let model_file = Some(toml::from_str(include_str!("../../../examples/own-layers-model.toml")).expect("a model"));
     let asked = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
-    let limits = Limits { top: 1, max_simulations: None, fixed: Fixed::default() };
-    let document = recommend(&asked, &limits, &job).expect("a plan");
+    let document = recommend(&asked, &limits::<&str>(&[], 1), &job).expect("a plan");
     // The job's image replaces the file's.
     assert_eq!(document.plan.model.input.and_then(|input| input.height), Some(256));
 }

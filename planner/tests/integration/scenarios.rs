@@ -1,12 +1,10 @@
 //! Questions whose answers people who train models know, each as narrow as it can be asked.
 
+use crate::common::{self, limits};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{JobSpec, Pricing, Recompute, StateSharding, WhatIfFigures};
 use trainyard_planner::what_if::{SoughtJob, Subject, axes, what_if};
-use trainyard_planner::{
-    Cancellation, Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, SearchCache, explain, missed_goal,
-    problem, recommend,
-};
+use trainyard_planner::{Cancellation, MachineFiles, NamedPlan, NoPlan, Resources, SearchCache, explain, missed_goal};
 
 /// A job on some instances: `model` and `work` are TOML.
 fn job(model: &str, work: &str, instances: &str, max_instances: u32) -> JobSpec {
@@ -27,14 +25,8 @@ fn gpt(layers: u32, hidden: u32, vocab: u32) -> String {
     format!("family = \"gpt\"\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nvocab = {vocab}\nseq_len = 1024")
 }
 
-fn limits(fixed: &[&str], top: usize) -> Limits {
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    Limits { top, max_simulations: None, fixed }
-}
-
 fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    recommend(&problem, &limits(fixed, 3), job)
+    common::plan(job, fixed, 3)
 }
 
 fn found(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
