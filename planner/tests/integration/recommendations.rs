@@ -30,23 +30,6 @@ fn ranks_that_share_samples_make_room_as_replicas_do() {
 }
 
 #[test]
-fn a_bigger_instance_is_taken_before_more_instances() {
-    let mut job = job("gpt2-xl", 1e9, 512);
-    job.cluster.instances = Some(vec!["p3.*".into()]);
-    // The only P3 that hold the model without splitting it over a network have several GPUs.
-    let document = plan(&job, &[]).expect("a plan");
-    assert_ne!(document.plan.cluster.instance, "p3.2xlarge");
-    assert!(document.reasons.iter().any(|reason| reason.contains("for the same 8 GPUs")), "{:?}", document.reasons);
-}
-
-#[test]
-fn a_model_that_fits_is_not_split() {
-    let document = plan(&job("gpt2", 1e9, 512), &[]).expect("a plan");
-    assert_eq!((document.plan.parallel.tensor, document.plan.parallel.pipeline), (1, 1));
-    assert_ne!(document.plan.precision, Precision::Fp32);
-}
-
-#[test]
 fn tables_too_large_for_one_device_are_divided() {
     let mut job = job("dlrm-large", 1.0, 65_536);
     (job.data.tokens, job.data.samples) = (None, Some(65_536_000));
@@ -180,16 +163,6 @@ fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
     // Neither can be met: the fastest.
     let (fastest, _, why) = nearest(60.0, 0.5 * cost);
     assert!(fastest <= 1.2 * late && why.contains("and none costs at most"), "{fastest} {late}: {why}");
-}
-
-#[test]
-fn what_cannot_fit_says_what_is_missing() {
-    let mut job = job("gpt3-175b", 1e9, 512);
-    job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
-    job.cluster.max_instances = Some(2);
-    let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
-    assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
-    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, or take")));
 }
 
 #[test]
