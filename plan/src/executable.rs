@@ -12,6 +12,7 @@ use crate::valid::Plan;
 use std::borrow::Cow;
 use std::fmt::Display;
 use trainyard_models::{Divisible, Family, HeadKind, Model};
+use trainyard_units::either;
 
 /// Offloads that a software runs, each with the least sharding of states that it requires.
 pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
@@ -368,15 +369,6 @@ fn among<T: Copy + PartialEq + Display>(field: &'static str, value: T, built: &[
     (!built.contains(&value)).then(|| NotExecutable { field, value: value.to_string(), allowed: either(built) })
 }
 
-/// Joins values as in a sentence: `fp32`, `none or full`, `none, gpipe or 1f1b`.
-fn either<T: Display>(values: &[T]) -> String {
-    let names: Vec<String> = values.iter().map(ToString::to_string).collect();
-    match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => names.concat(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,9 +377,6 @@ mod tests {
     #[test]
     fn what_is_built_is_told_as_a_choice() {
         assert_eq!(either(&EXECUTABLE.precisions), "fp32, bf16-mixed or fp16-mixed");
-        assert_eq!(either(&[Recompute::None, Recompute::Full]), "none or full");
-        assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
-        assert_eq!(either::<u8>(&[]), "");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! of `lib.rs` stand in groups, parted by blank lines, a module uses its own group and those above.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use trainyard_tests::{files, root, text};
 
 /// Which modules use which, and the files in which they do.
 type Uses = BTreeMap<(String, String), BTreeSet<String>>;
@@ -16,13 +17,10 @@ fn word(text: &str) -> &str {
     &text[..text.find(|letter| !is_word(letter)).unwrap_or(text.len())]
 }
 
-/// Code without its comments and the module of its tests.
+/// Code without its comments and its tests.
 fn code(text: &str) -> String {
-    let tests = "\n#[cfg(test)]\nmod ";
-    let inline =
-        |(at, _): &(usize, &str)| text[at + tests.len()..].lines().next().is_some_and(|line| line.ends_with('{'));
-    let end = text.match_indices(tests).find(inline).map_or(text.len(), |(at, _)| at);
-    text[..end].lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
+    let code = trainyard_tests::code(text);
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The modules that `lib.rs` declares with the numbers of their groups, and the names that it exports with their modules.
@@ -113,28 +111,18 @@ fn reaches(uses: &Uses, from: &str, to: &str) -> bool {
 }
 
 /// The sources below a folder, by their paths in it.
-fn sources(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).expect("folders of the repository can be read") {
-        let path = entry.expect("entries can be read").path();
-        if path.is_dir() {
-            sources(root, &path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let name = path.strip_prefix(root).expect("it is inside").to_string_lossy().into_owned();
-            found.push((name, std::fs::read_to_string(&path).expect("sources can be read")));
-        }
-    }
+fn sources(folder: &Path) -> Vec<(String, String)> {
+    let name = |path: &Path| path.strip_prefix(folder).expect("it is inside").to_string_lossy().into_owned();
+    files(folder, "rs").iter().map(|path| (name(path), text(path))).collect()
 }
 
 #[test]
 fn modules_are_layered() {
-    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above").into();
-    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("a manifest");
-    let manifest: toml::Table = toml::from_str(&manifest).expect("a manifest");
+    let manifest: toml::Table = toml::from_str(&text(&root().join("Cargo.toml"))).expect("a manifest");
     let mut wrong = Vec::new();
     for member in manifest["workspace"]["members"].as_array().expect("a list") {
         let member = member.as_str().expect("a folder");
-        let (folder, mut files) = (root.join(member).join("src"), Vec::new());
-        sources(&folder, &folder, &mut files);
+        let mut files = sources(&root().join(member).join("src"));
         let lib = files.iter().position(|(path, _)| path == "lib.rs" || path == "main.rs").expect("a root");
         let (_, lib) = files.remove(lib);
         wrong.extend(complaints(&lib, &files).into_iter().map(|complaint| format!("{member}: {complaint}")));

@@ -5,13 +5,10 @@ use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trainyard_tests::{root, text};
 
 /// Folders whose pages are read.
 const FOLDERS: [&str; 4] = ["", "docs", "docs/guide", "docs/design"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above this crate")
-}
 
 fn pages() -> Vec<PathBuf> {
     let inside = |folder: &str| {
@@ -21,10 +18,6 @@ fn pages() -> Vec<PathBuf> {
     pages.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
     pages.sort();
     pages
-}
-
-fn text(page: &Path) -> String {
-    fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
 
 /// What the links of a page lead to.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use trainyard_tests::{files, root, text};
 
 /// Crates and what each may depend on (design: data goes one way).
 const ALLOWED: [(&str, &[&str]); 20] = [
@@ -53,35 +54,9 @@ const MODIFIERS: [&str; 5] = ["pub", "pub(crate)", "pub(super)", "async", "const
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 800;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above this crate").into()
-}
-
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("folders of the repository can be read") {
-            let path = entry.expect("entries can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == ending) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn text(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// A source file up to its tests.
+/// A source file without its tests.
 fn code(path: &Path) -> String {
-    let text = text(path);
-    text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or(&text).to_owned()
+    trainyard_tests::code(&text(path))
 }
 
 fn sources() -> Vec<PathBuf> {

@@ -36,5 +36,5 @@ pub use number::{
     written_table,
 };
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
-pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};
+pub use text::{ParseQuantityError, counted, either, human_bytes, human_count, human_duration};
 pub use words::{CatalogError, similar};

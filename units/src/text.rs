@@ -377,6 +377,15 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", human_count(count), if count == 1 { "" } else { "s" })
 }
 
+/// Joins values as in a sentence: `fp32`, `none or full`, `none, gpipe or 1f1b`.
+pub fn either<T: fmt::Display>(values: &[T]) -> String {
+    let names: Vec<String> = values.iter().map(ToString::to_string).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 999.5 => human_count(v.round() as u64),
@@ -390,6 +399,13 @@ fn three_digits(value: f64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn values_are_joined_as_in_a_sentence() {
+        assert_eq!(either::<u8>(&[]), "");
+        assert_eq!(either(&["none", "full"]), "none or full");
+        assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
+    }
 
     #[test]
     fn text_forms_read_what_people_write() {

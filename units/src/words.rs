@@ -1,6 +1,7 @@
 //! Names that are looked up, and what was probably meant.
 
 use crate::Invalid;
+use crate::text::either;
 
 /// How alike two words are that may be the same, from 0 to 1.
 const ALIKE: f64 = 0.8;
@@ -22,10 +23,7 @@ fn holding(written: &str, known: &[&str]) -> Option<String> {
         written.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty()).collect();
     let has_all = |name: &&&str| !parts.is_empty() && parts.iter().all(|part| name.to_lowercase().contains(part));
     let found: Vec<String> = known.iter().filter(has_all).map(|name| quoted(name)).collect();
-    (1..=SUGGESTED).contains(&found.len()).then(|| match found.as_slice() {
-        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        found => found.concat(),
-    })
+    (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
 }
 
 fn quoted(name: &str) -> String {

@@ -11,6 +11,7 @@
 //! arXiv:2205.05198, equation 1. FLOPs: Narayanan et al., arXiv:2104.04473, appendix.
 
 mod attention;
+mod gemm;
 mod generic;
 mod image;
 mod recommendation;
@@ -23,6 +24,7 @@ mod tuned;
 mod variants;
 
 pub use attention::{Attention, AttentionKernel, Mask};
+pub use gemm::Gemm;
 pub use generic::Generic;
 pub use image::{Convolution, Extent, Image, Pool};
 pub(crate) use image::{pixels, replicated, squeeze_excite};
@@ -232,31 +234,6 @@ pub enum OperatorKind {
         /// Classes.
         vocab: u64,
     },
-}
-
-/// A matrix product: `batch` times (m, k) · (k, n).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gemm {
-    /// Independent products.
-    pub batch: u64,
-    /// Rows of the result.
-    pub m: u64,
-    /// Columns of the result.
-    pub n: u64,
-    /// Length of the sums.
-    pub k: u64,
-}
-
-impl Gemm {
-    /// Two operations per multiply-add.
-    pub fn flops(self) -> Flops {
-        Flops(2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64)
-    }
-
-    /// Returns the elements read and written once: both operands and the result.
-    pub fn elements(self) -> u64 {
-        self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
-    }
 }
 
 /// An amount of data in elements of the compute precision, in single-precision elements, and in plain bytes (masks). Sums

@@ -3,7 +3,7 @@
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
 use super::pareto::front;
-use super::solve::{ENOUGH, alone, candidates_of_front, prediction, short_jobs, solve};
+use super::solve::{DRAFT_EFFORT, alone, candidates_of_front, prediction, short_jobs, solve};
 use super::warnings::Warnings;
 use crate::problem::Problem;
 use trainyard_plan::document::{PlanDocument, Search};
@@ -27,7 +27,7 @@ pub struct Draft {
 ///
 /// As [`crate::recommend`].
 pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft, NoPlan> {
-    let problem = &Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let problem = &Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
     let limits = &Limits { top: 1, ..limits.clone() };
     let solved = solve(problem, limits);
     let found = &solved.found;

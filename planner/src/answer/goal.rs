@@ -2,7 +2,7 @@
 
 use super::left_out::{place_of_others, priced};
 use super::limits::Limits;
-use super::solve::ENOUGH;
+use super::solve::DRAFT_EFFORT;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem, Quotas, Rental, of_type};
@@ -271,7 +271,7 @@ fn freed(rental: &Rental) -> Rental {
 /// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
 /// need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
-    let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let mut larger = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
     larger.place = larger.place.with_machines(most, of);
     if let Place::Owned { max_instances, .. } = &mut larger.place {
         *max_instances = None;

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::nearest_fit::nearest_fit;
-use super::solve::ENOUGH;
+use super::solve::DRAFT_EFFORT;
 use super::ways_out::{Freed, WaysOut};
 use crate::problem::{
     Description, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today, of_type,
@@ -14,7 +14,7 @@ use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision, TuningKind};
 use trainyard_sim::Machine;
-use trainyard_units::{Bytes, Invalid, Seconds, counted, human_bytes, human_count, human_duration};
+use trainyard_units::{Bytes, Invalid, Seconds, counted, either, human_bytes, human_count, human_duration};
 
 /// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -389,7 +389,7 @@ fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
 fn instead(problem: &Problem, fixed: &Fixed, field: Field) -> String {
     match values_with_plans(problem, fixed, field).as_slice() {
         [] => format!("leave {} free: without it there are plans", field.name()),
-        values => format!("with {} {} there are plans", field.name(), one_of(values)),
+        values => format!("with {} {} there are plans", field.name(), either(values)),
     }
 }
 
@@ -552,12 +552,12 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
-    let briefly = |batch| Problem { enough: Some(ENOUGH), global_batches: vec![batch], ..problem.clone() };
+    let briefly = |batch| Problem { effort: Some(DRAFT_EFFORT), global_batches: vec![batch], ..problem.clone() };
     let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
     let near: Vec<String> = [below, above].into_iter().flatten().map(|batch| batch.to_string()).collect();
-    if near.is_empty() { String::new() } else { format!("; with a global batch of {} there are plans", one_of(&near)) }
+    if near.is_empty() { String::new() } else { format!("; with a global batch of {} there are plans", either(&near)) }
 }
 
 /// Batches that are tried on either side of one without plans.
@@ -570,7 +570,7 @@ const TRIED: [u32; 18] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 25, 32, 40, 4
 fn others(problem: &Problem, fixed: &Fixed, field: Field) -> String {
     match values_with_plans(problem, fixed, field).as_slice() {
         [] => String::new(),
-        values => format!("; with {} {} there are plans", field.name(), one_of(values)),
+        values => format!("; with {} {} there are plans", field.name(), either(values)),
     }
 }
 
@@ -579,19 +579,12 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
     if field.counts().is_none() {
         return Vec::new();
     }
-    let briefly = Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let briefly = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
         with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
     };
     TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect()
-}
-
-fn one_of(values: &[String]) -> String {
-    match values {
-        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        values => values.join(", "),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! fast to be true.
 
 use super::limits::Limits;
-use super::solve::ENOUGH;
+use super::solve::DRAFT_EFFORT;
 use crate::edits::gigabits;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
@@ -44,8 +44,9 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
     {
         return None;
     }
-    let with =
-        |batch: u64| best(&Problem { enough: Some(ENOUGH), global_batches: vec![batch], ..problem.clone() }, limits);
+    let with = |batch: u64| {
+        best(&Problem { effort: Some(DRAFT_EFFORT), global_batches: vec![batch], ..problem.clone() }, limits)
+    };
     let devices = u64::from(cluster.devices());
     let near = near(batch, devices).into_iter().filter_map(with).filter(|plan| plan.plan.cluster().instances == all);
     let fastest = near.min_by(|one, other| one.elapsed_s.total_cmp(&other.elapsed_s))?;

@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
 use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
-use crate::problem::{Enough, Place, Problem, Rental};
+use crate::problem::{Effort, Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
@@ -18,7 +18,7 @@ pub(crate) const SEARCHED_MAX: u64 = 300_000;
 /// The effort of a draft's search, stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
 /// 6 % more than the proved plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9 times as
 /// much. A simulation takes up to 0.2 s.
-pub(crate) const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
+pub(crate) const DRAFT_EFFORT: Effort = Effort { looks: 16, simulations: 1 };
 
 /// The largest space of plans that is searched to the end although only a comparison is drawn from it: a stated default.
 /// A short search missed the best of 90 plans by 44 %, and that of 20 000 by 32 %.
@@ -27,9 +27,9 @@ const SEARCHED_TO_THE_END_MAX: u64 = 100_000;
 /// Returns the problem with the effort that a comparison is worth: searched to the end if its space is small, otherwise as
 /// for a draft.
 pub(super) fn worth_the_effort(problem: &Problem, fixed: &Fixed) -> Problem {
-    let whole = Problem { enough: None, ..problem.clone() };
+    let whole = Problem { effort: None, ..problem.clone() };
     let plans: u64 = Space::new(&whole, fixed).candidates().iter().map(|own| u64::from(own.plans)).sum();
-    Problem { enough: (plans > SEARCHED_TO_THE_END_MAX).then_some(ENOUGH), ..whole }
+    Problem { effort: (plans > SEARCHED_TO_THE_END_MAX).then_some(DRAFT_EFFORT), ..whole }
 }
 
 pub(crate) fn aim(problem: &Problem, limits: &Limits) -> Aim {
@@ -103,7 +103,7 @@ fn best_found(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> (Found, A
 pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     let prepared = Prepared::new(problem, &limits.fixed);
     let seek = || best_found(&prepared, problem, aim(problem, limits));
-    let ((found, aim), other) = match problem.enough {
+    let ((found, aim), other) = match problem.effort {
         None => (seek(), None),
         Some(_) => rayon::join(seek, || search_for_front(&prepared, problem, limits)),
     };
@@ -221,7 +221,7 @@ pub(crate) fn recommended_on(
     like: &Evaluated,
 ) -> Option<Evaluated> {
     let on = |rental: Rental| Problem { place: Place::Rented(Box::new(rental)), ..problem.clone() };
-    let briefly = Problem { enough: Some(ENOUGH), precisions: vec![like.plan.precision()], ..on(others.clone()) };
+    let briefly = Problem { effort: Some(DRAFT_EFFORT), precisions: vec![like.plan.precision()], ..on(others.clone()) };
     let prepared = Prepared::new(&briefly, &limits.fixed);
     let found = choose_briefly(&prepared, Aim { top: 1, ..aim(&briefly, limits) })?;
     let kind = others.kind(found.choice);
@@ -233,7 +233,7 @@ pub(crate) fn recommended_on(
 pub(crate) fn briefly(problem: &Problem, limits: &Limits, others: Rental, like: &Evaluated) -> Option<Evaluated> {
     let problem = Problem {
         place: Place::Rented(Box::new(others)),
-        enough: Some(ENOUGH),
+        effort: Some(DRAFT_EFFORT),
         precisions: vec![like.plan.precision()],
         ..problem.clone()
     };

@@ -22,7 +22,7 @@ pub(crate) struct Saved {
     /// Number of ranks of a replica, each of which writes its own part.
     pub(crate) ranks: u32,
     /// `true` if replicas shard their state, so that each of them writes a part.
-    pub(crate) shared_out: bool,
+    pub(crate) shards_state: bool,
 }
 
 /// The machines of a training, and what the job says of its campaign.
@@ -72,8 +72,8 @@ impl<'a> Rented<'a> {
 impl Saved {
     /// Returns the checkpoint of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let shared_out = plan.state_sharding() != StateSharding::None;
-        Self { bytes: checkpoint_bytes(plan), ranks: ranks_of_state(plan.mesh().parallel()), shared_out }
+        let shards_state = plan.state_sharding() != StateSharding::None;
+        Self { bytes: checkpoint_bytes(plan), ranks: ranks_of_state(plan.mesh().parallel()), shards_state }
     }
 }
 
@@ -125,7 +125,7 @@ impl RunConditions<'_> {
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
     /// shard their state, all.
     fn writers(&self) -> u32 {
-        if self.saved.shared_out {
+        if self.saved.shards_state {
             return self.instances();
         }
         let devices = self.machine.cluster.first().devices_per_instance;

@@ -63,14 +63,14 @@ pub struct Problem {
     /// The flag by which the caller stops the search.
     pub(crate) cancellation: Cancellation,
     /// The effort after which a search may stop without a proof; `None` if the best plan must be proved.
-    pub(crate) enough: Option<Enough>,
+    pub(crate) effort: Option<Effort>,
     /// What searches have found out.
     pub(crate) cache: SearchCache,
 }
 
 /// The effort after which a search that found a plan may stop, before it is proved that no plan is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Enough {
+pub(crate) struct Effort {
     /// Candidates that were looked at and fit. Most candidates of a large model do not fit, and are soon dismissed.
     pub(crate) looks: u64,
     /// Plans that were simulated.
@@ -207,7 +207,7 @@ pub(crate) fn problem_on(
     Ok(Problem {
         settings,
         cancellation: Cancellation::default(),
-        enough: None,
+        effort: None,
         cache: SearchCache::default(),
         training,
         data,

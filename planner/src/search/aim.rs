@@ -6,33 +6,6 @@ use crate::problem::Problem;
 use trainyard_plan::Objective;
 use trainyard_units::Seconds;
 
-#[cfg(test)]
-mod tests {
-    use super::super::totals::Surrounded;
-    use super::*;
-
-    #[test]
-    fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
-        let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
-        let totals =
-            |time_s, cost| Totals::new((1.0, time_s), Surrounded { elapsed_s: time_s, cost_usd: Some(cost) }, 8);
-        assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
-        assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
-        assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
-        assert!(!ranking.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
-        // In time, but too dear: the cheaper one.
-        assert!(ranking.prefers(totals(99.0, 60.0), totals(10.0, 70.0)));
-        // One in time and too dear, one late and cheap.
-        assert!(ranking.prefers(totals(99.0, 60.0), totals(110.0, 10.0)));
-        // Both late: one that costs no more than may be, and of two of these the faster one.
-        assert!(ranking.prefers(totals(120.0, 40.0), totals(110.0, 60.0)));
-        assert!(ranking.prefers(totals(110.0, 40.0), totals(120.0, 10.0)));
-        assert!(ranking.prefers(totals(110.0, 70.0), totals(120.0, 60.0)));
-        let by_time = Ranking { objective: Objective::Time, deadline: None, budget: None };
-        assert!(by_time.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
-    }
-}
-
 /// The limits of the job that a search respects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Within {
@@ -222,5 +195,32 @@ pub(crate) fn amount(objective: Objective, totals: Totals) -> f64 {
     match objective {
         Objective::Time => totals.elapsed_s,
         Objective::Cost => totals.worth_usd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::totals::Surrounded;
+    use super::*;
+
+    #[test]
+    fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
+        let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
+        let totals =
+            |time_s, cost| Totals::new((1.0, time_s), Surrounded { elapsed_s: time_s, cost_usd: Some(cost) }, 8);
+        assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
+        assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
+        assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
+        assert!(!ranking.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
+        // In time, but too dear: the cheaper one.
+        assert!(ranking.prefers(totals(99.0, 60.0), totals(10.0, 70.0)));
+        // One in time and too dear, one late and cheap.
+        assert!(ranking.prefers(totals(99.0, 60.0), totals(110.0, 10.0)));
+        // Both late: one that costs no more than may be, and of two of these the faster one.
+        assert!(ranking.prefers(totals(120.0, 40.0), totals(110.0, 60.0)));
+        assert!(ranking.prefers(totals(110.0, 40.0), totals(120.0, 10.0)));
+        assert!(ranking.prefers(totals(110.0, 70.0), totals(120.0, 60.0)));
+        let by_time = Ranking { objective: Objective::Time, deadline: None, budget: None };
+        assert!(by_time.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
     }
 }

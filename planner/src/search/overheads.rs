@@ -28,12 +28,12 @@ impl SearchOverheads {
         let site = |candidates: &[Candidate]| {
             let Candidate { choice, instances, .. } = candidates[0];
             let machine = space.machine_of(choice, instances);
-            let overheads = |precision: Precision, ranks, shared_out| {
+            let overheads = |precision: Precision, ranks, shards_state| {
                 let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
                 let conditions = RunConditions {
                     machine: &machine,
                     settings: &problem.settings,
-                    saved: Saved { bytes, ranks, shared_out },
+                    saved: Saved { bytes, ranks, shards_state },
                     pricing: problem.place.pricing(),
                     rented: problem.place.offered(choice).map(Into::into),
                     input: None,
@@ -43,7 +43,7 @@ impl SearchOverheads {
             let mut site = Site::new();
             for Candidate { parallel, precision, .. } in candidates {
                 let ranks = ranks_of_state(*parallel);
-                let both = || [false, true].map(|shared_out| overheads(*precision, ranks, shared_out));
+                let both = || [false, true].map(|shards_state| overheads(*precision, ranks, shards_state));
                 site.entry((ranks, *precision)).or_insert_with(both);
             }
             (choice, instances, site)
@@ -67,9 +67,9 @@ impl SearchOverheads {
 
     /// Returns the overheads of a candidate's plans whose replicas shard their state, or do not; `None` where nothing is
     /// known of them.
-    pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
+    pub(crate) fn of(&self, candidate: &Candidate, shards_state: bool) -> Option<&Overheads> {
         let site = self.sites.get(candidate.choice)?.get(&candidate.instances)?;
         let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
-        both[usize::from(shared_out)].as_ref()
+        both[usize::from(shards_state)].as_ref()
     }
 }

@@ -123,7 +123,7 @@ impl<'a> Prepared<'a> {
         let candidate = &self.candidates[number as usize];
         let plan = self.plan(candidate, fitting);
         // A search that ends with its first good plan simulates so few that each is likely to be shown.
-        let whole = self.problem.enough.is_some();
+        let whole = self.problem.effort.is_some();
         let simulate = || simulated(&self.space, &self.bounds, candidate, &plan, whole);
         self.known.steps.get_or((candidate.choice, plan.spec()), whole, simulate)
     }
@@ -139,7 +139,7 @@ impl<'a> Prepared<'a> {
                 let times = Times { step, forward };
                 // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
                 // in each figure.
-                let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, times));
+                let [whole, shared] = [false, true].map(|shards_state| self.totals(candidate, shards_state, times));
                 Some(whole.least(shared))
             };
             self.candidates.par_iter().map(least).collect()
@@ -211,15 +211,15 @@ impl<'a> Prepared<'a> {
         self.complexities_of(candidate).any(|own| own == class)
     }
 
-    /// Computes the totals of a candidate with plans that take `times`. `shared_out` says whether its replicas shard their
+    /// Computes the totals of a candidate with plans that take `times`. `shards_state` says whether its replicas shard their
     /// state.
-    pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, times: Times) -> Totals {
+    pub(super) fn totals(&self, candidate: &Candidate, shards_state: bool, times: Times) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
         let feed = self.input_stalls.of(candidate, times.step, steps);
         let time_s = feed.map_or(times.step * steps as f64, |feed| feed.time.0);
         let step_time_s = feed.map_or(times.step, |feed| feed.step_time.0);
         let forward = times.forward;
-        let overheads = self.overheads.of(candidate, shared_out);
+        let overheads = self.overheads.of(candidate, shards_state);
         let hourly = self.problem.place.hourly(candidate.choice, candidate.instances);
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
         let input = self.input_stalls.input(candidate).map(|input| input.storage);

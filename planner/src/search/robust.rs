@@ -117,7 +117,7 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
 /// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
 /// [`Found::optimum`].
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
-    let proves = problem.enough.is_none() && aim.max_simulations.is_none();
+    let proves = problem.effort.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
     let one = Aim { top: 1, ..aim };
     let Some(mut chosen) = preferred_near(prepared, problem, one, best) else { return found };

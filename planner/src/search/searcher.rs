@@ -17,7 +17,7 @@ use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
 use super::space::{Candidate, Variant};
 use super::totals::{Evaluated, Totals};
-use crate::problem::{Enough, Problem};
+use crate::problem::{Effort, Problem};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -179,10 +179,10 @@ impl<'a> Sought<'a> {
         self.prepared.problem
     }
 
-    /// Returns the objective of a candidate with plans that take this long; `None` if it cannot meet the goal. `shared_out`
+    /// Returns the objective of a candidate with plans that take this long; `None` if it cannot meet the goal. `shards_state`
     /// says whether its replicas shard their state.
-    fn assess(&self, candidate: &Candidate, shared_out: bool, times: Times) -> Option<f64> {
-        let totals = self.prepared.totals(candidate, shared_out, times);
+    fn assess(&self, candidate: &Candidate, shards_state: bool, times: Times) -> Option<f64> {
+        let totals = self.prepared.totals(candidate, shards_state, times);
         self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
     }
 
@@ -218,7 +218,7 @@ impl<'a> Searcher<'a> {
         let mut untried = Untried { coarse: coarse.peekable(), fitting: BinaryHeap::new(), numbered: 0 };
         let (mut looks, mut looked) = (*LOOKS.start(), 0);
         let simulations =
-            self.sought.problem().enough.map_or(SIMULATIONS, |enough| SIMULATIONS.min(enough.simulations as usize));
+            self.sought.problem().effort.map_or(SIMULATIONS, |effort| SIMULATIONS.min(effort.simulations as usize));
         while let Some(bound) = untried.bound() {
             let left = self
                 .sought
@@ -230,7 +230,7 @@ impl<'a> Searcher<'a> {
                 found.gap = self.gap(bound);
                 break;
             }
-            let fits_first = self.sought.problem().enough.is_some_and(|enough| looked >= enough.looks);
+            let fits_first = self.sought.problem().effort.is_some_and(|effort| looked >= effort.looks);
             let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
             looks = (2 * looks).min(*LOOKS.end());
             looked += self.take(turn, &mut untried, found);
@@ -240,8 +240,8 @@ impl<'a> Searcher<'a> {
 
     /// Returns `true` if a plan was found and the search may stop without a proof that none is better.
     fn is_enough(&self, looked: u64, simulated: u64) -> bool {
-        let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
-        !self.best.is_empty() && self.sought.problem().enough.is_some_and(reached)
+        let reached = |effort: Effort| looked >= effort.looks || simulated >= effort.simulations;
+        !self.best.is_empty() && self.sought.problem().effort.is_some_and(reached)
     }
 
     /// Does the next work in parallel. Counts the looks that found a plan that fits.

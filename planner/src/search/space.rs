@@ -139,7 +139,7 @@ impl<'a> Space<'a> {
             })
             .flat_map(|(choice, (_, most))| {
                 let mut counts = machine_counts(&self.problem.place, &self.alone[choice], self.fixed.instances, most);
-                if self.problem.enough.is_some() && self.fixed.instances.is_none() {
+                if self.problem.effort.is_some() && self.fixed.instances.is_none() {
                     counts.retain(|count| *count == most || is_round(*count));
                 }
                 counts.into_iter().map(move |instances| (choice, instances))
@@ -473,7 +473,7 @@ impl<'a> Space<'a> {
     ) {
         let batches = self.problem.global_batches.iter().copied();
         let most = self.largest_micro_batch;
-        let hasty = self.problem.enough.is_some() && self.fixed.micro.is_none() && self.fixed.accumulation.is_none();
+        let hasty = self.problem.effort.is_some() && self.fixed.micro.is_none() && self.fixed.accumulation.is_none();
         for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
             let replica = global / u64::from(parallel.data);
             let mut sizes = divisors(replica);

@@ -1,12 +1,13 @@
 //! Whole trainings of recommended plans: every field of the job changes something, and what is wrong is refused.
 
+use crate::common::plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
     Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    Fixed, Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
+    Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
 };
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Invalid};
@@ -23,9 +24,7 @@ fn job() -> JobSpec {
 }
 
 fn planned(job: &JobSpec) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&["instances=2".into()]).expect("a field of the plan");
-    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, job).expect("a plan")
+    plan(job, &["instances=2"], 1).expect("a plan")
 }
 
 /// The campaign of a plan with this said of it.
@@ -209,10 +208,8 @@ fn machines_that_share_experts_write_their_own() {
     job.model.name = Some("dlrm".into());
     job.data = DataSpec { samples: Some(1_000_000_000), ..DataSpec::default() };
     job.training.optimizer = Some(Optimizer::Sgd);
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
-    let held = ["instances=2".into(), "parallel.expert=16".into(), "state_sharding=none".into()];
-    let fixed = Fixed::parse(&held).expect("fields of the plan");
-    let document = recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job).expect("a plan");
+    let held = ["instances=2", "parallel.expert=16", "state_sharding=none"];
+    let document = plan(&job, &held, 1).expect("a plan");
     let seconds = |change: fn(&mut CampaignSpec)| {
         let checkpoint = with(&document, change).expect("a campaign").checkpoint;
         checkpoint.write_s / checkpoint.bytes as f64

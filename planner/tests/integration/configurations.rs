@@ -1,12 +1,13 @@
 //! Every type of `config.json` that is read can be planned: the small models of `tests/hugging_face`.
 
+use crate::common::limits;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trainyard_models::{Model, ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec};
-use trainyard_planner::{Fixed, Limits, NoPlan, Resources, problem, recommend};
+use trainyard_planner::{NoPlan, Resources, problem, recommend};
 
 /// Returns the first small model of each type, called as its file.
 fn small_models() -> Vec<ModelSpec> {
@@ -34,8 +35,7 @@ fn plan(spec: &ModelSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
     job.cluster.stack = Some("pytorch".into());
     let resources = Resources { model_file: Some(spec.clone()), ..Resources::default() };
     let problem = problem(&job, resources).unwrap_or_else(|error| panic!("{}: {error}", spec.name));
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job)
+    recommend(&problem, &limits(fixed, 1), &job)
 }
 
 #[test]

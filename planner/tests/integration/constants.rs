@@ -1,9 +1,10 @@
 //! Constants that stand before the catalog reach every plan and prediction, and the plan document names them.
 
+use crate::common::limits;
 use trainyard_hardware_profiles::{Constants, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{DataSpec, GlobalBatch, JobSpec, ModelChoice, TrainingSpec};
-use trainyard_planner::{Fixed, Limits, MachineFiles, Problem, Resources, problem, recommend, resimulate};
+use trainyard_planner::{MachineFiles, Problem, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::Seconds;
 
@@ -33,7 +34,7 @@ fn asked(constants: Option<Constants>) -> Problem {
 }
 
 fn plan(problem: &Problem) -> PlanDocument {
-    recommend(problem, &Limits { top: 1, max_simulations: None, fixed: Fixed::default() }, &job()).expect("a plan")
+    recommend(problem, &limits::<&str>(&[], 1), &job()).expect("a plan")
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Each sentence with a number can be reproduced: a reason rests on a search, and asking for that search again gives its
 //! numbers.
 
+use crate::common;
 use trainyard_plan::document::{Evidence, PlanDocument};
 use trainyard_plan::{GoalSpec, JobSpec};
-use trainyard_planner::{Fixed, Limits, NoPlan, Resources, missed_goal, problem, recommend};
+use trainyard_planner::{NoPlan, missed_goal};
 
 /// A job in TOML: its model and work, and on which instances and how many of them.
 fn job(text: &str, instances: &str, max_instances: u32) -> JobSpec {
@@ -16,9 +17,7 @@ fn named(model: &str, samples: u64, global_batch: u64) -> String {
 }
 
 fn plan(job: &JobSpec, fixed: &[String]) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(fixed).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, job)
+    common::plan(job, fixed, 1)
 }
 
 /// Kinds of models, from 1 to 16 machines, with deadlines and without: each job with the fields that its user holds.

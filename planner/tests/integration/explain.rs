@@ -1,8 +1,9 @@
 //! Explanations: the parts of a path are the step, and two plans are told apart by what differs.
 
+use crate::common;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ExplainedPlan, GlobalBatch, JobSpec, PathKind};
-use trainyard_planner::{Fixed, Limits, MachineFiles, NamedPlan, Resources, explain, problem, recommend};
+use trainyard_planner::{MachineFiles, NamedPlan, explain};
 
 fn job(model: &str, samples: u64, global_batch: u64, instance: &str) -> JobSpec {
     let mut job = JobSpec::default();
@@ -15,9 +16,7 @@ fn job(model: &str, samples: u64, global_batch: u64, instance: &str) -> JobSpec 
 }
 
 fn plan(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, job).expect("a plan")
+    common::plan(job, fixed, 1).expect("a plan")
 }
 
 fn named(file: &str, document: PlanDocument) -> NamedPlan {

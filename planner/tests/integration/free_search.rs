@@ -1,8 +1,9 @@
 //! Whatever a user holds, the free search is at least as good: to the last bit, over random jobs and random fields.
 
+use crate::common::limits;
 use std::collections::BTreeMap;
 use trainyard_plan::{CampaignSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Precision};
-use trainyard_planner::{Fixed, Limits, Problem, Resources, optimum, problem};
+use trainyard_planner::{Problem, Resources, optimum, problem};
 
 /// Random numbers that need no crate: `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
 struct Draws(u64);
@@ -92,8 +93,7 @@ fn job(draws: &mut Draws) -> JobSpec {
 
 /// Returns the objective's value of the best plan with some fields held; `None` if there is no plan.
 fn least(problem: &Problem, held: &[String]) -> Option<f64> {
-    let fixed = Fixed::parse(held).expect("fields of a plan");
-    let best = optimum(problem, &Limits { top: 1, fixed, max_simulations: None }).ok()?;
+    let best = optimum(problem, &limits(held, 1)).ok()?;
     Some(match problem.objective {
         Objective::Cost => best.cost_usd.expect("rented machines cost"),
         Objective::Time => best.time_s,

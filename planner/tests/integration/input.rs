@@ -1,12 +1,13 @@
 //! Jobs whose samples have to be brought in.
 
+use crate::common::{self, refused};
 use trainyard_models::Family;
 use trainyard_plan::document::{InputPrediction, PlanDocument};
 use trainyard_plan::{
     Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, GlobalBatch, JobSpec, ModelChoice,
     SampleFormat, StorageMode,
 };
-use trainyard_planner::{Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -25,13 +26,7 @@ fn images(instances: &[&str]) -> JobSpec {
 }
 
 fn plan(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 3, max_simulations: None, fixed }, job).expect("a plan")
-}
-
-fn refused(job: &JobSpec) -> JobError {
-    problem(job, Resources::default()).expect_err("the job is wrong")
+    common::plan(job, fixed, 3).expect("a plan")
 }
 
 fn predicted(document: &PlanDocument) -> InputPrediction {
@@ -327,8 +322,6 @@ fn what_is_held_of_the_input_is_refused_where_it_cannot_be() {
     let mut job = images(&["p3.2xlarge"]);
     (job.data.bytes_per_sample, job.data.files) = (None, None);
     job.data.dataset = Some("none".into());
-    let problem = problem(&job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&["input.storage=s3-pipe".into()]).expect("a field of the plan");
-    let refusal = recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job).expect_err("refused");
+    let refusal = common::plan(&job, &["input.storage=s3-pipe"], 1).expect_err("refused");
     assert!(refusal.to_string().contains("data.bytes_per_sample"), "{refusal}");
 }

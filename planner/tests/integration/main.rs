@@ -2,6 +2,7 @@
 
 mod advice;
 mod campaigns;
+mod common;
 mod configurations;
 mod constants;
 mod evidence;

@@ -1,5 +1,6 @@
 //! What trainings cost: all of it, on every term, within quotas, at prices of one's own.
 
+use crate::common::{self, limits, refused};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::PriceTable;
 use trainyard_plan::document::PlanDocument;
@@ -7,8 +8,8 @@ use trainyard_plan::{
     CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of,
-    point, problem, recommend, resimulate,
+    JobError, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point, problem,
+    recommend, resimulate,
 };
 use trainyard_sim::Options;
 
@@ -24,15 +25,11 @@ fn job() -> JobSpec {
 
 fn plan_with(job: &JobSpec, resources: Resources) -> Result<PlanDocument, NoPlan> {
     let problem = problem(job, resources).expect("a solvable job");
-    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed: Fixed::default() }, job)
+    recommend(&problem, &limits::<&str>(&[], 5), job)
 }
 
 fn plan(job: &JobSpec) -> PlanDocument {
     plan_with(job, Resources::default()).expect("a plan")
-}
-
-fn refused(job: &JobSpec) -> JobError {
-    problem(job, Resources::default()).expect_err("the job is wrong")
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -292,10 +289,7 @@ fn quotas_limit_how_many_are_rented_and_which() {
     assert_eq!(why, Some("needs 48 vCPUs, but the quota of `g4dn` is 47: 1 too few"));
     assert!(document.alternatives.iter().all(|other| other.plan.cluster.instances == 1));
     // Four of them held: 384 vCPUs.
-    let held = Fixed::parse(&["instance=p4d.24xlarge".into(), "instances=4".into()]).expect("fields of a plan");
-    let wanted = problem(&job, Resources::default()).expect("a solvable job");
-    let limits = Limits { top: 1, max_simulations: None, fixed: held };
-    let document = recommend(&wanted, &limits, &job).expect("a plan");
+    let document = common::plan(&job, &["instance=p4d.24xlarge", "instances=4"], 1).expect("a plan");
     let warned = |text: &str| document.warnings.iter().any(|warning| warning.contains(text));
     assert_eq!(document.plan.cluster.instances, 4);
     assert!(warned("needs 384 vCPUs, but the quota of `P` is 191: 193 too few"), "{:?}", document.warnings);

@@ -1,10 +1,9 @@
 //! Recommendations for real jobs, checked against rules that users know.
 
+use crate::common::{self, limits, refused};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Precision};
-use trainyard_planner::{
-    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate,
-};
+use trainyard_planner::{Fixed, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
@@ -16,9 +15,7 @@ fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
 }
 
 fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed }, job)
+    common::plan(job, fixed, 5)
 }
 
 /// Everything is sharded among context-parallel ranks too.
@@ -30,27 +27,6 @@ fn ranks_that_share_samples_make_room_as_replicas_do() {
     job.cluster.stack = Some("pytorch".into());
     let found = plan(&job, &["parallel.context=8", "offload=none"]).expect("16 GB hold an eighth of the state");
     assert_eq!((found.plan.parallel.context, found.plan.parallel.data), (8, 1));
-}
-
-fn refused(job: &JobSpec) -> JobError {
-    problem(job, Resources::default()).expect_err("the job is wrong")
-}
-
-#[test]
-fn a_bigger_instance_is_taken_before_more_instances() {
-    let mut job = job("gpt2-xl", 1e9, 512);
-    job.cluster.instances = Some(vec!["p3.*".into()]);
-    // The only P3 that hold the model without splitting it over a network have several GPUs.
-    let document = plan(&job, &[]).expect("a plan");
-    assert_ne!(document.plan.cluster.instance, "p3.2xlarge");
-    assert!(document.reasons.iter().any(|reason| reason.contains("for the same 8 GPUs")), "{:?}", document.reasons);
-}
-
-#[test]
-fn a_model_that_fits_is_not_split() {
-    let document = plan(&job("gpt2", 1e9, 512), &[]).expect("a plan");
-    assert_eq!((document.plan.parallel.tensor, document.plan.parallel.pipeline), (1, 1));
-    assert_ne!(document.plan.precision, Precision::Fp32);
 }
 
 #[test]
@@ -190,16 +166,6 @@ fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
 }
 
 #[test]
-fn what_cannot_fit_says_what_is_missing() {
-    let mut job = job("gpt3-175b", 1e9, 512);
-    job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
-    job.cluster.max_instances = Some(2);
-    let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
-    assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
-    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory, or take")));
-}
-
-#[test]
 fn hints_of_what_would_fit_were_tried() {
     let mut job = job("gpt2-xl", 1e9, 512);
     job.cluster.instances = Some(vec!["p3.16xlarge".into()]);
@@ -335,7 +301,7 @@ const STATION: &str = r#"{ name = "station", count = 4, gpus = 1, gpu = "l4", ne
 fn plan_on(machines: &str) -> PlanDocument {
     let (job, resources) = on_own_cluster(machines);
     let problem = problem(&job, resources).expect("a solvable job");
-    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed: Fixed::default() }, &job).expect("a plan")
+    recommend(&problem, &limits::<&str>(&[], 5), &job).expect("a plan")
 }
 
 #[test]
@@ -485,8 +451,7 @@ fn the_example_of_a_model_of_ones_own_is_planned() {
     let job: JobSpec = toml::from_str(include_str!("../../../examples/own-layers.toml")).expect("a job");
     let model_file = Some(toml::from_str(include_str!("../../../examples/own-layers-model.toml")).expect("a model"));
     let asked = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
-    let limits = Limits { top: 1, max_simulations: None, fixed: Fixed::default() };
-    let document = recommend(&asked, &limits, &job).expect("a plan");
+    let document = recommend(&asked, &limits::<&str>(&[], 1), &job).expect("a plan");
     // The job's image replaces the file's.
     assert_eq!(document.plan.model.input.and_then(|input| input.height), Some(256));
 }

@@ -1,12 +1,10 @@
 //! Questions whose answers people who train models know, each as narrow as it can be asked.
 
+use crate::common::{self, limits};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{JobSpec, Pricing, Recompute, StateSharding, WhatIfFigures};
+use trainyard_plan::{JobSpec, Precision, Pricing, Recompute, StateSharding, WhatIfFigures};
 use trainyard_planner::what_if::{SoughtJob, Subject, axes, what_if};
-use trainyard_planner::{
-    Cancellation, Fixed, Limits, MachineFiles, NamedPlan, NoPlan, Resources, SearchCache, explain, missed_goal,
-    problem, recommend,
-};
+use trainyard_planner::{Cancellation, MachineFiles, NamedPlan, NoPlan, Resources, SearchCache, explain, missed_goal};
 
 /// A job on some instances: `model` and `work` are TOML.
 fn job(model: &str, work: &str, instances: &str, max_instances: u32) -> JobSpec {
@@ -27,14 +25,8 @@ fn gpt(layers: u32, hidden: u32, vocab: u32) -> String {
     format!("family = \"gpt\"\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nvocab = {vocab}\nseq_len = 1024")
 }
 
-fn limits(fixed: &[&str], top: usize) -> Limits {
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    Limits { top, max_simulations: None, fixed }
-}
-
 fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    recommend(&problem, &limits(fixed, 3), job)
+    common::plan(job, fixed, 3)
 }
 
 fn found(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
@@ -60,6 +52,7 @@ fn a_small_model_trains_on_one_machine_of_a_small_instance() {
     let parallel = document.plan.parallel;
     assert_eq!((parallel.data, parallel.tensor, parallel.pipeline), (1, 1, 1));
     assert_eq!(document.plan.state_sharding, StateSharding::None);
+    assert_ne!(document.plan.precision, Precision::Fp32);
     says(&document, &["nothing is split"]);
 }
 
@@ -85,7 +78,7 @@ fn a_growing_model_takes_bigger_instances_before_a_second_one() {
 fn what_was_done_to_fit_a_large_model_into_a_small_gpu_is_told() {
     let mut job = job("name = \"gpt2-xl\"", &tokens(1e9, 64), "p3.2xlarge", 1);
     (job.cluster.stack, job.cluster.memory_margin) = (Some("pytorch".into()), Some("0%".into()));
-    job.training.precision = Some(vec![trainyard_plan::Precision::Fp32]);
+    job.training.precision = Some(vec![Precision::Fp32]);
     let plain = ["offload=none", "recompute=none", "state_sharding=none"];
     assert!(matches!(plan(&job, &plain), Err(NoPlan::OutOfMemory { .. })));
     let kept = found(&job, &["offload=optimizer"]);
@@ -190,7 +183,8 @@ fn where_nothing_fits_the_limit_to_relax_is_told() {
     let job = job("name = \"gpt3-175b\"", &tokens(1e9, 64), "p3.2xlarge", 2);
     let error = plan(&job, &["precision=fp16-mixed"]).expect_err("175 billion parameters on two small GPUs");
     let hint = error.hint().unwrap_or_default();
-    assert!(matches!(error, NoPlan::OutOfMemory { .. }) && hint.contains("take GPUs with at least"), "{error}: {hint}");
+    assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
+    assert!(hint.contains("take GPUs with at least") && hint.contains("times the memory, or take"), "{hint}");
     assert!(!hint.contains("shorten the samples"), "no length fits: {hint}");
 }
 

@@ -1,5 +1,6 @@
 //! What-if: a key at its present value changes nothing, better hardware is never slower, and what must follow follows.
 
+use crate::common;
 use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
@@ -8,9 +9,7 @@ use trainyard_plan::{
     WhatIfFigures,
 };
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
-use trainyard_planner::{
-    Cancellation, Fixed, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate,
-};
+use trainyard_planner::{Cancellation, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
@@ -24,8 +23,7 @@ fn job() -> JobSpec {
 }
 
 fn limits(fixed: &[&str]) -> Limits {
-    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
-    Limits { top: 1, max_simulations: None, fixed }
+    common::limits(fixed, 1)
 }
 
 fn plan(fixed: &[&str]) -> PlanDocument {
@@ -33,8 +31,7 @@ fn plan(fixed: &[&str]) -> PlanDocument {
 }
 
 fn plan_of(job: &JobSpec, fixed: &[&str]) -> PlanDocument {
-    let problem = problem(job, Resources::default()).expect("a solvable job");
-    recommend(&problem, &limits(fixed), job).expect("a plan")
+    common::plan(job, fixed, 1).expect("a plan")
 }
 
 fn held(document: &PlanDocument) -> Subject {

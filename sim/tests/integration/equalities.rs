@@ -1,8 +1,9 @@
 //! What a simulation must equal or obey, whatever the numbers in the catalogs are.
 
+use crate::twin::plans::host;
 use proptest::prelude::*;
 use std::sync::Arc;
-use trainyard_hardware_profiles::{Cluster, Fabric, Host, Interconnect, PcieTree, SwitchLevel, catalog};
+use trainyard_hardware_profiles::{Cluster, Fabric, Interconnect, SwitchLevel, catalog};
 use trainyard_plan::{
     Activity, BatchSpec, ClusterSpec, Collectives, CopyDirection, GradientCompression, GradientReduction, Offload,
     ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId,
@@ -11,24 +12,12 @@ use trainyard_plan::{
 use trainyard_sim::{
     Machine, Options, Variation, evaluation_time, rank_timelines, simulate, simulate_with, step_time, step_time_bound,
 };
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::BytesPerSecond;
 
 fn machine(instance: &str, instances: u32, stack: &str) -> Machine {
     let mut cluster = catalog().cluster(instance, instances).expect("in the catalog");
     cluster.pools[0].host = Some(host());
     Machine { cluster, stack: catalog().stack(stack).expect("in the catalog").clone() }
-}
-
-fn host() -> Host {
-    Host {
-        memory: Bytes(1 << 40),
-        memory_bandwidth: BytesPerSecond(1e11),
-        disk: Bytes(1 << 42),
-        disk_bandwidth: BytesPerSecond(4e9),
-        pcie: PcieTree { devices_per_switch: 2, uplink: BytesPerSecond(12e9) },
-        processors: None,
-        remote: None,
-    }
 }
 
 /// A plan for a small model; what is left out is as plain as can be.

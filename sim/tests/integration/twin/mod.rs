@@ -33,7 +33,7 @@
 mod author;
 mod clock;
 mod holders;
-mod plans;
+pub(crate) mod plans;
 mod ranks;
 mod schedules;
 mod script;

@@ -35,7 +35,7 @@ pub(crate) struct Place {
 }
 
 /// Main memory and a disk for what is kept off the devices; two devices share an uplink to them.
-fn host() -> Host {
+pub(crate) fn host() -> Host {
     Host {
         memory: Bytes(1 << 40),
         memory_bandwidth: BytesPerSecond(1e11),
