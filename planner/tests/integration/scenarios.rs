@@ -184,7 +184,7 @@ fn where_nothing_fits_the_limit_to_relax_is_told() {
     let error = plan(&job, &["precision=fp16-mixed"]).expect_err("175 billion parameters on two small GPUs");
     let hint = error.hint().unwrap_or_default();
     assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
-    assert!(hint.contains("take GPUs with at least") && hint.contains("times the memory, or take"), "{hint}");
+    assert!(hint.contains("search types whose GPUs have more memory (--instances p4d.24xlarge), or take"), "{hint}");
     assert!(!hint.contains("shorten the samples"), "no length fits: {hint}");
 }
 
