@@ -626,8 +626,7 @@ mod tests {
         fs::write(to.join("f"), "x").expect("room");
         assert_eq!(relative(&from, &to.join("f")), Path::new("../../c/f"));
         assert_eq!(relative(&to, &to.join("f")), Path::new("f"));
-        let there = fs::canonicalize(to.join("f")).expect("it is there");
-        assert_eq!(relative(&root.path().join("to be made"), &to.join("f")), there);
+        assert_eq!(relative(&root.path().join("to be made"), &to.join("f")), Path::new("../c/f"));
     }
 
     #[test]

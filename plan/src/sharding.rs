@@ -44,10 +44,11 @@ impl Plan {
     }
 
     /// Returns `true` if software that keeps gradients in main memory does so with this plan: the processor updates, and
-    /// gradients are whole after each micro-batch.
+    /// after each micro-batch a rank has all of its part of the gradients.
     pub fn may_keep_gradients_on_host(&self) -> bool {
-        let whole = self.gradient_reduction() == GradientReduction::MicroBatch || self.mesh().copies() == 1;
-        self.offload().optimizer.is_some() && whole
+        let each = self.gradient_reduction() == GradientReduction::MicroBatch || self.batch().accumulation == 1;
+        let parted = self.mesh().copies() == 1 || self.shards(StateSharding::Gradients) && each;
+        self.offload().optimizer.is_some() && parted
     }
 
     /// Returns the store that weights are copied to after their update, unless the machine's processor has just left

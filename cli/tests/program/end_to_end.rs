@@ -493,6 +493,10 @@ fn what_cannot_be_written_is_told_and_what_was_there_stays() {
     let told = ends(2, place.path(), &[&job[..], &["file/plan.json"]].concat()).stderr;
     assert!(String::from_utf8_lossy(&told).contains("cannot write `file/plan.json`"));
     assert_eq!(fs::read_to_string(place.path().join("file")).expect("still there"), "mine");
+    let told = ends(2, place.path(), &[&job[..], &["file"]].concat()).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("would overwrite a file that is no result"));
+    assert_eq!(fs::read_to_string(place.path().join("file")).expect("still there"), "mine");
+    fs::write(place.path().join("file"), "").expect("room");
     ends(0, place.path(), &[&job[..], &["file"]].concat());
     assert_eq!(read(&place.path().join("file"))["schema"], "trainyard.plan/1");
 }

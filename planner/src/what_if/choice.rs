@@ -1,6 +1,6 @@
 //! Of plans that predictions cannot tell apart the simplest is recommended, which may turn a comparison of two cases round.
 
-use super::Answer;
+use super::{Answer, KEPT_FOR};
 use crate::search::{INDISTINCT, SAME};
 use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
 
@@ -47,10 +47,13 @@ pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<St
     })
 }
 
-/// Names the software of a case that has no plan with that of the others, or none that meets the goal.
+/// Names the software of a case where that of the others has no plan, none that meets the goal, or one that is much worse.
 pub(super) fn other_software(kept: &str, own: &WhatIfFigures) -> Option<String> {
     let other = own.plan.stack.as_ref().filter(|other| *other != kept)?;
-    Some(format!("with {other}: no plan of {kept} is possible there, or none meets the goal"))
+    let much = 100.0 * KEPT_FOR;
+    Some(format!(
+        "with {other}: {kept} has no plan there, none that meets the goal, or one that is over {much:.0} % worse"
+    ))
 }
 
 /// Returns the objective of the recommended plan.

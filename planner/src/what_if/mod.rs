@@ -45,6 +45,10 @@ use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
 
+/// The part of cost or time by which a plan of the software of the unvaried plan may be worse: what is given up at most for
+/// simpler software, too.
+pub(crate) const KEPT_FOR: f64 = 0.1;
+
 /// The keys on whose values it depends which software there is, or is best.
 const DECIDE_SOFTWARE: [&str; 5] = ["cluster.stack", "stack", "precision", "training.method", "instance"];
 
@@ -373,6 +377,15 @@ impl Subject {
     }
 }
 
+/// Returns `true` if the first plan costs, or where time is sought takes, so much more than the second that its software would
+/// not be kept.
+fn is_much_worse((job, kept): &(JobSpec, Expected), (_, free): &(JobSpec, Expected)) -> bool {
+    let [kept, free] = [&kept.prediction, &free.prediction];
+    let costs = kept.cost_usd.zip(free.cost_usd).filter(|_| job.goal.objective != Some(Objective::Time));
+    let (kept, free) = costs.unwrap_or((kept.elapsed_s(), free.elapsed_s()));
+    kept > free * (1.0 + KEPT_FOR)
+}
+
 /// A job while keys are set.
 struct ChangedJob {
     spec: JobSpec,
@@ -387,8 +400,8 @@ struct ChangedJob {
 }
 
 impl SoughtJob {
-    /// Finds the best plan with some keys set, of this software unless it has none or only one that misses the goal. `base` is
-    /// the plan without any, whose fields factors multiply.
+    /// Finds the best plan with some keys set, of this software unless it has none there, only one that misses the goal, or one
+    /// that is much worse. `base` is the plan without any, whose fields factors multiply.
     fn with(
         &self,
         settings: &[(Key, &Setting)],
@@ -396,19 +409,15 @@ impl SoughtJob {
         software: Option<&str>,
     ) -> Result<(JobSpec, Expected), Refusal> {
         let kept = self.held(settings, base, software);
-        let misses = |(job, own): &(JobSpec, Expected)| missed(&job.goal, &own.prediction).is_some();
-        let is_enough = match &kept {
-            Ok(kept) => !misses(kept),
-            Err(refusal) => !matches!(refusal, Refusal::NoPlan(_)),
-        };
-        if software.is_none() || is_enough {
+        let is_wrong = |refusal: &Refusal| !matches!(refusal, Refusal::NoPlan(_));
+        if software.is_none() || kept.as_ref().is_err_and(is_wrong) {
             return kept;
         }
-        let free = self.held(settings, base, None);
-        match (kept, free) {
-            (Ok(kept), Ok(free)) if misses(&free) => Ok(kept),
-            (Ok(kept), Err(_)) => Ok(kept),
-            (_, free) => free,
+        let misses = |(job, own): &(JobSpec, Expected)| missed(&job.goal, &own.prediction).is_some();
+        match (kept, self.held(settings, base, None)) {
+            (Ok(kept), Ok(free)) if !misses(&free) && (misses(&kept) || is_much_worse(&kept, &free)) => Ok(free),
+            (Ok(kept), _) => Ok(kept),
+            (Err(_), free) => free,
         }
     }
 

@@ -275,8 +275,7 @@ fn a_long_run_is_a_chain_of_slurm_jobs() {
     let long = of(8.6 * 86_400.0);
     let script = &long.files[0].text;
     assert!(script.contains("\n#SBATCH --time=1-00:00:00\n") && script.contains("\n#SBATCH --requeue\n"), "{script}");
-    let told =
-        "\n# - --time=1-00:00:00: limit of one job, of a run that takes up to 10 d 8 h: the job queues itself again";
+    let told = "\n# - --time=1-00:00:00: limit of one job, of a training that runs for up to 10 d 8 h: the job queues itself again";
     assert!(script.contains(told), "{script}");
     assert!(long.blanks.iter().any(|blank| blank.placeholder == "--time=1-00:00:00" && blank.flag.is_none()));
     let short = of(12.0 * 3600.0);

@@ -273,7 +273,7 @@ fn a_job_without_any_plan_says_which_limit_to_relax() {
     job["model"]["name"] = json!("gpt3-175b");
     job["cluster"] = json!({ "instances": ["g4dn.xlarge"], "max_instances": 1 });
     let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
-    assert!(status == 422 && kind == "no-plan" && text.contains("times the memory, or take"), "{text}");
+    assert!(status == 422 && kind == "no-plan" && text.contains("GPUs have more memory"), "{text}");
 }
 
 #[test]

@@ -148,8 +148,9 @@ impl Author<'_> {
     }
 
     fn gradients_live_there(&self) -> bool {
-        let whole = self.plan.gradient_reduction() == GradientReduction::MicroBatch || self.ranks.copies() == 1;
-        self.keeps_gradients_there && self.plan.offload().optimizer.is_some() && whole
+        let each = self.plan.gradient_reduction() == GradientReduction::MicroBatch || self.micro_batches == 1;
+        let has_part = self.ranks.copies() == 1 || self.shares_out(StateSharding::Gradients) && each;
+        self.keeps_gradients_there && self.plan.offload().optimizer.is_some() && has_part
     }
 
     /// What is there comes to be added to, and goes back; in single precision too when the processor reads it next.
