@@ -429,7 +429,9 @@ class ClusterChoice(TypedDict, total=False):
     """Which machines may be chosen."""
 
     instances: list[str] | None
-    """Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out."""
+    """Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out. With a cluster
+    file, the kinds of its machines that may be used; all if left out.
+    """
     max_instances: int | None
     """The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own."""
     region: str | None
@@ -2435,10 +2437,10 @@ class Explanation(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Quantiles:
-    """A quantity over many courses."""
+    """A quantity over many runs."""
 
     p5: float
-    """Twentieth part of the courses have less."""
+    """Twentieth part of the runs have less."""
     p50: float
     """Half of them."""
     p95: float
@@ -2449,12 +2451,12 @@ class Quantiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram:
-    """How a quantity is spread over many courses: its range in equal parts, and how many courses lie in each."""
+    """How a quantity is spread over many runs: its range in equal parts, and how many runs lie in each."""
 
     from_: float
     """The least value."""
     to: float
-    """The value that all but a hundredth part of the courses stay below or at."""
+    """The value that all but a hundredth part of the runs stay below or at."""
     courses: list[int]
     """Courses in each part of the range."""
     beyond: int
@@ -2524,7 +2526,7 @@ class Scenario:
 
 
 class Campaign(Document):
-    """What may become of a training, over many possible courses."""
+    """What may become of a training, over many simulated runs."""
 
     SCHEMA = "trainyard.campaign/1"
 
@@ -2545,17 +2547,17 @@ class Campaign(Document):
     cost_usd: Quantiles | None
     """Price of instances and of what is stored; absent for machines without a price."""
     time_histogram_s: Histogram | None
-    """How many courses take how many seconds."""
+    """How many runs take how many seconds."""
     cost_histogram_usd: Histogram | None
-    """How many courses cost how many USD."""
+    """How many runs cost how many USD."""
     goodput: Quantiles
     """Training that counts over time in which machines are held."""
     within_deadline: float | None
-    """Share of the courses that end within the job's deadline; absent without one."""
+    """Share of the runs that end within the job's deadline; absent without one."""
     within_budget: float | None
-    """Share of the courses that cost no more than the job's budget; absent without one."""
+    """Share of the runs that cost no more than the job's budget; absent without one."""
     phases: CampaignPhases
-    """Where the time goes: means over the courses."""
+    """Where the time goes: means over the runs."""
     interruptions: Interruptions
     """Interruptions of a course."""
     checkpoint: CheckpointUse
