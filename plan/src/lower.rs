@@ -30,6 +30,7 @@ const PREFETCH: usize = 1;
 
 /// Options of the software that will run the plan, for its communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what software does, whatever the others say")]
 pub struct Lowering {
     /// Size of the buckets in which gradients are reduced during the last backward pass; `None` to reduce them in one
     /// piece after it.

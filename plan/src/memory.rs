@@ -64,6 +64,7 @@ pub enum Lifetime {
 
 /// What the software that will run a plan keeps in memory, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what software does, whatever the others say")]
 pub struct Retention {
     /// Bytes per gradient, of all the formats in which it is kept.
     pub element: u64,

@@ -25,6 +25,7 @@ fn resnet50() -> Campaign {
             wait: Seconds(600.0),
             failures_per_hour: 1.0 / 6_335.0,
         },
+        jobs: None,
         price: None,
     }
 }

@@ -209,13 +209,11 @@ impl Reasons<'_> {
             },
         };
         let Found { candidates, simulated, gap, .. } = *self.found;
-        let cut_short = match gap > 0.0 {
-            true => format!(
-                "; stopped after {}: another plan could be {:.0} % better",
-                counted(simulated, "simulation"),
-                (100.0 * gap).ceil()
-            ),
-            false => String::new(),
+        let cut_short = if gap > 0.0 {
+            let better = (100.0 * gap).ceil();
+            format!("; stopped after {}: another plan could be {better:.0} % better", counted(simulated, "simulation"))
+        } else {
+            String::new()
         };
         format!("searched {} on {clusters} for {goal}{cut_short}", counted(candidates, "plan"))
     }

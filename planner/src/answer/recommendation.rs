@@ -122,9 +122,12 @@ fn stack_choices(problem: &Problem, solved: &Solved<'_>) -> Vec<StackChoice> {
             let own = chosen(prepared, problem, of_stack, prepared.search(of_stack));
             (own.best.into_iter().next(), own.gap == 0.0)
         };
-        let reason = best.is_none().then(|| match is_certain {
-            true => format!("no plan of it fits{}", problem.and_meets_goal()),
-            false => "the search stopped before it found a plan of it".into(),
+        let reason = best.is_none().then(|| {
+            if is_certain {
+                format!("no plan of it fits{}", problem.and_meets_goal())
+            } else {
+                "the search stopped before it found a plan of it".into()
+            }
         });
         StackChoice { stack: stack.name.clone(), best: best.as_ref().map(alternative), reason, recommended }
     };
