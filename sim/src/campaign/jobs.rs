@@ -34,7 +34,7 @@ impl JobChain {
     }
 
     /// Counts the jobs of so many steps that take `step` each, with what lies between them. Where one cannot even do a step,
-    /// they are [`NO_PROGRESS`] times as many as if it could. The number does not fall as a step gets longer.
+    /// they are a hundred for each step. The number does not fall as a step gets longer.
     pub fn jobs(&self, steps: u64, step: Seconds) -> u64 {
         if self.least(step) > self.longest {
             return steps.saturating_mul(NO_PROGRESS);
