@@ -25,7 +25,7 @@ pub const INDISTINCT: f64 = 0.05;
 
 /// The most that is given up for a plan that is simpler, however little is known: a stated default. What is predicted to be
 /// faster than that by more is worth some trouble.
-const GIVEN_UP_MAX: f64 = 0.1;
+pub(crate) const GIVEN_UP_MAX: f64 = 0.1;
 
 /// The most that a simpler plan of other software may cost more, or use more time of GPUs, in USD: a stated default, about
 /// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.

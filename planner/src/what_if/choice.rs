@@ -1,7 +1,7 @@
 //! Of plans that predictions cannot tell apart the simplest is recommended, which may turn a comparison of two cases round.
 
-use super::{Answer, KEPT_FOR};
-use crate::search::{INDISTINCT, SAME};
+use super::Answer;
+use crate::search::{GIVEN_UP_MAX, INDISTINCT, SAME};
 use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
 
 /// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
@@ -50,7 +50,7 @@ pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<St
 /// Names the software of a case where that of the others has no plan, none that meets the goal, or one that is much worse.
 pub(super) fn other_software(kept: &str, own: &WhatIfFigures) -> Option<String> {
     let other = own.plan.stack.as_ref().filter(|other| *other != kept)?;
-    let much = 100.0 * KEPT_FOR;
+    let much = 100.0 * GIVEN_UP_MAX;
     Some(format!(
         "with {other}: {kept} has no plan there, none that meets the goal, or one that is over {much:.0} % worse"
     ))

@@ -26,7 +26,7 @@ use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{AUTO_STACK, DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
-use crate::search::preferred;
+use crate::search::{GIVEN_UP_MAX, preferred};
 use choice::{compares_otherwise, indistinct, other_software};
 use held::{Expected, PassedOver};
 use key::{ALL_PRICES, Key, Level};
@@ -44,10 +44,6 @@ use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
 
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
-
-/// The part of cost or time by which a plan of the software of the unvaried plan may be worse: what is given up at most for
-/// simpler software, too.
-pub(crate) const KEPT_FOR: f64 = 0.1;
 
 /// The keys on whose values it depends which software there is, or is best.
 const DECIDE_SOFTWARE: [&str; 5] = ["cluster.stack", "stack", "precision", "training.method", "instance"];
@@ -383,7 +379,7 @@ fn is_much_worse((job, kept): &(JobSpec, Expected), (_, free): &(JobSpec, Expect
     let [kept, free] = [&kept.prediction, &free.prediction];
     let costs = kept.cost_usd.zip(free.cost_usd).filter(|_| job.goal.objective != Some(Objective::Time));
     let (kept, free) = costs.unwrap_or((kept.elapsed_s(), free.elapsed_s()));
-    kept > free * (1.0 + KEPT_FOR)
+    kept > free * (1.0 + GIVEN_UP_MAX)
 }
 
 /// A job while keys are set.
