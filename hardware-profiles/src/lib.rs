@@ -20,6 +20,7 @@ mod pattern;
 mod sourced;
 
 // The parts of machines, and what they cost.
+mod capacity_block;
 mod gpu;
 mod interconnect;
 mod measured;
@@ -43,6 +44,7 @@ mod cluster_file;
 mod constants;
 
 pub use abilities::Abilities;
+pub use capacity_block::{booked, booked_instances};
 pub use catalog::{Catalog, PriceTable, USD_PER_HOUR_MAX, catalog};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,

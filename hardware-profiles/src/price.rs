@@ -25,15 +25,17 @@ named! {
         Reserved = "reserved",
         /// The same for three years.
         ReservedThreeYears = "reserved-3y",
+        /// By blocks of whole days, used or not, paid in advance.
+        CapacityBlock = "capacity-block",
     }
 }
 
 impl Purchase {
-    /// Returns the time that is paid for whether used or not; `None` where only use is paid. Amazon EC2 User Guide,
+    /// Returns the time that is paid for whatever is done with it; `None` where that depends on the use. Amazon EC2 User Guide,
     /// "Reserved Instances": one year is 365 days, three years are 1 095.
     pub fn term(self) -> Option<Seconds> {
         match self {
-            Self::OnDemand | Self::Spot => None,
+            Self::OnDemand | Self::Spot | Self::CapacityBlock => None,
             Self::Reserved => Some(Seconds(31_536_000.0)),
             Self::ReservedThreeYears => Some(Seconds(94_608_000.0)),
         }

@@ -370,6 +370,8 @@ named! {
         Reserved = "reserved" | "reserved-1y",
         /// The same for three years.
         ReservedThreeYears = "reserved-3y",
+        /// By blocks of whole days, used or not, paid in advance (EC2 Capacity Blocks for ML).
+        CapacityBlock = "capacity-block",
     }
 }
 

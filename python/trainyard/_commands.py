@@ -68,7 +68,7 @@ class _Goal(TypedDict, total=False):
     instances: str | Sequence[str]
     max_instances: int
     region: str
-    pricing: Literal["on-demand", "spot", "reserved", "reserved-3y"]
+    pricing: Literal["on-demand", "spot", "reserved", "reserved-3y", "capacity-block"]
     service: Literal["ec2", "sagemaker"]
     transport: str
     stack: str

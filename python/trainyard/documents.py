@@ -87,7 +87,7 @@ DecayExempt = Literal["biases-and-norms", "none"]
 DropoutShares = Union[float, dict[str, Any]]
 
 # How instances are paid.
-Pricing = Literal["on-demand", "spot", "reserved", "reserved-3y"]
+Pricing = Literal["on-demand", "spot", "reserved", "reserved-3y", "capacity-block"]
 
 # What is sought.
 Objective = Literal["time", "cost"]
@@ -1789,6 +1789,8 @@ class CostParts:
     """Instances while reclaimed ones are replaced, made ready, and lost work is done again."""
     failures_usd: float | None = None
     """The same of machines that fail."""
+    unused_usd: float | None = None
+    """Capacity blocks: the part of the block that the training does not use."""
 
 
 @dataclass(frozen=True, kw_only=True)

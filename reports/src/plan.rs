@@ -271,6 +271,7 @@ fn parts_of(parts: &CostParts) -> String {
         ("interruptions", parts.interruptions_usd),
         ("failures", parts.failures_usd),
         ("storage", parts.storage_usd),
+        ("unused", parts.unused_usd),
     ];
     let counts = |amount: f64| amount >= parts.total() / 1000.0;
     let named = named.into_iter().filter(|(_, amount)| counts(*amount));

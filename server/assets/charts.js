@@ -97,7 +97,8 @@ function timeUnit(seconds) {
   return [1, "seconds"];
 }
 
-const TERMS = [["on-demand", "on demand"], ["spot", "spot"], ["reserved", "reserved"], ["reserved-3y", "reserved, 3 years"]];
+const TERMS = [["on-demand", "on demand"], ["spot", "spot"], ["reserved", "reserved"], ["reserved-3y", "reserved, 3 years"],
+  ["capacity-block", "capacity block"]];
 
 export function clusterOf(plan) {
   return `${plan.cluster.instances} × ${plan.cluster.instance}`;

@@ -429,8 +429,7 @@ mod tests {
             assert!(machine.gpus.is_multiple_of(host.gpus_per_pcie_switch.value), "{}", machine.name);
             assert!(host.pcie_uplink.value.0 > 0.0 && host.memory_bandwidth.value.0 > 0.0, "{}", machine.name);
             assert_eq!(machine.disk.value.0 > 0, host.disk_bandwidth.value.0 > 0.0, "{}", machine.name);
-            let rented = !machine.prices.is_empty();
-            assert_eq!(rented || machine.name == "p5e.48xlarge", machine.storage.is_some(), "{}", machine.name);
+            assert_eq!(!machine.prices.is_empty(), machine.storage.is_some(), "{}", machine.name);
             assert!(machine.processor.is_some() || machine.storage.is_none(), "{}", machine.name);
             let network = &machine.network;
             assert!(network.interfaces > 0 && network.burst.value.0 >= network.baseline.value.0, "{}", machine.name);
@@ -438,12 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn every_instance_but_one_has_a_price_and_no_system_has() {
+    fn every_instance_has_a_price_and_no_system_has() {
         let unpriced = catalog().machine_types().filter(|machine| machine.prices.is_empty()).map(|m| m.name.as_str());
-        // AWS rents p5e.48xlarge out through capacity blocks only; no list price was found.
-        let expected: Vec<&str> =
-            ["p5e.48xlarge"].into_iter().chain(catalog().systems().iter().map(|system| system.name.as_str())).collect();
-        assert_eq!(unpriced.collect::<Vec<_>>(), expected);
+        let systems: Vec<&str> = catalog().systems().iter().map(|system| system.name.as_str()).collect();
+        assert_eq!(unpriced.collect::<Vec<_>>(), systems);
     }
 
     #[test]

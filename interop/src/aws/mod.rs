@@ -7,6 +7,7 @@
 //! | `aws pricing get-products` | prices on demand and reserved, of EC2 and of training on SageMaker |
 //! | `aws ec2 describe-spot-price-history` | spot prices by zone |
 //! | `aws savingsplans describe-savings-plans-offering-rates` | prices of one and three years |
+//! | `aws ec2 describe-capacity-block-offerings` | prices of capacity blocks |
 //! | `aws ec2 describe-instance-type-offerings` | Availability Zones |
 //! | `aws service-quotas list-service-quotas` | quotas |
 //!
@@ -15,11 +16,12 @@
 //! # Source
 //!
 //! The output shapes of botocore's service models: pricing 2017-10-15 `GetProducts`, ec2 2016-11-15
-//! `DescribeSpotPriceHistory` and `DescribeInstanceTypeOfferings`, service-quotas 2019-06-24 `ListServiceQuotas`,
+//! `DescribeSpotPriceHistory`, `DescribeCapacityBlockOfferings` and `DescribeInstanceTypeOfferings`, service-quotas 2019-06-24 `ListServiceQuotas`,
 //! savingsplans 2019-06-28 `DescribeSavingsPlansOfferingRates`. Items of a price list: AWS Billing User Guide, "Reading the
 //! service price list file for an AWS service". skypilot-org/skypilot-catalog, `README.md`, schema v5.
 
 mod advisor;
+mod capacity_blocks;
 mod offerings;
 mod products;
 mod quotas;
@@ -51,7 +53,7 @@ pub struct PriceKey {
     pub region: String,
     /// `ec2` or `sagemaker`.
     pub service: &'static str,
-    /// `on-demand`, `spot`, `reserved` or `reserved-3y`.
+    /// `on-demand`, `spot`, `reserved`, `reserved-3y` or `capacity-block`.
     pub purchase: &'static str,
 }
 
@@ -117,6 +119,9 @@ impl Account {
         if let Some(offerings) = list("InstanceTypeOfferings") {
             return offerings::read(self, offerings);
         }
+        if let Some(offerings) = list("CapacityBlockOfferings") {
+            return capacity_blocks::read(self, offerings, today);
+        }
         if let Some(quotas) = list("Quotas") {
             return quotas::read(self, quotas);
         }
@@ -126,7 +131,7 @@ impl Account {
         if let Some(regions) = document.get("spot_advisor").and_then(Value::as_object) {
             return advisor::read(self, regions, document);
         }
-        let hint = "the guide lists the five commands; each prints JSON with `--output json`";
+        let hint = "the guide lists the commands; each prints JSON with `--output json`";
         Err(Invalid::whole("it is the output of none of the commands that are known").with_hint(hint))
     }
 

@@ -78,6 +78,23 @@ fn the_cheapest_savings_plan_with_nothing_paid_in_advance_is_taken() {
 }
 
 #[test]
+fn capacity_blocks_cost_their_fee_by_the_hour_of_one_instance() {
+    let offering = |fee: &str, count: u32| {
+        format!(
+            r#"{{"InstanceType": "p5.48xlarge", "AvailabilityZone": "us-east-1b", "InstanceCount": {count},
+            "CapacityBlockDurationHours": 48, "UpfrontFee": "{fee}", "CurrencyCode": "USD", "Tenancy": "default"}}"#
+        )
+    };
+    let file = |offerings: &[String]| format!(r#"{{"CapacityBlockOfferings": [{}]}}"#, offerings.join(", "));
+    let account = read(&[&file(&[offering("3020.544", 2), offering("2880", 2)])]);
+    let price = price(&account, "p5.48xlarge", "ec2", "capacity-block").expect("there");
+    assert_eq!((price.usd_per_hour, price.date.as_str()), (30.0, "2026-11-25"));
+    assert!(refused(&file(&[offering("free", 2)])).to_string().starts_with("`CapacityBlockOfferings[0].UpfrontFee`"));
+    let none = refused(&file(&[offering("2880", 0)])).to_string();
+    assert!(none.starts_with("`CapacityBlockOfferings[0].InstanceCount`"), "{none}");
+}
+
+#[test]
 fn a_catalog_of_skypilot_has_prices_and_zones() {
     let account = read(&[file!("vms.csv")]);
     assert_eq!(usd(&account, "p3.2xlarge", "ec2", "on-demand"), Some(3.06));

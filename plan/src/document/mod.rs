@@ -193,6 +193,9 @@ pub struct CostParts {
     /// The same of machines that fail.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures_usd: f64,
+    /// Capacity blocks: the part of the block that the training does not use.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unused_usd: f64,
 }
 
 /// What machines that are lost add to a training, expected values: spot instances that are reclaimed, at the published band of
@@ -221,7 +224,8 @@ impl CostParts {
     /// Returns the sum of the parts, in USD.
     pub fn total(&self) -> f64 {
         let saved = self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd;
-        saved + self.interruptions_usd + self.failures_usd + self.evaluations_usd + self.reference_usd
+        let forward = self.evaluations_usd + self.reference_usd;
+        saved + self.interruptions_usd + self.failures_usd + forward + self.unused_usd
     }
 }
 

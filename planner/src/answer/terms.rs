@@ -4,11 +4,11 @@ use super::reclaimed::spot;
 use crate::amount::expected_count;
 use crate::cost::{Rented, RunConditions};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings};
-use trainyard_hardware_profiles::{Instance, PriceQuery, Purchase, Service};
+use trainyard_hardware_profiles::{Instance, PriceQuery, Purchase, Service, booked, booked_instances};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
-use trainyard_units::{Seconds, human_count, human_duration};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Share of a training from which failures are told.
 const FAILURES_TOLD: f64 = 0.01;
@@ -29,20 +29,29 @@ pub(crate) struct Terms<'a> {
 impl Terms<'_> {
     /// Lists the warnings that follow from the rental terms of a plan.
     pub(crate) fn all(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = [spot(self), self.reserved(), self.quota()].into_iter().flatten().collect();
+        let mut warnings: Vec<String> =
+            [spot(self), self.reserved(), self.block(), self.quota()].into_iter().flatten().collect();
         let prediction = self.prediction;
-        let availability = match prediction.price.as_ref().filter(|price| !price.zones.is_empty()) {
+        let unasked = "the model is not evaluated unless `campaign.evaluation` says how often";
+        let unasked = prediction.evaluations_s.is_none().then(|| unasked.to_owned());
+        let told: Vec<String> = self.availability().into_iter().chain(unasked).collect();
+        warnings.extend((!told.is_empty()).then(|| told.join("; ")));
+        warnings.extend(self.failures());
+        warnings
+    }
+
+    /// Says what is not known of the availability of the machines; nothing of those of a capacity block, which are there.
+    fn availability(&self) -> Option<String> {
+        if self.plan.pricing() == Pricing::CapacityBlock {
+            return None;
+        }
+        Some(match self.prediction.price.as_ref().filter(|price| !price.zones.is_empty()) {
             None => "availability of instances is not known".to_owned(),
             Some(price) => {
                 let (instance, zones) = (&self.instance.name, price.zones.join(", "));
                 format!("{instance} is offered in {zones}; whether any are free there is not known")
             }
-        };
-        let unasked = "the model is not evaluated unless `campaign.evaluation` says how often";
-        let evaluated = prediction.evaluations_s.is_some();
-        warnings.push(if evaluated { availability } else { format!("{availability}; {unasked}") });
-        warnings.extend(self.failures());
-        warnings
+        })
     }
 
     /// Warns of machines that fail in a large or long training.
@@ -59,7 +68,7 @@ impl Terms<'_> {
 
     /// Lists those that make a plan more expensive than it looks, or impossible: reclaims, a reservation, too small a quota.
     pub(crate) fn costly(&self) -> Vec<String> {
-        [spot(self), self.reserved(), self.over_quota()].into_iter().flatten().collect()
+        [spot(self), self.reserved(), self.block(), self.over_quota()].into_iter().flatten().collect()
     }
 
     /// Warns of what a reservation costs beyond this training.
@@ -86,6 +95,41 @@ impl Terms<'_> {
         ))
     }
 
+    /// Warns of what a capacity block costs whether it is used or not, and if it ends before a slow training.
+    fn block(&self) -> Option<String> {
+        let (prediction, cluster) = (self.prediction, self.plan.cluster());
+        if self.plan.pricing() != Pricing::CapacityBlock {
+            return None;
+        }
+        let price = prediction.price.as_ref()?;
+        let of = |elapsed: f64| booked(Seconds(elapsed)).0;
+        let instances = booked_instances(cluster.instances);
+        let usd = |block: f64| human_count((f64::from(instances) * price.usd_per_hour * block / 3600.0).round() as u64);
+        let days = |block: f64| counted((block / 86_400.0) as u64, "day");
+        let elapsed = prediction.elapsed_s();
+        let block = of(elapsed);
+        let told = format!(
+            "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time; \
+             `aws ec2 describe-capacity-block-offerings` tells when one can begin and what it costs now",
+            counted(instances.into(), "instance"),
+            days(block),
+            usd(block),
+            100.0 * elapsed / block
+        );
+        let slow = elapsed + prediction.time_s * (prediction.interval_s[1] / prediction.step_time_s - 1.0);
+        let longer = of(slow);
+        let tight = (longer > block).then(|| {
+            format!(
+                ". At the slow end of the interval the training takes {} and the block ends before it: {} cost {} USD, or \
+                 extend the block in time",
+                human_duration(Seconds(slow)),
+                days(longer),
+                usd(longer)
+            )
+        });
+        Some(told + &tight.unwrap_or_default())
+    }
+
     /// Says from which use on a reservation is cheaper than the same instance on demand.
     fn break_even(&self) -> Option<String> {
         let price = self.prediction.price.as_ref()?;
@@ -106,6 +150,10 @@ impl Terms<'_> {
         let (instance, pricing) = (self.instance, self.plan.pricing());
         if self.quotas.most(instance).is_some() {
             return self.over_quota();
+        }
+        // Amazon EC2 User Guide, "Capacity Blocks for ML": they do not count towards limits of instances on demand.
+        if pricing == Pricing::CapacityBlock {
+            return None;
         }
         let instances = u64::from(self.plan.cluster().instances);
         let taken = match (self.service, class(instance)) {

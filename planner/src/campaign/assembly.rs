@@ -50,6 +50,7 @@ impl Assembly<'_> {
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
                 storage_hour: conditions.checkpoints_hour() + conditions.copies_hour(),
+                by_block: self.plan.pricing() == Pricing::CapacityBlock,
             }),
         };
         if let Some(longest) = self.settings.job_limit {
@@ -105,6 +106,11 @@ impl Assembly<'_> {
         let start = conditions.start();
         let mut assumptions = vec![
             match conditions.rented {
+                Some(_) if self.plan.pricing() == Pricing::CapacityBlock => format!(
+                    "machines are there when the capacity block begins, and ready after {} (median): {}",
+                    human_duration(start.software),
+                    operations.cold.image.source
+                ),
                 Some(_) => format!(
                     "machines are there after {} and ready {} later (medians): {}",
                     human_duration(start.machines),

@@ -87,7 +87,7 @@ impl TrainingCost {
                 hourly.of_others(losses.waiting) + hourly.of_all(losses.restarts + losses.lost + losses.saving)
             })
         };
-        CostParts {
+        let used = CostParts {
             instances_usd: hourly.of_all(self.steps),
             start_up_usd: hourly.of_all(self.paid_start_up),
             storage_usd: storage_hour * self.elapsed().0 / 3600.0,
@@ -96,7 +96,9 @@ impl TrainingCost {
             reference_usd: hourly.of_all(self.forward.reference),
             interruptions_usd: of_losses(self.reclaims),
             failures_usd: of_losses(self.failures),
-        }
+            unused_usd: 0.0,
+        };
+        CostParts { unused_usd: hourly.unused(self.elapsed(), used.total() - used.storage_usd), ..used }
     }
 
     /// Returns the time from the request for machines to the last checkpoint.

@@ -5,7 +5,7 @@ use super::run_conditions::{Rented, RunConditions};
 use crate::problem::{ForwardTimes, Hourly, settings};
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::{CostParts, ExpectedInterruptions, JobsOfScheduler, Prediction, PriceUsed};
-use trainyard_plan::{JobSpec, Plan, StorageMode};
+use trainyard_plan::{JobSpec, Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::checkpoints;
 use trainyard_units::{Invalid, Seconds, UsdPerHour};
@@ -14,6 +14,7 @@ use trainyard_units::{Invalid, Seconds, UsdPerHour};
 #[derive(Clone, Debug)]
 pub(crate) struct Rent {
     instances: u32,
+    pricing: Pricing,
     /// `None` for machines without a price.
     price: Option<PriceUsed>,
     /// `None` where nothing is known of them.
@@ -60,7 +61,7 @@ impl Rent {
         let overheads = conditions.are_known().then(|| Overheads::new(&conditions));
         let instances = conditions.instances();
         let nothing = price.is_none() && overheads.is_none();
-        Ok((!nothing).then_some(Self { instances, price, overheads }))
+        Ok((!nothing).then_some(Self { instances, pricing: plan.pricing(), price, overheads }))
     }
 
     /// Computes the times of a training of so many steps.
@@ -74,7 +75,7 @@ impl Rent {
     }
 
     fn cost_at(&self, usd_per_hour: f64, spent: &TrainingCost, input: Option<StorageMode>) -> CostParts {
-        let hourly = Hourly::new(self.instances, UsdPerHour(usd_per_hour));
+        let hourly = Hourly::new(self.instances, UsdPerHour(usd_per_hour), self.pricing);
         spent.cost(hourly, self.overheads.as_ref(), input)
     }
 

@@ -106,7 +106,11 @@ impl RunConditions<'_> {
     /// unless the job says otherwise.
     pub(crate) fn start(&self) -> StartUp {
         let usual = if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool };
-        let start = start_up(self.settings.start.unwrap_or(usual));
+        let mut start = start_up(self.settings.start.unwrap_or(usual));
+        if self.pricing == Pricing::CapacityBlock {
+            // Machines of a block are there when it begins, from which its time counts.
+            start.machines = Seconds(0.0);
+        }
         StartUp { machines: self.settings.queue_wait + start.machines, ..start }
     }
 
@@ -177,7 +181,7 @@ impl RunConditions<'_> {
     pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, Invalid> {
         let reclaims_per_hour = match self.pricing {
             Pricing::Spot => f64::from(scenario) * reclaims_per_hour(self.monthly_reclaims()?.0),
-            Pricing::OnDemand | Pricing::Reserved | Pricing::ReservedThreeYears => 0.0,
+            Pricing::OnDemand | Pricing::Reserved | Pricing::ReservedThreeYears | Pricing::CapacityBlock => 0.0,
         };
         Ok(Hazards { reclaims_per_hour, ..self.failures() })
     }

@@ -138,6 +138,7 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
         ("interruptions of spot instances", parts.interruptions_usd),
         ("failures of machines", parts.failures_usd),
         ("keeping checkpoints and data", parts.storage_usd),
+        ("the rest of the capacity block", parts.unused_usd),
     ];
     let rest = rest.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(what, usd)| CostPart { what: what.into(), usd });
     std::iter::once(CostPart { what, usd: parts.instances_usd }).chain(rest).collect()

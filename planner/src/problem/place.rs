@@ -319,7 +319,7 @@ impl Place {
 
     /// Returns what an hour of so many machines of a choice costs; `None` where they have no price.
     pub(crate) fn hourly(&self, choice: usize, instances: u32) -> Option<Hourly> {
-        self.usd_per_hour(choice).map(|each| Hourly::new(instances, each))
+        self.usd_per_hour(choice).map(|each| Hourly::new(instances, each, self.pricing()))
     }
 
     /// Returns `true` if plans have a cost: all machines have a price, or none.

@@ -12,6 +12,7 @@ pub fn purchase(pricing: Pricing) -> Purchase {
         Pricing::Spot => Purchase::Spot,
         Pricing::Reserved => Purchase::Reserved,
         Pricing::ReservedThreeYears => Purchase::ReservedThreeYears,
+        Pricing::CapacityBlock => Purchase::CapacityBlock,
     }
 }
 
@@ -22,6 +23,7 @@ pub(crate) fn pricing(purchase: Purchase) -> Pricing {
         Purchase::Spot => Pricing::Spot,
         Purchase::Reserved => Pricing::Reserved,
         Purchase::ReservedThreeYears => Pricing::ReservedThreeYears,
+        Purchase::CapacityBlock => Pricing::CapacityBlock,
     }
 }
 

@@ -84,7 +84,7 @@ static PRICES: LazyLock<Vec<(String, &'static str)>> = LazyLock::new(|| {
 
 /// Keys of the rental terms.
 const RENT: &[Key] = &[
-    key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
+    key("pricing", Word, Terms, "on-demand, spot, reserved (a year), reserved-3y or capacity-block"),
     key("region", Word, Terms, "where machines are rented"),
     key("service", Word, Terms, "ec2 or sagemaker"),
     key(ALL_PRICES, Price, Level::Price(None), "price of a machine: 12USD/h or x0.9; price.p5.48xlarge: of this type"),

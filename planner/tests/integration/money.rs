@@ -212,7 +212,9 @@ fn a_front_has_the_best_of_each_of_the_terms() {
         assert_eq!(price.pricing, Some(point.plan.pricing));
         terms.entry(point.plan.pricing).or_default().push((point.time_s, point.cost_usd.expect("rented")));
     }
-    assert_eq!(terms.keys().copied().collect::<Vec<_>>(), Pricing::ALL);
+    // Its types are not booked by blocks in this Region.
+    let priced: Vec<Pricing> = Pricing::ALL.iter().copied().filter(|own| *own != Pricing::CapacityBlock).collect();
+    assert_eq!(terms.keys().copied().collect::<Vec<_>>(), priced);
     assert_eq!(document.pareto[0].plan.pricing, Pricing::OnDemand);
     for points in terms.values() {
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 > pair[1].1), "{points:?}");
@@ -220,6 +222,36 @@ fn a_front_has_the_best_of_each_of_the_terms() {
     let cheapest = |pricing| terms[&pricing].last().expect("a point").1;
     assert!(cheapest(Pricing::Spot) < cheapest(Pricing::OnDemand));
     assert!(cheapest(Pricing::ReservedThreeYears) < cheapest(Pricing::Reserved));
+}
+
+#[test]
+fn a_capacity_block_is_paid_for_whole_and_the_cheapest_is_found() {
+    let mut job = job();
+    job.data.tokens = Some(1e10);
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    job.cluster.max_instances = None;
+    (job.cluster.pricing, job.cluster.region) = (Some(Pricing::CapacityBlock), Some("us-east-2".into()));
+    let booked = |instances: Option<u32>| {
+        let held: Vec<String> = instances.iter().map(|count| format!("instances={count}")).collect();
+        let document = common::plan(&job, &held, 1).expect("a plan");
+        let (prediction, machines) = (&document.prediction, document.plan.cluster.instances);
+        let parts = prediction.cost_parts.expect("rented");
+        let days = ((prediction.elapsed_s() + 1_800.0) / 86_400.0).ceil();
+        assert!(days < 15.0, "not of whole weeks");
+        let paid = f64::from(machines.next_power_of_two()) * 14.75 * 24.0 * days;
+        assert!(near(parts.total() - parts.storage_usd, paid), "{machines} for {days} d: {parts:?}");
+        assert!(parts.unused_usd > 0.0, "{parts:?}");
+        assert!(
+            document.warnings.iter().any(|told| told.starts_with("the capacity block of ")),
+            "{:?}",
+            document.warnings
+        );
+        (machines, prediction.cost_usd.expect("rented"))
+    };
+    let (_, cheapest) = booked(None);
+    for instances in [1, 2, 3, 4] {
+        assert!(booked(Some(instances)).1 > 0.999 * cheapest, "{instances}");
+    }
 }
 
 #[test]

@@ -265,6 +265,12 @@ impl<'a> Terms<'a> {
     pub(crate) fn of(pool: &'a PoolSpec) -> Result<Self, Invalid> {
         let name = pool.service.as_deref().unwrap_or("ec2");
         let service = Service::exactly(name).map_err(|unknown| unknown.in_field("pool.service"))?;
+        if pool.pricing == Some(Pricing::CapacityBlock) {
+            let allowed = "on-demand, spot, reserved or reserved-3y";
+            let hint =
+                "a block is booked for one training: `trainyard plan --pricing capacity-block` plans each by itself";
+            return Err(Invalid::value("pool.pricing", "capacity-block", allowed).with_hint(hint));
+        }
         let region = pool.region.as_deref().unwrap_or(DEFAULT_REGION);
         Ok(Self { region, service, pricing: pool.pricing.unwrap_or(Pricing::OnDemand) })
     }

@@ -14,7 +14,7 @@ use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
-use trainyard_plan::LaunchFile;
+use trainyard_plan::{LaunchFile, Pricing};
 
 /// Longest time in seconds that a pod is given to end: a document may hold any.
 const LONGEST_GRACE_S: f64 = 86_400.0;
@@ -214,6 +214,13 @@ fn selector(draft: &mut Draft<'_>) -> Option<Value> {
         draft.note(
             Field::Pricing,
             "asked for by the label of EKS's managed node groups; Karpenter's is karpenter.sh/capacity-type",
+        );
+    }
+    if job.plan().pricing() == Pricing::CapacityBlock {
+        selector["eks.amazonaws.com/capacityType"] = json!("CAPACITY_BLOCK");
+        draft.note(
+            Field::Pricing,
+            "book the block and make a node group of it before (EKS, `capacityType: CAPACITY_BLOCK`)",
         );
     }
     draft.tells(&[Field::Instance]);

@@ -90,15 +90,16 @@ fn resources(draft: &mut Draft<'_>) -> Value {
     }
     if job.is_spot() {
         resources["use_spot"] = json!(true);
+        draft.tells(&[Field::Pricing]);
+    }
+    if job.plan().pricing() == Pricing::CapacityBlock {
+        draft.note(Field::Pricing, "book the block, and name it in ~/.sky/config.yaml: aws.specific_reservations");
     }
     // A managed job starts a task again by itself only where it has lost its machines: ranks that stopped with a
     // checkpoint when one of them was reclaimed have ended before that.
     resources["job_recovery"] = json!({ "max_restarts_on_errors": RESTARTS });
     if job.efa_cards().is_some() {
         resources["network_tier"] = json!("best");
-    }
-    if job.plan().pricing() == Pricing::Spot {
-        draft.tells(&[Field::Pricing]);
     }
     draft.tells(&[Field::Instance]);
     if job.plan().spec().service.as_deref() != Some("sagemaker") {

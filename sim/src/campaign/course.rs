@@ -5,6 +5,7 @@ use super::straggler::slowest;
 use super::stretch::{Progress, Stretch};
 use super::{Campaign, StartUp};
 use rayon::prelude::*;
+use trainyard_hardware_profiles::{booked, booked_instances};
 use trainyard_units::{Seconds, Usd};
 
 /// Interruptions after which a course is given up: a training that is interrupted so often hardly gets on.
@@ -221,9 +222,13 @@ impl Run<'_> {
 
     fn billed(mut self) -> SimulatedRun {
         if let Some(price) = self.campaign.price {
-            let hours = self.course.time().0 / 3600.0;
-            self.course.cost =
-                Usd(self.luck.instance_hour * self.course.machine_time.0 / 3600.0 + price.storage_hour.0 * hours);
+            let time = self.course.time();
+            let held = if price.by_block {
+                booked(time).0 * f64::from(booked_instances(self.campaign.instances))
+            } else {
+                self.course.machine_time.0
+            };
+            self.course.cost = Usd((self.luck.instance_hour * held + price.storage_hour.0 * time.0) / 3600.0);
         }
         self.course
     }
@@ -355,11 +360,21 @@ mod tests {
     #[test]
     fn machines_are_paid_for_from_when_they_are_there() {
         let mut campaign = calm();
-        campaign.price = Some(CampaignPrice { instance_hour: [Usd(3.6), Usd(3.6)], storage_hour: Usd(0.0) });
+        campaign.price =
+            Some(CampaignPrice { instance_hour: [Usd(3.6), Usd(3.6)], storage_hour: Usd(0.0), by_block: false });
         let course = only(&campaign);
         assert!((course.cost.0 - 8.0 * 3.6 / 3600.0 * (course.time().0 - 100.0)).abs() < 1e-9);
-        campaign.price = Some(CampaignPrice { instance_hour: [Usd(0.0), Usd(0.0)], storage_hour: Usd(3.6) });
+        campaign.price =
+            Some(CampaignPrice { instance_hour: [Usd(0.0), Usd(0.0)], storage_hour: Usd(3.6), by_block: false });
         assert!((only(&campaign).cost.0 - 3.6 / 3600.0 * course.time().0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_block_is_paid_for_whole() {
+        let mut campaign = Campaign { instances: 3, ..calm() };
+        campaign.price =
+            Some(CampaignPrice { instance_hour: [Usd(2.0), Usd(2.0)], storage_hour: Usd(0.0), by_block: true });
+        assert_eq!(only(&campaign).cost, Usd(4.0 * 24.0 * 2.0));
     }
 
     #[test]
@@ -492,7 +507,8 @@ mod tests {
     #[test]
     fn the_price_is_drawn_from_its_range() {
         let mut campaign = calm();
-        campaign.price = Some(CampaignPrice { instance_hour: [Usd(1.0), Usd(3.0)], storage_hour: Usd(0.0) });
+        campaign.price =
+            Some(CampaignPrice { instance_hour: [Usd(1.0), Usd(3.0)], storage_hour: Usd(0.0), by_block: false });
         let costs: Vec<f64> = drawn(&campaign, 1000, 3).iter().map(|course| course.cost.0).collect();
         let at_one = 8.0 * (10_000.0 + 170.0 + 50.0) / 3600.0;
         assert!(costs.iter().all(|cost| (at_one..=3.0 * at_one).contains(cost)));

@@ -120,6 +120,8 @@ pub struct CampaignPrice {
     pub instance_hour: [Usd; 2],
     /// Everything that is stored, for an hour.
     pub storage_hour: Usd,
+    /// `true` if machines are paid for by capacity blocks instead of the time for which they are held.
+    pub by_block: bool,
 }
 
 /// Reclaims of one machine in an hour, −ln(1 − p) / 730, if in a month a share p of the capacity is reclaimed.
