@@ -53,6 +53,9 @@ pub struct Gpu {
     /// Rate of the JPEG engines, in bytes as stored; left out if there are none that are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jpeg_decode: Option<Sourced<BytesPerSecond>>,
+    /// Index of the newest packages of PyTorch with kernels for the GPU, `cu126`; left out if PyPI's have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pytorch_index: Option<Sourced<String>>,
     /// The fractions of the peaks that kernels achieve.
     pub achieved: Achieved,
 }

@@ -231,6 +231,7 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced("uncertainty", &gpu.achieved.uncertainty),
     ]);
     rows.extend(gpu.achieved.gemm_fp8.as_ref().map(|part| sourced("reached of peak fp8, relative to fp16", part)));
+    rows.extend(gpu.pytorch_index.as_ref().map(|index| sourced("index of PyTorch's packages", index)));
     rows.extend(gpu.jpeg_decode.as_ref().map(|decode| sourced_as("JPEG engines", decode, bandwidth)));
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }

@@ -130,12 +130,20 @@ impl Terms<'_> {
         Some(told + &tight.unwrap_or_default())
     }
 
-    /// Says from which use on a reservation is cheaper than the same instance on demand.
+    /// Says from which use on a reservation is cheaper than the same instance on demand, if both prices are of one day.
     fn break_even(&self) -> Option<String> {
         let price = self.prediction.price.as_ref()?;
-        let (region, service) = (price.offered()?.region, self.service);
-        let on_demand =
-            price_of(self.instance, PriceQuery { region, service, purchase: Purchase::OnDemand })?.hourly().0;
+        let (offered, service) = (price.offered()?, self.service);
+        let listed =
+            price_of(self.instance, PriceQuery { region: offered.region, service, purchase: Purchase::OnDemand })?;
+        let on_demand = listed.hourly().0;
+        if listed.date != offered.date {
+            return Some(format!(
+                "; that price is of {}, and the one on demand ({on_demand:.2} USD/h each) of {}: compare prices of one day \
+                 before you reserve (`trainyard prices import`)",
+                offered.date, listed.date
+            ));
+        }
         let use_of_term = price.usd_per_hour / on_demand;
         (use_of_term < 1.0).then(|| {
             format!(

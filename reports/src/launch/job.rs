@@ -2,7 +2,7 @@
 
 use super::error::LaunchError;
 use super::software::Attention;
-use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transport, catalog};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Pool, Stack, Transport, catalog};
 use trainyard_models::{Attention as Computed, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
@@ -161,7 +161,12 @@ impl<'a> Job<'a> {
 
     /// Returns `true` if ranks compute on GPUs.
     pub(super) fn has_gpus(&self) -> bool {
-        self.pool.device.gpu().is_some()
+        self.gpu().is_some()
+    }
+
+    /// Returns the GPU that ranks compute on.
+    pub(super) fn gpu(&self) -> Option<&Gpu> {
+        self.pool.device.gpu()
     }
 
     /// Returns the instance type of the catalog, if the plan names one.

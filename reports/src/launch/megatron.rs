@@ -11,7 +11,7 @@ use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron_model;
-use super::program::{Places, Program, asks_for_checkpoints, environment, spot_notice};
+use super::program::{Places, Program, asks_for_checkpoints, environment, pytorch, spot_notice};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::starter::{self, Script};
@@ -85,6 +85,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         // Megatron-LM looks for its newest checkpoint itself.
         resume: None,
         packages: Vec::new(),
+        pytorch: pytorch(draft),
         files: Vec::new(),
         what,
     })

@@ -47,6 +47,24 @@ fn causal_attention_takes_no_mask_from_the_loader() {
 }
 
 #[test]
+fn gpus_for_which_pypi_has_no_kernels_are_told_where_packages_have_them() {
+    let at = |instance: &str, target| {
+        let cluster = ("plan.cluster", json!({ "instance": instance, "instances": 1 }));
+        let launch =
+            export(&[cluster, ("plan.precision", json!("fp16-mixed"))], &pytorch("pytorch-ddp", false), target);
+        let launch = launch.expect("replicas");
+        (notes(&launch, "has no kernels for Volta"), launch.files.into_iter().map(|file| file.text).collect::<String>())
+    };
+    let command = "pip install torch --index-url https://download.pytorch.org/whl/cu126";
+    for (target, is_installed) in [(Target::Torchrun, false), (Target::Skypilot, true)] {
+        let (told, text) = at("p3.16xlarge", target);
+        assert_eq!((told, text.contains(command)), (1, true), "{text}");
+        assert_eq!(text.contains(&format!("{command}\n  pip install 'transformers")), is_installed, "{text}");
+        assert_eq!(at("g4dn.12xlarge", target).0, 0);
+    }
+}
+
+#[test]
 fn a_script_of_ones_own_hears_how_long_samples_were_priced() {
     let deepspeed = stack("deepspeed", &[], Abilities::default());
     let ddp = pytorch("pytorch-ddp", false);

@@ -39,6 +39,8 @@ pub(super) struct Program {
     pub(super) is_told: bool,
     /// The packages that the script needs, as `pip install` takes them, where they are known.
     pub(super) packages: Vec<String>,
+    /// The command that installs a PyTorch with kernels for the GPUs, where the usual one has none.
+    pub(super) pytorch: Option<String>,
     /// Files that must lie beside the script, besides the starter.
     pub(super) files: Vec<LaunchFile>,
     /// A description of the program, for the heads of files.
@@ -68,6 +70,7 @@ impl Program {
             resume: Some(Resume::new(results)),
             is_told,
             packages,
+            pytorch: pytorch(draft),
             files,
             what,
         }
@@ -185,6 +188,19 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     };
     let arguments = training_arguments::arguments(draft, sharding, places)?;
     Ok(Program::of_trainer(draft, arguments, places, files))
+}
+
+/// Returns the command that installs a PyTorch with kernels for the GPUs, and notes it, where PyPI's newest has none. Images
+/// of SageMaker have one of their own.
+pub(super) fn pytorch(draft: &mut Draft<'_>) -> Option<String> {
+    let gpu = draft.job.gpu().filter(|_| draft.target != Target::Sagemaker)?;
+    let index = &gpu.pytorch_index.as_ref()?.value;
+    let command = format!("pip install torch --index-url https://download.pytorch.org/whl/{index}");
+    draft.remark(format!(
+        "PyTorch from PyPI has no kernels for {} GPUs since release 2.11 (\"no kernel image is available\"): {command}",
+        gpu.generation
+    ));
+    Some(command)
 }
 
 /// Returns `true` if ranks must write a checkpoint when they are asked to end, by SIGTERM: before the time of a Slurm job

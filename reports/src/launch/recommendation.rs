@@ -12,7 +12,7 @@ use super::draft::{Draft, Flag};
 use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::{Field, is_said};
-use super::program::{Places, Program, asks_for_checkpoints, spot_notice};
+use super::program::{Places, Program, asks_for_checkpoints, pytorch, spot_notice};
 use super::software::Engine;
 use super::starter::{self, Script};
 use trainyard_models::Divisible;
@@ -75,6 +75,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         is_told: asks_for_checkpoints(draft),
         resume: None,
         packages: Vec::new(),
+        pytorch: pytorch(draft),
         files,
         what: "a script of your own for a recommendation model",
     })

@@ -76,7 +76,11 @@ fn setup(draft: &mut Draft<'_>, program: &Program) -> Option<String> {
         draft.remark("setup installs what the arguments need: add what the script imports besides");
     }
     let packages: Vec<String> = program.packages.iter().map(|package| quoted(package)).collect();
-    Some(format!("pip install {}", packages.join(" ")))
+    let install = format!("pip install {}", packages.join(" "));
+    Some(match &program.pytorch {
+        Some(pytorch) => format!("{pytorch}\n{install}\n"),
+        None => install,
+    })
 }
 
 fn resources(draft: &mut Draft<'_>) -> Value {
