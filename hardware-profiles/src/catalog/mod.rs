@@ -446,9 +446,9 @@ mod tests {
     #[test]
     fn every_size_of_the_families_is_there() {
         let count = |family: &str| catalog().instances().iter().filter(|i| i.family() == family).count();
-        let families = ["g4dn", "g5", "g6", "g6e", "p3", "p3dn", "p4d", "p4de", "p5", "p5e", "p5en"];
-        assert_eq!(families.map(count), [7, 8, 8, 8, 3, 1, 1, 1, 2, 1, 1]);
-        assert_eq!(catalog().instances().len(), 41);
+        let families = ["g4dn", "g5", "g6", "g6e", "p3", "p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"];
+        assert_eq!(families.map(count), [7, 8, 8, 8, 3, 1, 1, 1, 2, 1, 1, 1]);
+        assert_eq!(catalog().instances().len(), 42);
     }
 
     #[test]

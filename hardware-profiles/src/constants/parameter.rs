@@ -178,7 +178,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = parameters! {
     gpu => gpu.achieved;
     gemm_fp16: rate(0.3, 1.0), spread 0.08, plausible(0.4, 0.95);
     gemm_fp32: rate(0.3, 1.0), spread 0.08, plausible(0.4, 0.99);
-    gemm_depth: cost(10.0, 1000.0), spread 0.3, plausible(30.0, 900.0);
+    gemm_depth: cost(10.0, 3000.0), spread 0.3, plausible(30.0, 1500.0);
     memory: rate(0.4, 1.0), spread 0.1, plausible(0.5, 0.97);
     // A kernel that does nothing takes one to three microseconds.
     kernel_floor: time(5e-7, 1e-5), spread 0.3, plausible(1e-6, 5e-6);
