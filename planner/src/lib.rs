@@ -72,3 +72,4 @@ pub use relative::{pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, cases_to_measure, simpler_than};
 pub use trainyard_plan::Fixed;
+pub use trainyard_sim::campaign::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};

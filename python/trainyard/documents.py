@@ -518,7 +518,8 @@ class CampaignSpec(TypedDict, total=False):
     """
     job_limit: str | None
     """The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which
-    starts up, reads the checkpoint of the one before and ends with one. Without limit if left out.
+    starts up, reads the checkpoint of the one before, and stops some minutes before its end to write one. Without limit
+    if left out.
     """
     queue_wait: str | None
     """Expected wait in the scheduler's queue before each job starts, `2h`; none if left out."""
@@ -3068,10 +3069,10 @@ class FleetSearch:
     complete: bool
     """Whether every choice was scheduled or proved no better."""
     impossible: bool
-    """Whether it is proved that no choice of these plans and no schedule meets the goal."""
+    """Whether it is proved that no choice of the recommended plans and no schedule meets the goal."""
     bound: float
-    """No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD
-    or seconds.
+    """No choice of the recommended plans and no schedule within the goal has a smaller cost, or makespan if that is
+    sought; USD or seconds. Plans that were passed over for simpler ones are not among them.
     """
     gap: float
     """How much more than that is reached, as a fraction of it."""

@@ -40,7 +40,7 @@ pub struct CampaignSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
     /// The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which starts up,
-    /// reads the checkpoint of the one before and ends with one. Without limit if left out.
+    /// reads the checkpoint of the one before, and stops some minutes before its end to write one. Without limit if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_limit: Option<String>,
     /// Expected wait in the scheduler's queue before each job starts, `2h`; none if left out.

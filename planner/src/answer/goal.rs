@@ -141,14 +141,17 @@ impl Larger {
         Some(Self { cap, caps: caps.collect(), of: of.map(Into::into) })
     }
 
-    /// Finds the cheapest plan within these limits on the fewest machines that have one.
+    /// Finds the cheapest plan within these limits on the fewest machines with which a short search has one.
     fn first(&self, problem: &Problem, limits: &Limits, within: Within) -> Option<Evaluated> {
         let aim = Aim { within, ..Aim::best(Objective::Cost) };
         let fixed = Fixed { instance: self.of.clone().or(limits.fixed.instance.clone()), ..limits.fixed.clone() };
-        self.caps.iter().find_map(|most| {
-            let larger = with_at_most(problem, *most, self.of.as_deref());
+        let at_most = |most: u32| {
+            let larger = with_at_most(problem, most, self.of.as_deref());
             search(&larger, &fixed, aim).best.into_iter().next()
-        })
+        };
+        let (index, plan) = self.caps.iter().enumerate().find_map(|(index, most)| Some((index, at_most(*most)?)))?;
+        let missed = index.checked_sub(1).map_or(self.cap, |before| self.caps[before]);
+        Some(fewest(missed, plan, at_most))
     }
 
     /// Says that so many machines meet the goal, and how to allow them.
@@ -268,6 +271,19 @@ fn freed(rental: &Rental) -> Rental {
     Rental { instances, over_quota, quotas: Quotas::default(), ..rental.clone() }
 }
 
+/// Narrows the number of machines down from that of a plan, by halves, to the fewest above one with which there is no plan.
+/// `at_most` finds a plan on up to so many machines: with numbers that nothing divides it is one on fewer.
+pub(super) fn fewest(mut missed: u32, mut plan: Evaluated, at_most: impl Fn(u32) -> Option<Evaluated>) -> Evaluated {
+    while plan.plan.cluster().instances.saturating_sub(missed) > 1 {
+        let middle = u32::midpoint(missed, plan.plan.cluster().instances);
+        match at_most(middle) {
+            Some(fewer) => plan = fewer,
+            None => missed = middle,
+        }
+    }
+    plan
+}
+
 /// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
 /// need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
@@ -288,20 +304,35 @@ pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Pr
 mod tests {
     use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
+    use trainyard_plan::document::PlanDocument;
     use trainyard_plan::{GlobalBatch, JobSpec};
 
-    /// What a job on one machine is told that has a deadline and, if any, this budget.
-    fn told(budget: Option<f64>) -> String {
+    /// The plan of a job on so many machines at most that has a deadline and, if any, this budget.
+    fn planned(instances: u32, deadline: &str, budget: Option<f64>) -> PlanDocument {
         let mut job = JobSpec::default();
         job.model.name = Some("gpt2-xl".into());
         job.data.samples = Some(5_000_000);
         job.training.global_batch = Some(GlobalBatch::Exactly(512));
         job.cluster.instances = Some(vec!["p3.16xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        (job.goal.deadline, job.goal.budget) = (Some("20 h".into()), budget);
+        job.cluster.max_instances = Some(instances);
+        (job.goal.deadline, job.goal.budget) = (Some(deadline.into()), budget);
         let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
-        document.to_meet_goal.expect("one instance takes longer")
+        recommend(&problem, &Limits::default(), &job).expect("the nearest plan")
+    }
+
+    /// What it is told on one machine.
+    fn told(budget: Option<f64>) -> String {
+        planned(1, "20 h", budget).to_meet_goal.expect("one instance takes longer")
+    }
+
+    #[test]
+    fn the_fewest_instances_that_meet_a_deadline_are_told() {
+        for deadline in ["22 h", "13 h"] {
+            let told = planned(1, deadline, None).to_meet_goal.expect("one instance takes longer");
+            let enough: u32 = told.rsplit(' ').next().and_then(|last| last.parse().ok()).expect("--max-instances N");
+            assert_eq!(planned(enough, deadline, None).to_meet_goal, None, "{told}");
+            assert!(planned(enough - 1, deadline, None).to_meet_goal.is_some(), "{told}");
+        }
     }
 
     #[test]

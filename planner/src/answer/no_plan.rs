@@ -4,6 +4,7 @@ use super::limits::Limits;
 use super::nearest_fit::nearest_fit;
 use super::solve::DRAFT_EFFORT;
 use super::ways_out::{Freed, WaysOut};
+use crate::cost::JOB_OF_A_STEP;
 use crate::problem::{
     Description, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today, of_type,
     refused, software_of, trains,
@@ -12,7 +13,7 @@ use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
 use trainyard_models::LayerRole;
-use trainyard_plan::{Executable, Field, Fixed, NotExecutable, Precision, TuningKind};
+use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision, TuningKind};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, Invalid, Seconds, counted, either, human_bytes, human_count, human_duration};
 
@@ -104,7 +105,7 @@ pub enum NoPlan {
     #[error("no plan makes progress: machines are lost faster than work is saved")]
     NoProgress,
     /// One job of the scheduler ends before its training gets on.
-    #[error("`campaign.job_limit` is {}, but it must be at least {}: a start-up, reading and writing a checkpoint, and a step", human_duration(*limit), human_duration(*least))]
+    #[error("`campaign.job_limit` is {}, but it must be at least {}: {JOB_OF_A_STEP}", human_duration(*limit), human_duration(*least))]
     ShortJobs {
         /// The limit.
         limit: Seconds,
@@ -279,7 +280,7 @@ fn lack(bound: (Bytes, Bytes), nearest: Option<(Bytes, Bytes)>) -> String {
 
 /// Lists what would relieve a want of memory.
 fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
-    let WaysOut { freed, stack, instances, machines, instance, seq_len, qlora } = ways_out;
+    let WaysOut { freed, stack, instances, machines, instance, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
     });
@@ -294,7 +295,11 @@ fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
     let ways: Vec<String> = freed.chain(ways).flatten().collect();
-    let last = if *qlora { "keep the weights in 4 bits (--fine-tune qlora)" } else { "take a smaller model" };
+    let last = match method {
+        Some(Method::Lora) => "train adapters instead of all weights (--fine-tune lora)",
+        Some(_) => "keep the weights in 4 bits (--fine-tune qlora)",
+        None => "take a smaller model",
+    };
     format!("{}, or {last}", ways.join(", "))
 }
 

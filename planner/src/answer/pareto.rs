@@ -90,7 +90,12 @@ fn rented_at(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Pr
     let rent = Rent::new(job, &plan, &machine, Some(used)).ok()??;
     let spent = rent.training_cost(problem.training.steps(plan.batch().global), evaluated.work());
     let cost = rent.cost(&spent, plan.input().map(|input| input.storage))?;
-    Some(Evaluated { elapsed_s: spent.elapsed().0, cost_usd: Some(cost.total()), ..evaluated.clone() })
+    Some(Evaluated {
+        elapsed_s: spent.elapsed().0,
+        queued_s: spent.queued.0,
+        cost_usd: Some(cost.total()),
+        ..evaluated.clone()
+    })
 }
 
 /// The plan on other terms.

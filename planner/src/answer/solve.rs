@@ -65,6 +65,9 @@ pub(crate) fn best_and_optimum(
 ) -> Result<(Evaluated, Option<Box<Evaluated>>), NoPlan> {
     let found = solve(problem, limits).found;
     let best = found.best.first().cloned().ok_or_else(|| no_plan(problem, limits, &found))?;
+    if let Some(refused) = short_jobs(problem, &best) {
+        return Err(refused);
+    }
     Ok((best, found.optimum))
 }
 

@@ -1,10 +1,11 @@
 //! What would let a plan fit that does not: a held field that is left free, other software, more machines, GPUs with more
 //! memory, shorter samples. Each is tried by the search of a draft before it is told.
 
-use super::goal::with_at_most;
+use super::goal::{fewest, with_at_most};
 use super::left_out::{cheapest_sizes, priced};
 use super::nearest_fit::fitting;
 use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
+use crate::search::Evaluated;
 use rayon::prelude::*;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
@@ -39,8 +40,8 @@ pub struct WaysOut {
     pub instance: Option<String>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
-    /// `true` if adapters fit beside weights in four bits.
-    pub qlora: bool,
+    /// A method of fine-tuning that takes less memory than the job's.
+    pub method: Option<Method>,
 }
 
 /// A held field without which a plan fits.
@@ -57,10 +58,10 @@ pub struct Freed {
 impl WaysOut {
     /// Tries them for a problem of which the smallest plan needs so much memory on a device.
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
-        let (seq_len, qlora) = (seq_len(problem, fixed), in_four_bits(problem, fixed));
+        let (seq_len, method) = (seq_len(problem, fixed), method(problem, fixed));
         let freed = freed(problem, fixed);
         let Place::Rented(rental) = &problem.place else {
-            return Self { freed, machines: machines(problem, fixed), seq_len, qlora, ..Self::default() };
+            return Self { freed, machines: machines(problem, fixed), seq_len, method, ..Self::default() };
         };
         Self {
             freed,
@@ -69,7 +70,7 @@ impl WaysOut {
             instances: instances(problem, rental, fixed),
             instance: instance(problem, rental, fixed, needed),
             seq_len,
-            qlora,
+            method,
         }
     }
 }
@@ -105,14 +106,32 @@ fn machines(problem: &Problem, fixed: &Fixed) -> Option<String> {
     let types = problem.place.types();
     let types = types.iter().filter(|(name, _)| fixed.instance.as_ref().is_none_or(|held| held == name));
     types.into_iter().find_map(|(name, there)| {
-        let more = MACHINES_TRIED.into_iter().filter_map(|times| fixed.instances.unwrap_or(*there).checked_mul(times));
-        let more = more.filter(|more| problem.place.may_have(*more, Some(name)));
-        more.into_iter().find_map(|more| {
-            let instances = fixed.instances.map(|_| more);
-            let fixed = Fixed { instances, instance: Some(name.clone()), ..fixed.clone() };
-            fitting(&with_at_most(problem, more, Some(name)), &fixed).map(|plan| plan.machines())
-        })
+        let fixed = Fixed { instance: Some(name.clone()), ..fixed.clone() };
+        let more =
+            more_machines(problem, &fixed, (*there, Some(name)), |more| problem.place.may_have(more, Some(name)));
+        more.map(|plan| plan.machines())
     })
+}
+
+/// Finds a plan on the fewest machines beyond those that are held or, of a type of one's own or of any, `there`.
+fn more_machines(
+    problem: &Problem,
+    fixed: &Fixed,
+    (there, of): (u32, Option<&str>),
+    allowed: impl Fn(u32) -> bool,
+) -> Option<Evaluated> {
+    let own = fixed.instances.unwrap_or(there);
+    let on = |most: u32, held: Option<u32>| {
+        let fixed = Fixed { instances: held, ..fixed.clone() };
+        fitting(&with_at_most(problem, most, of), &fixed).filter(|plan| plan.plan.cluster().instances > own)
+    };
+    let tried: Vec<u32> = MACHINES_TRIED.into_iter().filter_map(|times| own.checked_mul(times)).collect();
+    let allowed = tried.iter().enumerate().filter(|(_, more)| allowed(**more));
+    let (index, plan) =
+        allowed.into_iter().find_map(|(index, more)| Some((index, on(*more, fixed.instances.map(|_| *more))?)))?;
+    let missed = index.checked_sub(1).map_or(own, |before| tried[before]);
+    // Numbers between two multiples of what is held need not divide, so that none of them is.
+    Some(fewest(missed, plan, |most| on(most, None)))
 }
 
 fn on(problem: &Problem, rental: Rental) -> Problem {
@@ -132,13 +151,9 @@ fn stack(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<String> {
 }
 
 fn instances(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<u32> {
-    let held = fixed.instances;
-    let more = MACHINES_TRIED.into_iter().filter_map(|times| held.unwrap_or(rental.max_instances).checked_mul(times));
-    let allowed = |most: &u32| rental.instances.iter().any(|(own, _)| rental.quotas.cap(own, *most) == *most);
-    more.filter(allowed).find(|most| {
-        let fixed = Fixed { instances: held.map(|_| *most), ..fixed.clone() };
-        fits(&with_at_most(problem, (*most).max(rental.max_instances), None), &fixed)
-    })
+    let allowed = |most: u32| rental.instances.iter().any(|(own, _)| rental.quotas.cap(own, most) == most);
+    let more = more_machines(problem, fixed, (rental.max_instances, None), allowed);
+    more.map(|plan| plan.plan.cluster().instances)
 }
 
 fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
@@ -151,11 +166,23 @@ fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
     })
 }
 
-/// Returns `true` if adapters that do not fit do so beside weights in four bits.
-fn in_four_bits(problem: &Problem, fixed: &Fixed) -> bool {
-    let own = problem.fine_tuning.as_ref().filter(|own| own.method == Method::Lora);
-    let quantised = own.map(|own| FineTuningSpec { method: Method::Qlora, ..own.clone() });
-    quantised.is_some() && problem.by(quantised).is_some_and(|problem| fits(&problem, fixed))
+/// Finds the method with which a fine-tuning fits: adapters in place of all weights, and adapters beside weights in four bits.
+fn method(problem: &Problem, fixed: &Fixed) -> Option<Method> {
+    let lighter: &[Method] = match problem.method() {
+        Method::Full if problem.loads_weights => &[Method::Lora, Method::Qlora],
+        Method::Lora => &[Method::Qlora],
+        _ => &[],
+    };
+    let own = problem.fine_tuning.as_ref();
+    let by = |method: Method| match own.filter(|own| own.method == Method::Lora) {
+        Some(own) => Some(FineTuningSpec { method, ..own.clone() }),
+        None => FineTuningSpec::towards(own.and_then(|own| own.dpo), method, None, None).ok()?,
+    };
+    let fits_by = |method: &Method| {
+        let lighter = by(*method).and_then(|own| problem.by(Some(own)));
+        lighter.is_some_and(|problem| fits(&problem, fixed))
+    };
+    lighter.iter().copied().find(fits_by)
 }
 
 /// Finds the cheapest type that was not searched and has on each GPU more memory than the smallest plan needs.
@@ -219,6 +246,27 @@ mod tests {
         let machines = ways.machines.expect("a few nodes hold it");
         assert!(["2 × own", "4 × own"].contains(&machines.as_str()), "{machines}");
         assert!(hint.contains(&format!("use more machines ({machines})")), "{hint}");
+    }
+
+    #[test]
+    fn adapters_are_named_where_a_whole_fine_tuning_does_not_fit() {
+        let told = |method| {
+            let mut job = JobSpec::default();
+            job.model.name = Some("llama-3.1-8b".into());
+            (job.model.seq_len, job.data.samples) = (Some(512), Some(10_000));
+            job.training.global_batch = Some(GlobalBatch::Exactly(16));
+            job.training.method = method;
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let fix = ["offload=none".to_owned()];
+            let limits = Limits { fixed: Fixed::parse(&fix).expect("a field"), ..Limits::default() };
+            recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
+        };
+        let full = told(Some(Method::Full));
+        assert!(full.ends_with("or train adapters instead of all weights (--fine-tune lora)"), "{full}");
+        // A model that is trained from its beginning has no weights to leave as they are.
+        let new = told(None);
+        assert!(new.ends_with("or take a smaller model"), "{new}");
     }
 
     #[test]

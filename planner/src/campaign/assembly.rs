@@ -1,6 +1,6 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
-use crate::cost::{Rented, RunConditions, operations};
+use crate::cost::{JOB_OF_A_STEP, Rented, RunConditions, operations};
 use crate::problem::{ForwardPasses, Settings, inside, target};
 use trainyard_calibration::NORMAL_95;
 use trainyard_models::{ConvergenceCurve, Model};
@@ -46,7 +46,7 @@ impl Assembly<'_> {
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation,
             hazards: conditions.hazards(scenario)?,
-            jobs: self.settings.job_limit.map(|longest| JobLimit { longest, start }),
+            jobs: None,
             price: prediction.price.as_ref().map(|price| CampaignPrice {
                 instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
                 storage_hour: conditions.checkpoints_hour() + conditions.copies_hour(),
@@ -54,11 +54,13 @@ impl Assembly<'_> {
             }),
         };
         if let Some(longest) = self.settings.job_limit {
-            let least = JobChain { longest, start: start.software + campaign.download, read: write, write }
-                .least(campaign.step_time.median);
+            let step = campaign.step_time.median;
+            let chain = JobChain { longest, start: start.software + campaign.download, read: write, write };
+            let least = chain.least(step);
             if least > longest {
                 return Err(Invalid::value("campaign.job_limit", human_duration(longest), at_least(least)));
             }
+            campaign.jobs = Some(JobLimit { usable: chain.usable(step), start });
         }
         campaign.checkpoint.interval = match self.settings.interval {
             None => Seconds(best_interval(&campaign).0.min(longest_interval(write).0)),
@@ -139,7 +141,10 @@ impl Assembly<'_> {
             assumptions.push(format!("each job waits {wait} in the queue, that time included: the job"));
         }
         if let Some(longest) = self.settings.job_limit {
-            assumptions.push(format!("one job runs for at most {}: the job", human_duration(longest)));
+            let most = human_duration(longest);
+            assumptions.push(format!(
+                "one job runs for at most {most}, the time to save and be queued again included: the job"
+            ));
         }
         if self.plan.pricing() == Pricing::Spot {
             let (share, source) = conditions.monthly_reclaims()?;
@@ -198,7 +203,7 @@ impl Assembly<'_> {
 
 /// Describes the limits of one job with which a training gets on.
 fn at_least(least: Seconds) -> String {
-    format!("at least {}: a start-up, reading and writing a checkpoint, and a step", human_duration(least))
+    format!("at least {}: {JOB_OF_A_STEP}", human_duration(least))
 }
 
 /// Warns if a curve was not measured with samples of this model's size, or not at this global batch.

@@ -4,7 +4,7 @@ mod overheads;
 mod rent;
 mod run_conditions;
 
-pub(crate) use overheads::{Overheads, TrainingCost, Work};
+pub(crate) use overheads::{JOB_OF_A_STEP, Overheads, TrainingCost, Work};
 pub use rent::checkpoint_time;
 pub(crate) use rent::{Rent, forward_of};
 pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

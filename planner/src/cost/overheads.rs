@@ -8,11 +8,17 @@ use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Exposure, JobChain, Losses, checkpoints, longest_interval, open_interval};
 use trainyard_units::{Seconds, Usd};
 
+/// What the shortest job of a scheduler does in which a training gets on.
+pub(crate) const JOB_OF_A_STEP: &str =
+    "a start-up, reading a checkpoint, a step, and the time at its end to write one and be queued again";
+
 /// The overheads of a training that do not depend on how long a step takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overheads {
     /// Time until the machines are there; it is not paid for.
     waiting: Seconds,
+    /// The part of it in the scheduler's queue, which any plan waits.
+    queue_wait: Seconds,
     /// Time from there until training can begin.
     software: Seconds,
     /// Writing a checkpoint.
@@ -52,6 +58,8 @@ pub(crate) struct TrainingCost {
     pub(crate) start_up: Seconds,
     /// The part of the start-up during which the machines are paid for.
     paid_start_up: Seconds,
+    /// The part of the start-up in the scheduler's queue, of all jobs.
+    pub(crate) queued: Seconds,
     /// Writing checkpoints.
     pub(crate) checkpoints: Seconds,
     /// Forward passes besides the steps.
@@ -69,10 +77,17 @@ impl TrainingCost {
         overheads.map_or_else(
             || {
                 let nothing = Seconds(0.0);
-                let (start_up, paid_start_up, checkpoints) = (nothing, nothing, nothing);
-                let (steps, forward) = (work.steps, work.forward);
-                let jobs = 1;
-                Self { steps, jobs, start_up, paid_start_up, checkpoints, forward, reclaims: None, failures: None }
+                Self {
+                    steps: work.steps,
+                    jobs: 1,
+                    start_up: nothing,
+                    paid_start_up: nothing,
+                    queued: nothing,
+                    checkpoints: nothing,
+                    forward: work.forward,
+                    reclaims: None,
+                    failures: None,
+                }
             },
             |overheads| overheads.training_cost(steps, work),
         )
@@ -142,6 +157,7 @@ impl Overheads {
         let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
         Self {
             waiting: start.machines,
+            queue_wait: settings.queue_wait,
             software: start.software,
             write,
             interval,
@@ -180,6 +196,7 @@ impl Overheads {
             jobs,
             start_up: Seconds(self.waiting.0 * jobs as f64) + paid_start_up,
             paid_start_up,
+            queued: Seconds(self.queue_wait.0 * jobs as f64),
             checkpoints: Seconds(self.write.0 * (written as f64 + again)),
             forward,
             reclaims: self.reclaimed.then(|| exposure.reclaims(exposed, step)),

@@ -67,11 +67,15 @@ pub(crate) struct Ceilings {
 impl Ceilings {
     pub(crate) const NONE: Self = Self { elapsed_s: f64::INFINITY, worth_usd: f64::INFINITY };
 
-    /// Limits the objective to `times` that of a training.
+    /// Limits the objective to `times` that of a training. Of its time only what lies beyond the scheduler's queue is
+    /// multiplied: a day that all plans wait makes none of them as good as another.
     pub(crate) fn near(objective: Objective, totals: Totals, times: f64) -> Self {
         match objective {
             Objective::Cost => Self { worth_usd: totals.worth_usd * times, ..Self::NONE },
-            Objective::Time => Self { elapsed_s: totals.elapsed_s * times, ..Self::NONE },
+            Objective::Time => {
+                let Totals { elapsed_s, queued_s, .. } = totals;
+                Self { elapsed_s: queued_s + (elapsed_s - queued_s) * times, ..Self::NONE }
+            }
         }
     }
 
@@ -204,10 +208,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_wait_that_plans_share_is_not_part_of_what_they_are_compared_by() {
+        let day = 86_400.0;
+        let of = |trains: f64, waits: f64| {
+            let surrounded = Surrounded { elapsed_s: waits + trains, queued_s: waits, cost_usd: None };
+            Totals::new((1.0, trains), surrounded, 8)
+        };
+        let best = of(3_600.0, day);
+        let near = Ceilings::near(Objective::Time, best, 1.05);
+        assert!(near.admit(of(3_700.0, day)) && !near.admit(of(3_800.0, day)));
+        // Who waits twice is later by the whole wait.
+        assert!(!near.admit(of(3_600.0, 2.0 * day)));
+        assert!((of(7_200.0, day).times_as_long_as(best) - 2.0).abs() < 1e-9);
+        assert!(of(3_600.0, 2.0 * day).times_as_long_as(best) > 20.0);
+        // Nobody holds GPUs in the queue.
+        assert_eq!(best.worth_usd.to_bits(), of(3_600.0, 0.0).worth_usd.to_bits());
+    }
+
+    #[test]
     fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
         let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
-        let totals =
-            |time_s, cost| Totals::new((1.0, time_s), Surrounded { elapsed_s: time_s, cost_usd: Some(cost) }, 8);
+        let totals = |time_s, cost| {
+            Totals::new((1.0, time_s), Surrounded { elapsed_s: time_s, queued_s: 0.0, cost_usd: Some(cost) }, 8)
+        };
         assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
         assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
         assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));

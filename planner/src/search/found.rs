@@ -12,6 +12,9 @@ pub(crate) struct Found {
     /// The fastest plan that was simulated, of each type and number of machines. It is also the cheapest there,
     /// whatever the price of an hour.
     pub fastest: Vec<Evaluated>,
+    /// Of a search that a number of simulations may end, the fastest plan that was simulated of each choice, number of
+    /// machines and complexity.
+    pub(crate) simulated_plans: Vec<Evaluated>,
     /// Plans in the space.
     pub candidates: u64,
     /// Plans that were simulated.

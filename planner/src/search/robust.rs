@@ -13,6 +13,7 @@ use super::totals::{Evaluated, Totals};
 use crate::amount::usd;
 use crate::problem::Problem;
 use crate::relative::{pace, percent_of, price};
+use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{Objective, Plan, StateSharding};
@@ -68,27 +69,54 @@ pub(crate) fn given_up_for_set_up(cost_usd: f64) -> f64 {
     (SET_UP_USD / cost_usd).min(SET_UP_MAX)
 }
 
+/// The plans among which one is chosen.
+#[derive(Clone, Copy)]
+struct Among<'s, 'p> {
+    prepared: &'s Prepared<'p>,
+    /// The plans of a search that was cut short; `None` if others may be searched for.
+    simulated: Option<&'s [Evaluated]>,
+}
+
+impl Among<'_, '_> {
+    /// Returns the best plan by an aim.
+    fn best(self, aim: Aim) -> Option<Evaluated> {
+        match self.simulated {
+            Some(plans) => self.prepared.best_of(plans, aim),
+            None => self.prepared.search(aim).best.into_iter().next(),
+        }
+    }
+
+    /// Lists the complexities of plans that an aim may admit, the simplest first.
+    fn complexities(self, aim: Aim) -> BTreeSet<Complexity> {
+        match self.simulated {
+            Some(plans) => plans.iter().map(|plan| self.prepared.complexity(plan)).collect(),
+            None => self.prepared.complexities(aim),
+        }
+    }
+}
+
 /// Returns the best plan that a brief search finds with `aim`, or one that cannot be told from it and that is much faster
 /// (where cost is minimized) or much cheaper (where time is).
 pub(crate) fn choose_briefly(prepared: &Prepared<'_>, aim: Aim) -> Option<Evaluated> {
-    let best = prepared.search(aim).best.into_iter().next()?;
+    let among = Among { prepared, simulated: None };
+    let best = among.best(aim)?;
     let near = Ceilings::near(aim.objective, Totals::found(&best), 1.0 + INDISTINCT);
-    Some(or_much_better(prepared, Aim { ceilings: near, ..aim }, best))
+    Some(or_much_better(among, Aim { ceilings: near, ..aim }, best))
 }
 
 /// Returns the plan with `aim` that is much faster (where cost is minimized) or much cheaper (where time is) than this one,
 /// or this one if there is none.
-fn or_much_better(prepared: &Prepared<'_>, aim: Aim, plan: Evaluated) -> Evaluated {
+fn or_much_better(among: Among<'_, '_>, aim: Aim, plan: Evaluated) -> Evaluated {
     let (other, totals) = (other(aim.objective), Totals::found(&plan));
-    let end = prepared.search(Aim { objective: other, ..aim }).best.into_iter().next();
+    let end = among.best(Aim { objective: other, ..aim });
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
 }
 
 /// Returns, of the plans that cost little more than this one and stay clear of the deadline and the budget, the cheapest for
 /// which least has to be set up, or one of these that is much faster; `None` if less is set up for none or if time is what
 /// counts.
-fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
-    let (own, totals) = (prepared.complexity(plan), Totals::found(plan));
+fn plainer(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
+    let (own, totals) = (among.prepared.complexity(plan), Totals::found(plan));
     let part = given_up_for_set_up(totals.worth_usd);
     if aim.objective != Objective::Cost || part <= INDISTINCT {
         return None;
@@ -96,17 +124,17 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
     let ceilings = aim.ceilings.and(Ceilings::near(aim.objective, totals, 1.0 + part));
     let aim = Aim { ceilings, left_over: LEFT_OVER, ..aim };
     let mut plainest: Option<(Complexity, Evaluated)> = None;
-    for class in prepared.complexities(aim).into_iter().filter(|class| class.set_up() < own.set_up()) {
+    for class in among.complexities(aim).into_iter().filter(|class| class.set_up() < own.set_up()) {
         if plainest.as_ref().is_some_and(|(first, _)| first.set_up() < class.set_up()) {
             break;
         }
-        let Some(other) = simplest(prepared, aim, |own| own == class) else { continue };
+        let Some(other) = simplest(among, aim, |own| own == class) else { continue };
         let value = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
         if plainest.as_ref().is_none_or(|(_, best)| value(&other.1) < value(best)) {
             plainest = Some(other);
         }
     }
-    plainest.map(|(class, plan)| or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan))
+    plainest.map(|(class, plan)| or_much_better(among, Aim { complexity: Some(class), ..aim }, plan))
 }
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
@@ -114,15 +142,19 @@ fn plainer(prepared: &Prepared<'_>, aim: Aim, plan: &Evaluated) -> Option<Evalua
 /// these the simplest that stays clear of the deadline and the budget; or one that costs little more than that and for which
 /// less has to be set up.
 ///
+/// A search that was cut short is followed by no other: the choice is among the plans that it simulated.
+///
 /// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
 /// [`Found::optimum`].
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
-    let proves = problem.effort.is_none() && aim.max_simulations.is_none();
-    let Some(best) = found.best.first().filter(|_| proves) else { return found };
+    let simulated = std::mem::take(&mut found.simulated_plans);
+    let is_cut = found.gap > 0.0;
+    let among = Among { prepared, simulated: is_cut.then_some(&simulated) };
+    let Some(best) = found.best.first().filter(|_| problem.effort.is_none()) else { return found };
     let one = Aim { top: 1, ..aim };
-    let Some(mut chosen) = preferred_near(prepared, problem, one, best) else { return found };
+    let Some(mut chosen) = preferred_near(among, problem, one, best) else { return found };
     if aim.objective == Objective::Cost && chosen.plan.cluster().instances > 1 {
-        let alone = preferred_near(prepared, problem, Aim { on_one_machine: true, ..one }, best);
+        let alone = preferred_near(among, problem, Aim { on_one_machine: true, ..one }, best);
         chosen = alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen);
     }
     put_first(&mut found, chosen);
@@ -130,44 +162,43 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
 }
 
 /// Does so with an aim of one plan, among the plans near the `best`; `None` if there are none.
-fn preferred_near(prepared: &Prepared<'_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
+fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(one.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
     let other = other(one.objective);
     let mut chosen = best.clone();
-    let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
-    let end = ends.best.into_iter().next()?;
+    let end = among.best(Aim { objective: other, ceilings: near(own_stack), ..one })?;
     let not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
     if !not_much_worse.admit(Totals::found(&chosen)) {
         chosen = end;
     }
     let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
-    let own = prepared.complexity(&chosen);
+    let own = among.prepared.complexity(&chosen);
     let clear = |stack| Aim { left_over: LEFT_OVER, ..within(stack) };
-    let simpler = simplest(prepared, clear(own_stack), |class| class < own);
-    let as_simple = || simplest(prepared, within(own_stack), |class| class == own);
+    let simpler = simplest(among, clear(own_stack), |class| class < own);
+    let as_simple = || simplest(among, within(own_stack), |class| class == own);
     if let Some((_, plan)) = simpler.or_else(as_simple) {
         chosen = plan;
     }
     if one.stack.is_none() {
-        let own = prepared.complexity(&chosen);
+        let own = among.prepared.complexity(&chosen);
         let affordable = Ceilings::affordable(Totals::found(&chosen), SIMPLER_FOR_USD);
         let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
         let simpler = others.filter_map(|(number, stack)| {
             let aim = Aim { stack: Some(number), ..clear(stack) };
             let aim = Aim { ceilings: aim.ceilings.and(affordable), ..aim };
-            let (class, plan) = simplest(prepared, aim, |class| class < own)?;
-            let plan = or_much_better(prepared, Aim { complexity: Some(class), ..aim }, plan);
+            let (class, plan) = simplest(among, aim, |class| class < own)?;
+            let plan = or_much_better(among, Aim { complexity: Some(class), ..aim }, plan);
             let as_good = Ceilings::near(one.objective, Totals::found(&plan), 1.0);
-            let better = or_much_better(prepared, Aim { ceilings: as_good, ..one }, plan.clone());
+            let better = or_much_better(among, Aim { ceilings: as_good, ..one }, plan.clone());
             (better.plan == plan.plan).then_some((class, plan))
         });
         let order = |plan: &Evaluated| amount(one.objective, Totals::found(plan));
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
         chosen = least.map_or(chosen, |(_, plan)| plan);
     }
-    let plain = plainer(prepared, Aim { ceilings: not_much_worse, ..one }, &chosen);
+    let plain = plainer(among, Aim { ceilings: not_much_worse, ..one }, &chosen);
     Some(plain.unwrap_or(chosen))
 }
 
@@ -178,15 +209,12 @@ pub(crate) fn is_more_set_up_than_saved(alone: &Evaluated, other: &Evaluated) ->
 }
 
 /// Returns the best plan of the simplest of these complexities that has one.
-fn simplest(
-    prepared: &Prepared<'_>,
-    aim: Aim,
-    of_class: impl Fn(Complexity) -> bool,
-) -> Option<(Complexity, Evaluated)> {
-    prepared.complexities(aim).into_iter().filter(|class| of_class(*class)).find_map(|class| {
-        let found = prepared.search(Aim { complexity: Some(class), ..aim });
-        Some((class, found.best.into_iter().next()?))
-    })
+fn simplest(among: Among<'_, '_>, aim: Aim, of_class: impl Fn(Complexity) -> bool) -> Option<(Complexity, Evaluated)> {
+    among
+        .complexities(aim)
+        .into_iter()
+        .filter(|class| of_class(*class))
+        .find_map(|class| Some((class, among.best(Aim { complexity: Some(class), ..aim })?)))
 }
 
 /// Moves a plan to the front, in place of the one on as many machines of its type.
@@ -218,12 +246,15 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
             ("cheapest", format!("{} ({}) more expensive", usd(own - best), percent_of(own / best - 1.0)))
         }
         (true, Some((own, best))) => ("cheapest", format!("{} more expensive", percent_of(own / best - 1.0))),
-        _ => ("fastest", format!("{} slower", percent_of(own.elapsed_s / best.elapsed_s - 1.0))),
+        _ => ("fastest", format!("{} slower", percent_of(own.times_as_long_as(best) - 1.0))),
     };
-    let worth = |totals| amount(problem.objective, totals);
-    let doubt = if worth(own) > worth(best) * told_apart { "" } else { ", less than predictions can tell" };
+    let ratio = match problem.objective {
+        Objective::Time => own.times_as_long_as(best),
+        Objective::Cost => own.worth_usd / best.worth_usd,
+    };
+    let doubt = if ratio > told_apart { "" } else { ", less than predictions can tell" };
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
-        (true, _) => Gain::of(best.elapsed_s / own.elapsed_s, pace(own.elapsed_s, best.elapsed_s)),
+        (true, _) => Gain::of(best.times_as_long_as(own), pace(own.times_as_long_as(best), 1.0)),
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
         (false, None) => {
             let fewer = best.worth_usd / own.worth_usd;
@@ -235,7 +266,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let gain = match gain {
         Gain::Much(gain) if without.is_empty() => gain,
         Gain::Much(gain) => format!("{gain} and {}", simpler()),
-        _ if worth(own) < worth(best) * (1.0 + SAME) => return None,
+        _ if ratio < 1.0 + SAME => return None,
         Gain::Some(gain) if without.is_empty() && chosen.plan.stack() == optimum.plan.stack() => gain,
         _ => simpler(),
     };
@@ -311,7 +342,8 @@ mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec, Method};
+    use crate::search::Within;
+    use trainyard_plan::{CampaignSpec, Fixed, GlobalBatch, JobSpec, Method};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -339,6 +371,50 @@ mod tests {
             document.plan.cluster.instances
         };
         assert_eq!([machines(30_000), machines(600_000)], [1, 2]);
+    }
+
+    #[test]
+    fn a_wait_in_the_queue_makes_no_plan_as_good_as_another() {
+        let plan = |objective, wait: &str| {
+            let mut job = JobSpec::default();
+            job.model.name = Some("gpt2-medium".into());
+            job.data.samples = Some(100_000);
+            job.training.global_batch = Some(GlobalBatch::Exactly(64));
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g4dn.12xlarge".into()]), Some(4));
+            job.goal.objective = Some(objective);
+            // Failures, after which a job waits again, are left out.
+            let (queue_wait, node_mtbf) = (Some(wait.into()), Some("1000000000 h".into()));
+            job.campaign = Some(CampaignSpec { queue_wait, node_mtbf, ..CampaignSpec::default() });
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            recommend(&problem, &Limits::default(), &job).expect("a plan").plan
+        };
+        for objective in [Objective::Time, Objective::Cost] {
+            assert_eq!(plan(objective, "5 d"), plan(objective, "0 h"));
+        }
+    }
+
+    #[test]
+    fn a_search_that_was_cut_short_prefers_simpler_plans_among_those_that_it_simulated() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("llama-3.1-8b".into());
+        (job.model.seq_len, job.data.samples) = (Some(1024), Some(156_000));
+        job.training.global_batch = Some(GlobalBatch::Exactly(16));
+        job.training.method = Some(Method::Lora);
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.12xlarge".into()]), Some(2));
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let prepared = Prepared::new(&problem, &Fixed::default());
+        let is_preferred = |most: u64| {
+            let aim = Aim { top: 5, max_simulations: Some(most), within: Within::Goal, ..Aim::best(problem.objective) };
+            let found = prepared.search(aim);
+            assert!(found.gap > 0.0, "{most} simulations prove nothing");
+            let (simulated, best) = (found.simulated_plans.clone(), found.best[0].clone());
+            let chosen = choose(&prepared, &problem, aim, found).best.swap_remove(0);
+            assert!(simulated.iter().any(|plan| plan.plan == chosen.plan), "no other plan was simulated");
+            let near = Ceilings::near(aim.objective, Totals::found(&best), 1.0 + SET_UP_MAX);
+            assert!(near.admit(Totals::found(&chosen)));
+            prepared.complexity(&chosen) < prepared.complexity(&best)
+        };
+        assert!([4, 8, 16, 32].into_iter().any(is_preferred));
     }
 
     #[test]

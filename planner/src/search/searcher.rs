@@ -42,6 +42,14 @@ impl Prepared<'_> {
         found.count_dropped(&self.dropped);
         searcher.finish(found)
     }
+
+    /// Returns the best by an aim of plans that were simulated.
+    pub(super) fn best_of(&self, plans: &[Evaluated], aim: Aim) -> Option<Evaluated> {
+        let sought = Sought { prepared: self, aim };
+        let admitted = plans.iter().filter(|plan| sought.admits(plan));
+        let value = |plan: &Evaluated| sought.value(Totals::found(plan));
+        admitted.min_by(|one, other| value(one).total_cmp(&value(other))).cloned()
+    }
 }
 
 /// Searches for the best plans that have the held fields.
@@ -186,6 +194,14 @@ impl<'a> Sought<'a> {
         self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
     }
 
+    /// Returns `true` if a plan that was simulated is one that is looked for.
+    fn admits(&self, plan: &Evaluated) -> bool {
+        self.is_wanted(plan.choice)
+            && (!self.aim.on_one_machine || plan.plan.cluster().instances == 1)
+            && self.aim.complexity.is_none_or(|class| self.prepared.complexity(plan) == class)
+            && self.within_goal(Totals::found(plan))
+    }
+
     /// Returns the objective's value of a training run; less is better.
     fn value(&self, totals: Totals) -> f64 {
         amount(self.aim.objective, totals)
@@ -205,11 +221,18 @@ struct Searcher<'a> {
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
     fastest: BTreeMap<(usize, u32), Evaluated>,
+    /// Where the search may be cut short, the fastest of each choice, number of machines and complexity.
+    simulated: BTreeMap<(usize, u32, Complexity), Evaluated>,
 }
 
 impl<'a> Searcher<'a> {
     fn new(prepared: &'a Prepared<'a>, aim: Aim) -> Self {
-        Self { sought: Sought { prepared, aim }, best: BTreeMap::new(), fastest: BTreeMap::new() }
+        Self {
+            sought: Sought { prepared, aim },
+            best: BTreeMap::new(),
+            fastest: BTreeMap::new(),
+            simulated: BTreeMap::new(),
+        }
     }
 
     /// Searches until nothing that is left could beat the best plan.
@@ -325,7 +348,7 @@ impl<'a> Searcher<'a> {
         let totals = self.sought.prepared.totals(candidate, fitting.variant.shares_out(), times);
         let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
-        let Totals { step_time_s, time_s, elapsed_s, cost_usd, .. } = totals;
+        let Totals { step_time_s, time_s, elapsed_s, queued_s, cost_usd, .. } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
         let evaluated = Evaluated {
             plan,
@@ -333,6 +356,7 @@ impl<'a> Searcher<'a> {
             step_time_s,
             time_s,
             elapsed_s,
+            queued_s,
             forward: times.forward,
             download_s,
             cost_usd,
@@ -340,8 +364,10 @@ impl<'a> Searcher<'a> {
             outcome,
         };
         let key = self.site(candidate);
-        if self.fastest.get(&key).is_none_or(|kept| evaluated.elapsed_s < kept.elapsed_s) {
-            self.fastest.insert(key, evaluated.clone());
+        keep_faster(&mut self.fastest, key, &evaluated);
+        if self.sought.aim.max_simulations.is_some() {
+            let key = (evaluated.choice, candidate.instances, self.sought.prepared.complexity(&evaluated));
+            keep_faster(&mut self.simulated, key, &evaluated);
         }
         if !self.sought.within_goal(totals) {
             return;
@@ -364,7 +390,15 @@ impl<'a> Searcher<'a> {
         best.truncate(self.sought.aim.top.max(1));
         found.best = best;
         found.fastest = std::mem::take(&mut self.fastest).into_values().collect();
+        found.simulated_plans = std::mem::take(&mut self.simulated).into_values().collect();
         found
+    }
+}
+
+/// Keeps a plan if it is faster than the one that is kept.
+fn keep_faster<K: Ord>(kept: &mut BTreeMap<K, Evaluated>, key: K, plan: &Evaluated) {
+    if kept.get(&key).is_none_or(|own| plan.elapsed_s < own.elapsed_s) {
+        kept.insert(key, plan.clone());
     }
 }
 

@@ -26,9 +26,11 @@ pub(crate) struct Totals {
     pub(crate) time_s: f64,
     /// Seconds from the request for machines to the last checkpoint.
     pub(crate) elapsed_s: f64,
+    /// Those of them in the scheduler's queue.
+    pub(crate) queued_s: f64,
     /// Price of the training and its overheads, in USD.
     pub(crate) cost_usd: Option<f64>,
-    /// That price or, without one, what the time of the GPUs is worth, in USD.
+    /// That price or, without one, what the time is worth during which the GPUs are held, in USD.
     pub(crate) worth_usd: f64,
 }
 
@@ -36,21 +38,31 @@ pub(crate) struct Totals {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Surrounded {
     pub(crate) elapsed_s: f64,
+    /// Seconds in the scheduler's queue.
+    pub(crate) queued_s: f64,
     pub(crate) cost_usd: Option<f64>,
 }
 
 impl Totals {
     /// Returns the totals of a plan that a search found.
     pub(crate) fn found(evaluated: &Evaluated) -> Self {
-        let Evaluated { step_time_s, time_s, elapsed_s, cost_usd, .. } = *evaluated;
-        Self::new((step_time_s, time_s), Surrounded { elapsed_s, cost_usd }, devices(&evaluated.plan))
+        let Evaluated { step_time_s, time_s, elapsed_s, queued_s, cost_usd, .. } = *evaluated;
+        Self::new((step_time_s, time_s), Surrounded { elapsed_s, queued_s, cost_usd }, devices(&evaluated.plan))
     }
 
     /// Returns the totals of a training on so many devices, with the seconds of a step and of all steps.
     pub(crate) fn new((step_time_s, time_s): (f64, f64), surrounded: Surrounded, devices: u64) -> Self {
-        let Surrounded { elapsed_s, cost_usd } = surrounded;
-        let worth_usd = cost_usd.unwrap_or(devices as f64 * elapsed_s / 3600.0 * GPU_HOUR_USD);
-        Self { step_time_s, time_s, elapsed_s, cost_usd, worth_usd }
+        let Surrounded { elapsed_s, queued_s, cost_usd } = surrounded;
+        let held_s = elapsed_s - queued_s;
+        let worth_usd = cost_usd.unwrap_or(devices as f64 * held_s / 3600.0 * GPU_HOUR_USD);
+        Self { step_time_s, time_s, elapsed_s, queued_s, cost_usd, worth_usd }
+    }
+
+    /// Returns how many times as long as another one a training takes, without the time in the scheduler's queue that both
+    /// wait: the choice between them does not change it.
+    pub(crate) fn times_as_long_as(self, other: Self) -> f64 {
+        let waited = self.queued_s.min(other.queued_s);
+        (self.elapsed_s - waited) / (other.elapsed_s - waited)
     }
 
     /// Simulates any plan on any machines of a type of the problem; `None` if the machine does not admit the plan, or
@@ -83,6 +95,7 @@ impl Totals {
             step_time_s: self.step_time_s.min(other.step_time_s),
             time_s: self.time_s.min(other.time_s),
             elapsed_s: self.elapsed_s.min(other.elapsed_s),
+            queued_s: self.queued_s.min(other.queued_s),
             cost_usd,
             worth_usd: self.worth_usd.min(other.worth_usd),
         }
@@ -100,7 +113,7 @@ impl Surrounded {
     ) -> Self {
         let spent = TrainingCost::of(overheads, steps, work);
         let cost = hourly.map(|hourly| spent.cost(hourly, overheads, storage).total());
-        Self { elapsed_s: spent.elapsed().0, cost_usd: cost }
+        Self { elapsed_s: spent.elapsed().0, queued_s: spent.queued.0, cost_usd: cost }
     }
 }
 
@@ -162,6 +175,8 @@ pub struct Evaluated {
     pub time_s: f64,
     /// Seconds from the request for machines to the last checkpoint.
     pub elapsed_s: f64,
+    /// Those of them in the scheduler's queue.
+    pub(crate) queued_s: f64,
     /// Forward passes besides the steps.
     pub(crate) forward: ForwardTimes,
     /// Seconds of downloading before the first step.

@@ -1,6 +1,6 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
-use super::key::{Key, Kind, Level, find, is_other_name, similar};
+use super::key::{Key, Kind, Level, QUEUE_WAIT, find, is_other_name, similar};
 use crate::edits::{EXACT_MAX, Part, Setting};
 use trainyard_hardware_profiles::{Service, Transport};
 use trainyard_models::SEQUENCE_MAX;
@@ -228,6 +228,7 @@ pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
         }
         Kind::Rate => rate(written),
         Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
+        Kind::Time if key.name == QUEUE_WAIT && matches!(written.parse(), Ok(Seconds(0.0))) => Ok(0.0),
         Kind::Time => read(written, |Seconds(time)| time),
         Kind::Price => read(written, |UsdPerHour(price)| price),
         Kind::Factor => Err("must be a factor on the present value, as in ×0.5 or x2".into()),

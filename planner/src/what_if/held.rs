@@ -18,7 +18,7 @@ use super::key::{Key, Level};
 use super::known::catalog_of;
 use super::{Refusal, own_transport, own_type, steps_alone, told, unpriced, with_hint};
 use crate::answer::Terms;
-use crate::cost::Rent;
+use crate::cost::{JOB_OF_A_STEP, Rent};
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
@@ -214,6 +214,11 @@ impl Changed {
         let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
         if let Some(key) = self.campaign {
             steps_alone(key, &prediction)?;
+        }
+        if prediction.jobs.is_some_and(|jobs| jobs.count > prediction.steps) {
+            return Err(Refusal::NoPlan(format!(
+                "does not get on in the time of one job, which is less than {JOB_OF_A_STEP}"
+            )));
         }
         if !prediction.makes_progress() {
             return Err(Refusal::NoPlan(

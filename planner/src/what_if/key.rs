@@ -73,6 +73,9 @@ use Level::{Job, Machine, Model, Search, Terms};
 
 const INSTANCE: Key = key("instance", Word, Terms, "machine type");
 
+/// The key of the only duration that may be nothing.
+pub(super) const QUEUE_WAIT: &str = "campaign.queue_wait";
+
 /// The key of the prices of all types of machine.
 pub(crate) const ALL_PRICES: &str = "price.instance";
 
@@ -120,6 +123,8 @@ const OTHERS: &[Key] = &[
     key("campaign.checkpoint_interval", Time, Job, "training time between two checkpoints"),
     key("campaign.checkpoint_bandwidth", Rate, Job, "what all machines together write of a checkpoint"),
     key("campaign.node_mtbf", Time, Job, "mean time between failures of a machine"),
+    key("campaign.job_limit", Time, Job, "the longest that one job of a scheduler may run"),
+    key(QUEUE_WAIT, Time, Job, "wait in a scheduler's queue before each job starts; 0h for none"),
     key("campaign.monthly_reclaims", Kind::Share, Job, "share of spot capacity reclaimed in a month: 0.05, or 5%"),
     key("goal.objective", Word, Search, "time or cost"),
     key("goal.deadline", Time, Job, "the longest training accepted"),

@@ -425,7 +425,19 @@ fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     assert!(slow[0] > slow[1], "{slow:?}");
     let fragile = costs("campaign.node_mtbf=10 h,100000 h");
     assert!(fragile[0] > fragile[1], "{fragile:?}");
+    let waits = ask(&held(&document), &["campaign.queue_wait=0h,2h"]);
+    let [at_once, later] = [0, 1].map(|case| figures(&waits)[case]);
+    assert!(later.in_all_s - at_once.in_all_s > 7_199.0 && later.time_s.to_bits() == at_once.time_s.to_bits());
+    for subject in [held(&document), sought(job(), &["instance=p3.16xlarge", "instances=2"])] {
+        let jobs = ask(&subject, &["campaign.job_limit=90min,1000h,1min"]);
+        let in_all = [0, 1].map(|case| figures_of(&jobs, case).in_all_s);
+        assert!(in_all[0] > in_all[1], "{in_all:?}");
+        let told = reason(&jobs, 2);
+        assert!(told.contains("job") && told.contains("be queued again"), "{told}");
+    }
     for subject in own("") {
+        let told = refused(&subject, &["campaign.job_limit=2 h"]);
+        assert!(told.contains("`campaign.job_limit` changes nothing"), "{told}");
         let told = refused(&subject, &["campaign.node_mtbf=1000 h"]);
         assert!(told.contains("campaign.checkpoint_bandwidth in the job"), "{told}");
         let told = refused(&subject, &["cluster.transport=tcp"]);

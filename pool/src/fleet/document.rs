@@ -129,10 +129,10 @@ pub struct FleetSearch {
     pub schedules: u64,
     /// Whether every choice was scheduled or proved no better.
     pub complete: bool,
-    /// Whether it is proved that no choice of these plans and no schedule meets the goal.
+    /// Whether it is proved that no choice of the recommended plans and no schedule meets the goal.
     pub impossible: bool,
-    /// No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
-    /// seconds.
+    /// No choice of the recommended plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD
+    /// or seconds. Plans that were passed over for simpler ones are not among them.
     pub bound: f64,
     /// How much more than that is reached, as a fraction of it.
     pub gap: f64,

@@ -289,7 +289,7 @@ pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     let missed: Vec<String> =
         missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
     let nothing = if document.search.impossible {
-        "no choice of the best plans, in any schedule,"
+        "no choice of the recommended plans, in any schedule,"
     } else {
         "no schedule that was found"
     };

@@ -150,9 +150,9 @@ fn search(document: &FleetDocument) -> Vec<String> {
     };
     let all = if search.complete { "the rest is proved no better in any of these orders" } else { "stopped early" };
     let proof = if search.impossible {
-        "it is proved that no schedule of these plans meets the goal".into()
+        "it is proved that no schedule of the recommended plans meets the goal".into()
     } else {
-        format!("no choice of these plans and no schedule {bound}; gap {}", percent(search.gap))
+        format!("no choice of the recommended plans and no schedule {bound}; gap {}", percent(search.gap))
     };
     vec![
         plans,

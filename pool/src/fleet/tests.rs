@@ -382,7 +382,7 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     let late = at("deadline = \"1 s\"");
     assert!(late.search.impossible);
     let why = missed_fleet_goal(&late).expect("nothing is that fast");
-    let told = "no choice of the best plans, in any schedule, can end all jobs within 1";
+    let told = "no choice of the recommended plans, in any schedule, can end all jobs within 1";
     assert!(why.starts_with(told), "{why}");
     let both = missed_fleet_goal(&at("deadline = \"1 s\"\nbudget = 0.01")).expect("neither fast nor cheap enough");
     assert!(both.contains("within 1.00 s for at most 0.0100 USD: the nearest takes "), "{both}");

@@ -8,7 +8,9 @@ use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
-use trainyard_planner::{DEFAULT_REGION, Evaluations, checkpoint_time, forward_passes, stored_bytes};
+use trainyard_planner::{
+    CHECKPOINT_MARGIN, DEFAULT_REGION, Evaluations, checkpoint_time, forward_passes, stored_bytes,
+};
 use trainyard_units::{Bytes, Seconds, human_duration};
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
@@ -17,9 +19,6 @@ const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
 /// Time of writing a checkpoint where a prediction has none. A stated default.
 const CHECKPOINT_UNKNOWN: Seconds = Seconds(120.0);
-
-/// Ratio of the time that is left for a checkpoint to its predicted one: storage that others use too may be slower.
-const CHECKPOINT_MARGIN: f64 = 1.5;
 
 /// Greatest gradient norm where the job states none: the default of Megatron-LM and of transformers' Trainer. Without a
 /// mean of squares nothing is clipped, as networks for images are trained (Goyal et al., arXiv:1706.02677).

@@ -128,7 +128,7 @@ impl Run<'_> {
         let mut prepared = self.prepare(self.campaign.start, 0, 0.0);
         loop {
             while let (true, Some(limit)) = (prepared, self.campaign.jobs) {
-                let Some(done) = self.end_of_job(limit.longest.0, saved) else { break };
+                let Some(done) = self.end_of_job(limit.usable.0, saved) else { break };
                 if done == 0 {
                     return None;
                 }
@@ -158,11 +158,11 @@ impl Run<'_> {
         }
     }
 
-    /// Trains from so many steps until the job's time is over, with a checkpoint; returns the steps that it did. `None`, and
-    /// nothing is done, if the training ends or is interrupted before.
-    fn end_of_job(&mut self, longest: f64, from: u64) -> Option<u64> {
+    /// Trains from so many steps until the scheduler's signal, and writes a checkpoint; returns the steps that it did. `None`,
+    /// and nothing is done, if the training ends or is interrupted before.
+    fn end_of_job(&mut self, usable: f64, from: u64) -> Option<u64> {
         let stretch = self.stretch(from);
-        let (done, time) = stretch.cut(longest - self.job)?;
+        let (done, time) = stretch.cut(usable - self.job)?;
         if time > self.left {
             return None;
         }
@@ -325,18 +325,18 @@ mod tests {
         assert_eq!(phases, expected);
     }
 
-    /// 150 seconds of start-up, 20 of reading and ten of writing in 1,000 leave 850 steps without a checkpoint between them, and
-    /// 830 with one at 600: the first job does 840 steps, with ten seconds for the one at 600, and others 820.
+    /// 140 seconds of start-up and, of all jobs but the first, 20 of reading in 1,000 leave 860 and 840, of which the checkpoint
+    /// at 600 steps takes ten: the first job does 850 steps and others 830, and then they write one more.
     #[test]
-    fn a_job_ends_before_its_limit_with_a_checkpoint() {
+    fn a_job_ends_with_a_checkpoint_after_the_signal() {
         let mut campaign = calm();
         campaign.start.machines = Seconds(0.0);
         campaign.start.software = Seconds(140.0);
         campaign.checkpoint.read = Seconds(20.0);
         let again = StartUp { machines: Seconds(300.0), ..campaign.start };
-        campaign.jobs = Some(JobLimit { longest: Seconds(1_000.0), start: again });
+        campaign.jobs = Some(JobLimit { usable: Seconds(1_000.0), start: again });
         let course = only(&campaign);
-        // 10,000 = 840 + 11 × 820 + 140.
+        // 10,000 = 850 + 11 × 830 + 20.
         let expected = RunPhases {
             waiting: Seconds(12.0 * 300.0),
             start_up: Seconds(13.0 * 140.0),
@@ -347,11 +347,11 @@ mod tests {
         assert_eq!(course.phases, expected);
         let held = course.time().0 - expected.waiting.0;
         assert!((course.machine_time.0 / 8.0 - held).abs() < 1e-6, "nobody holds machines in the queue");
-        campaign.jobs = Some(JobLimit { longest: Seconds(170.0), start: again });
+        campaign.jobs = Some(JobLimit { usable: Seconds(160.0), start: again });
         assert_eq!(simulate_campaign(&campaign, 1, 5), None);
         // Failures begin a job anew.
         let mut failing =
-            Campaign { jobs: Some(JobLimit { longest: Seconds(1_000.0), start: again }), ..failing(5_000.0) };
+            Campaign { jobs: Some(JobLimit { usable: Seconds(1_000.0), start: again }), ..failing(5_000.0) };
         let cut = mean(&failing, 500, |course| course.time().0);
         failing.jobs = None;
         assert!(cut > mean(&failing, 500, |course| course.time().0) + 2_000.0, "{cut}");

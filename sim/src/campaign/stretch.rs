@@ -78,22 +78,15 @@ impl Stretch {
         progress
     }
 
-    /// Returns the steps after which a job ends that lasts so many seconds, and the seconds until the checkpoint after them is
-    /// written; `None` if they suffice for all steps.
+    /// Returns the steps that a job does in so many seconds until it is signalled, and the seconds until the checkpoint after
+    /// them is written; `None` if they suffice for all steps.
     pub(super) fn cut(&self, seconds: f64) -> Option<(u64, f64)> {
         if self.until(self.steps) <= seconds {
             return None;
         }
-        let written = |steps: u64| {
-            let due = steps == 0 || steps.is_multiple_of(self.between);
-            self.until(steps) + if due { 0.0 } else { self.write }
-        };
-        let (mut done, mut not_done) = (0, self.steps);
-        while not_done - done > 1 {
-            let middle = u64::midpoint(done, not_done);
-            if written(middle) <= seconds { done = middle } else { not_done = middle }
-        }
-        Some((done, written(done)))
+        let done = self.done(seconds);
+        let due = done.is_multiple_of(self.between);
+        Some((done, self.until(done) + if due { 0.0 } else { self.write }))
     }
 
     /// Steps that are done in so many seconds, with what follows them.

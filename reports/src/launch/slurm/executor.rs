@@ -1,6 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{REQUEUE_S, directives, lead_s, requeue, script};
+use super::{directives, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::ending::WAIT;
 use crate::launch::error::LaunchError;
@@ -9,6 +9,7 @@ use crate::launch::program::environment;
 use crate::launch::script::{command, exports};
 use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};
+use trainyard_planner::REQUEUE;
 
 /// mpirun waits before it signals the ranks, and as long again before it kills them.
 const WAITS: u32 = 2;
@@ -84,7 +85,7 @@ fn body(draft: &mut Draft<'_>, lead_s: u64) -> String {
     words.push(vec!["--checkpoint-every".into(), steps.to_string()]);
     draft.writes(Field::CheckpointInterval, format!("checkpoint-every {steps}"));
     let weights = draft.weights().map(|weights| format!("--weights {}", quoted(&weights))).unwrap_or_default();
-    let grace = (lead_s - 2 * REQUEUE_S) / u64::from(WAITS);
+    let grace = (lead_s - 2 * REQUEUE.0 as u64) / u64::from(WAITS);
     let start = format!(
         "mpirun -np {} --map-by ppr:{}:node --bind-to none --mca odls_base_sigkill_timeout {grace}",
         job.machines() * job.processes(),

@@ -11,7 +11,8 @@ mod launcher;
 use super::draft::{Draft, Finished, Head};
 use super::error::LaunchError;
 use super::software::Engine;
-use trainyard_units::human_duration;
+use trainyard_planner::{REQUEUE, longest_lead, signal_lead};
+use trainyard_units::{Seconds, human_duration};
 
 /// Ratio of the time after which Slurm ends a job to the slow end of its prediction.
 const PATIENCE: f64 = 1.5;
@@ -22,15 +23,6 @@ const LONGEST_MIN: u64 = 24 * 60;
 
 /// The least minutes in which a job can be signalled, save and be queued again.
 const SHORTEST_MIN: u64 = 10;
-
-/// Least seconds before the end of its time at which Slurm signals the shell, besides those of a step: for a checkpoint.
-const CHECKPOINT_S: f64 = 600.0;
-
-/// Seconds of that which are left for queueing the job again, and as many for signals to arrive.
-const REQUEUE_S: u64 = 60;
-
-/// The greatest such number of seconds that `--signal` takes, in whole minutes.
-const SIGNAL_MAX_S: u64 = 65_520;
 
 /// How often a job is queued again at most, besides as often as its run is longer than a job: one that stops each time
 /// before it has come further would run for ever.
@@ -88,25 +80,24 @@ fn time(draft: &mut Draft<'_>) -> String {
 /// job again; at most half of the job's time, and says so.
 fn lead_s(draft: &mut Draft<'_>, waits: u32) -> u64 {
     let (step, saving) = (draft.job.slow_step(), draft.job.saving_at_most());
-    let wanted = (saving.0 * f64::from(waits) + 2.0 * REQUEUE_S as f64).max(step.0 + CHECKPOINT_S);
+    let wanted = signal_lead(step, saving * f64::from(waits));
+    let most = longest_lead(Seconds(minutes(draft).0 as f64 * 60.0));
     // A document may hold any time: it is compared before it becomes a whole number.
-    let wanted = (wanted / 60.0).ceil() * 60.0;
-    let most = (minutes(draft).0 / 2 * 60).min(SIGNAL_MAX_S);
-    if wanted <= most as f64 {
-        return wanted as u64;
+    if wanted <= most {
+        return wanted.0 as u64;
     }
     let saving = human_duration(saving);
     draft.remark(format!(
         "a step and a checkpoint may take {saving}, for which the time of a job is too short: raise --time, and the seconds of --signal and timeout"
     ));
-    most
+    most.0 as u64
 }
 
 /// Returns the lines before the start that define how the job is queued again, and what the shell does on Slurm's signal
 /// when its time is nearly over: `tell` has the ranks write a checkpoint and end, for which they have the lead of the
 /// signal, and then the job is queued again if `unless` is false.
 fn requeue(draft: &Draft<'_>, lead_s: u64, tell: &str, unless: &str) -> String {
-    let patience = lead_s - REQUEUE_S;
+    let patience = lead_s - REQUEUE.0 as u64;
     let jobs = draft.job.runs_at_most().0 * PATIENCE / 60.0 / longest_min(draft) as f64;
     let most = RESTARTS_MAX + jobs.clamp(0.0, 10_000.0) as u64;
     format!(
