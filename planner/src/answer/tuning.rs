@@ -2,7 +2,8 @@
 
 use super::solve::recommended;
 use crate::problem::{Problem, Training, executable_on};
-use crate::search::{Evaluated, Totals, is_quick};
+use crate::relative::percent_of;
+use crate::search::{Evaluated, INDISTINCT, Totals, is_quick};
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
 use trainyard_plan::{BatchSpec, Fixed, GradientReduction, Plan, PlanSpec, Precision};
 use trainyard_sim::{Machine, footprint};
@@ -206,7 +207,16 @@ pub(crate) fn batch_reason(batches: &[BatchChoice], training: Training) -> Optio
     let others = batches.iter().filter(|choice| choice.batch.global != own.batch.global);
     let fastest = others.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
     let global = |choice: &BatchChoice| human_count(choice.batch.global);
-    let rates = times(rate(fastest) / rate(own));
+    let ratio = rate(fastest) / rate(own);
+    let rates = times(ratio);
+    if matches!(training, Training::Passes(_)) && (1.0..=1.0 + INDISTINCT).contains(&ratio) {
+        let [least, most] = [own, fastest].map(global);
+        return Some(format!(
+            "global batch {least}, the smallest allowed that takes hardly longer: {most} would be {} faster, with fewer \
+             steps over the same data",
+            percent_of(ratio - 1.0)
+        ));
+    }
     let needs = match training {
         Training::Target(_) => format!("needs {} the samples to the target", times(fastest.samples / own.samples)),
         Training::Passes(_) => "reads the same data".into(),

@@ -1,6 +1,7 @@
 //! The plan that a search looks for: its objective, its limits, and the order in which a user prefers plans.
 
 use super::complexity::Complexity;
+use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use trainyard_plan::Objective;
@@ -35,6 +36,10 @@ pub(crate) struct Aim {
     pub(crate) left_over: f64,
     /// The complexity that plans must have; `None` admits any.
     pub(crate) complexity: Option<Complexity>,
+    /// The only global batch to consider.
+    pub(crate) global: Option<u64>,
+    /// The only candidate to consider.
+    pub(crate) only: Option<Candidate>,
 }
 
 impl Aim {
@@ -51,6 +56,8 @@ impl Aim {
             ceilings: Ceilings::NONE,
             left_over: 0.0,
             complexity: None,
+            global: None,
+            only: None,
         }
     }
 }

@@ -20,6 +20,7 @@ mod robust;
 mod searcher;
 mod space;
 mod totals;
+mod usual_batch;
 
 pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
 pub(crate) use arrangement::{UNSHARDED, other_offload, other_recomputation, other_sharding};

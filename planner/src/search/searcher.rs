@@ -164,6 +164,8 @@ impl<'a> Sought<'a> {
             self.is_wanted(candidate.choice)
                 && (!aim.on_one_machine || candidate.instances == 1)
                 && least.is_some_and(|totals| self.within_goal(totals))
+                && aim.global.is_none_or(|wanted| candidate.batch.global == wanted)
+                && aim.only.is_none_or(|wanted| *candidate == wanted)
                 && aim.complexity.is_none_or(|class| prepared.may_be(candidate, class))
         })
     }

@@ -1,0 +1,92 @@
+//! Of the batches of a plan that cannot be told apart, those that people train with.
+
+use super::aim::{Aim, Ceilings, other};
+use super::robust::{Among, INDISTINCT};
+use super::space::Candidate;
+use super::totals::{Evaluated, Totals};
+use crate::problem::{Problem, Training};
+
+/// The relative difference of time and cost for which a step is not divided into more micro-batches: a stated default, far
+/// less than can be predicted.
+const AS_GOOD: f64 = 0.01;
+
+/// The part of a GPU's memory that larger micro-batches leave free where smaller ones would do: a stated default.
+const ROOM: f64 = 0.2;
+
+/// Returns the plan with the smallest global batch whose time and cost cannot be told from those of this plan, and of its
+/// micro-batches the largest; the plan itself if it has them. `one` is the aim of a plan within the goal.
+///
+/// Over the same data a larger batch takes fewer optimizer steps, which has to pay. To a target, samples follow from the
+/// batch, and a stated number of steps reads less with a smaller one: there the objective decides.
+pub(super) fn with_usual_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: Evaluated) -> Evaluated {
+    let chosen = smallest_batch(among, problem, one, &chosen).unwrap_or(chosen);
+    fewest_micro_batches(among, problem, one, &chosen).unwrap_or(chosen)
+}
+
+fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
+    if !matches!(problem.training, Training::Passes(_)) {
+        return None;
+    }
+    let aim = alike(among, one, chosen, 1.0 + INDISTINCT);
+    let mut smaller: Vec<u64> =
+        problem.global_batches.iter().copied().filter(|batch| *batch < chosen.plan.batch().global).collect();
+    smaller.sort_unstable();
+    smaller.into_iter().find_map(|batch| among.best(Aim { global: Some(batch), ..aim }))
+}
+
+fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
+    let memory = chosen.machine(problem).cluster.first().device.gpu()?.memory.value;
+    let has_room = |plan: &Evaluated| plan.memory_peak.as_f64() <= (1.0 - ROOM) * memory.as_f64();
+    let aim = alike(among, one, chosen, 1.0 + AS_GOOD);
+    let plan = &chosen.plan;
+    let fewer = |own: &&Candidate| {
+        (own.choice, own.instances, own.parallel) == (chosen.choice, plan.cluster().instances, plan.mesh().parallel())
+            && (own.precision, own.recompute) == (plan.precision(), plan.recompute())
+            && own.batch.global == plan.batch().global
+            && own.batch.accumulation < plan.batch().accumulation
+    };
+    let mut fewer: Vec<Candidate> = among.prepared.candidates.iter().filter(fewer).copied().collect();
+    fewer.sort_unstable_by_key(|own| own.batch.accumulation);
+    fewer.into_iter().find_map(|own| among.best(Aim { only: Some(own), ..aim }).filter(has_room))
+}
+
+/// Returns the aim of a plan as simple as this one that takes and costs little more, if others may be searched for.
+fn alike(among: Among<'_, '_>, one: Aim, chosen: &Evaluated, times: f64) -> Aim {
+    let near = |objective| Ceilings::near(objective, Totals::found(chosen), times);
+    let ceilings = one.ceilings.and(near(one.objective)).and(near(other(one.objective)));
+    Aim { ceilings, complexity: Some(among.prepared.complexity(chosen)), ..one }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::document::PlanDocument;
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    fn planned(model: &str, batch: GlobalBatch) -> PlanDocument {
+        let mut job = JobSpec::default();
+        job.model.name = Some(model.into());
+        job.data.samples = Some(10_000_000);
+        job.training.global_batch = Some(batch);
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        recommend(&problem, &Limits::default(), &job).expect("a plan")
+    }
+
+    #[test]
+    fn a_larger_batch_has_to_pay() {
+        let open = planned("gpt2", GlobalBatch::Between { min: 64, max: 4096 });
+        let held = planned("gpt2", GlobalBatch::Exactly(4096));
+        let cost = |document: &PlanDocument| document.prediction.cost_usd.expect("rented");
+        assert!(open.plan.batch.global < 4096, "{:?}", open.plan.batch);
+        assert!(cost(&open) < 1.06 * cost(&held), "{} {}", cost(&open), cost(&held));
+        assert!(open.reasons.iter().any(|told| told.starts_with("global batch ")), "{:?}", open.reasons);
+    }
+
+    #[test]
+    fn micro_batches_are_not_accumulated_for_nothing() {
+        let batch = planned("resnet50", GlobalBatch::Exactly(2048)).plan.batch;
+        assert_eq!((batch.micro, batch.accumulation), (256, 1));
+    }
+}
