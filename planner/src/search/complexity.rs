@@ -3,6 +3,9 @@
 use super::space::{Candidate, Variant};
 use trainyard_plan::{Offload, ParallelSpec, Plan, Precision, StateSharding};
 
+/// The deepest pipeline that is usual: that of Llama 3 405B (Llama Team, arXiv:2407.21783, table 4).
+pub(super) const DEEPEST_USUAL: u32 = 16;
+
 /// The settings that are ordinary on the devices and with the software of a choice: nobody has to think about them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordinary {
@@ -40,6 +43,8 @@ pub(crate) struct Complexity {
     /// `true` if the stages of a pipeline cannot have the same number of repeated layers: what software takes only with a
     /// list of them.
     uneven: bool,
+    /// `true` if a pipeline is deeper than people run them: every stage waits for the slowest, and for each that fails.
+    deep: bool,
     /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
@@ -53,7 +58,7 @@ pub(crate) struct Complexity {
 impl Complexity {
     /// Returns what has to be set up for a plan, its other features aside: less is plainer.
     pub(crate) fn set_up(self) -> impl Ord {
-        (self.unusual_format, self.offloads, self.uneven, self.kinds, self.converted)
+        (self.unusual_format, self.offloads, self.uneven, self.deep, self.kinds, self.converted)
     }
 
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
@@ -93,6 +98,7 @@ impl Complexity {
             unusual_format: precision != ordinary.precision,
             offloads: offloads(variant.offload),
             uneven: is_uneven(ordinary.blocks, parallel.pipeline, variant.virtual_stages),
+            deep: parallel.pipeline > DEEPEST_USUAL,
             kinds: parallel.kinds(),
             parts: parts.iter().filter(|part| **part).count() as u32,
             converted: !ordinary.own_scripts,
@@ -147,6 +153,7 @@ mod tests {
         let stages = |pipeline| of(ParallelSpec { pipeline, ..plain }, bf16, Variant::PLAIN);
         let both = of(ParallelSpec { tensor: 2, pipeline: 4, ..plain }, bf16, Variant::PLAIN);
         assert!(stages(4) == tensor && both < stages(6) && stages(6) < single);
+        assert!(both < stages(20) && stages(20) < stages(6));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::aim::{Aim, Ceilings, amount, other};
 use super::arrangement::arrangement;
-use super::complexity::Complexity;
+use super::complexity::{Complexity, DEEPEST_USUAL};
 use super::found::Found;
 use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
@@ -312,7 +312,10 @@ fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.spec().features());
     let parts = other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}"));
     let even = uneven(&optimum.plan) && !uneven(&chosen.plan) && chosen.plan.stages().count() > 1;
-    parts.chain(even.then(|| "every stage has the same number of layers".into())).collect()
+    let stages = |plan: &Evaluated| plan.plan.mesh().pipeline();
+    let shallow = stages(optimum) > DEEPEST_USUAL && stages(chosen) <= DEEPEST_USUAL;
+    let shallow = shallow.then(|| format!("{} pipeline stages instead of {}", stages(chosen), stages(optimum)));
+    parts.chain(even.then(|| "every stage has the same number of layers".into())).chain(shallow).collect()
 }
 
 /// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.

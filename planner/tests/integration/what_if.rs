@@ -745,7 +745,10 @@ fn what_plan_warns_of_the_terms_is_told_of_each_case() {
     assert_eq!(terms[0], Vec::<String>::new());
     let reserved = terms[1].iter().find(|own| own.starts_with("reserved instances are paid for 3 years"));
     let told = reserved.expect("a commitment");
-    assert!(told.contains("for the whole term the instances cost") && told.contains("compare prices of one day"), "{told}");
+    assert!(
+        told.contains("for the whole term the instances cost") && told.contains("compare prices of one day"),
+        "{told}"
+    );
     // Of two types one has a price on these terms.
     job.cluster.instances = Some(vec!["p3.16xlarge".into(), "p4d.24xlarge".into()]);
     let answer = ask(&sought(job, &[]), &["pricing=reserved"]);
