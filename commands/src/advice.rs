@@ -1,7 +1,7 @@
 //! What fields of job files look like when they are right, for errors that know no better advice.
 
 /// Fields with lines that may stand for them.
-const EXAMPLES: [(&str, &str); 19] = [
+const EXAMPLES: [(&str, &str); 20] = [
     ("campaign.checkpoint_interval", "checkpoint_interval = \"30 min\""),
     ("campaign.job_limit", "job_limit = \"24h\""),
     ("campaign.monthly_reclaims", "monthly_reclaims = 0.1"),
@@ -11,6 +11,7 @@ const EXAMPLES: [(&str, &str); 19] = [
     ("campaign.spot_scenario", "spot_scenario = 5"),
     ("campaign.straggler", "straggler = 0.05"),
     ("cluster.instances", "instances = [\"p4d.24xlarge\", \"p5.*\"]; `trainyard show instances` lists them"),
+    ("cluster.memory_margin", "memory_margin = \"8%\""),
     ("cluster.quotas", "quotas = { p4d = 192 }, in vCPUs"),
     ("data.prefetch", "prefetch = 2"),
     ("data.workers", "workers = 8"),
@@ -27,7 +28,7 @@ const EXAMPLES: [(&str, &str); 19] = [
 pub(crate) fn example(field: &str) -> Option<String> {
     let is = |key: &str| field.strip_suffix(key).is_some_and(|before| before.is_empty() || before.ends_with('.'));
     let (_, line) = EXAMPLES.into_iter().find(|(key, _)| is(key))?;
-    Some(format!("as in {line}"))
+    Some(format!("for example: {line}"))
 }
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ mod tests {
     #[test]
     fn examples_are_found_in_any_file() {
         for field in ["data.workers", "job.data.workers", "job[3].data.workers"] {
-            assert_eq!(example(field).as_deref(), Some("as in workers = 8"), "{field}");
+            assert_eq!(example(field).as_deref(), Some("for example: workers = 8"), "{field}");
         }
         assert_eq!(example("metadata.workers"), None);
     }
