@@ -28,7 +28,7 @@ const EXAMPLES: [(&str, &str); 20] = [
 pub(crate) fn example(field: &str) -> Option<String> {
     let is = |key: &str| field.strip_suffix(key).is_some_and(|before| before.is_empty() || before.ends_with('.'));
     let (_, line) = EXAMPLES.into_iter().find(|(key, _)| is(key))?;
-    Some(format!("for example: {line}"))
+    Some(format!("for example {line}"))
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn examples_are_found_in_any_file() {
         for field in ["data.workers", "job.data.workers", "job[3].data.workers"] {
-            assert_eq!(example(field).as_deref(), Some("for example: workers = 8"), "{field}");
+            assert_eq!(example(field).as_deref(), Some("for example workers = 8"), "{field}");
         }
         assert_eq!(example("metadata.workers"), None);
     }
