@@ -265,7 +265,7 @@ pub(crate) struct PlanArguments {
     /// Take this point of the front of time against cost instead of the recommended plan
     #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=u16::MAX), help_heading = "Results")]
     pub(crate) point: Option<u16>,
-    /// Write the document to this file: a plan, or the plans and the schedule of a fleet
+    /// Write the document to this file: a plan, or the plans and the schedule of a fleet; `-` prints it
     #[arg(long, value_name = "PLAN.json", help_heading = "Results")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -343,10 +343,10 @@ pub(crate) struct WhatIfArguments {
     pub(crate) tornado: bool,
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
-    /// Write the cases as CSV
+    /// Write the cases as CSV; `-` prints them
     #[arg(long, value_name = "F.csv", help_heading = "Results")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write the what-if document to this file
+    /// Write the what-if document to this file; `-` prints it
     #[arg(long, value_name = "F.json", help_heading = "Results")]
     pub(crate) out: Option<PathBuf>,
 }

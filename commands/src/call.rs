@@ -6,7 +6,7 @@ use crate::listener::{Event, Listener};
 use crate::misused::misused;
 use crate::output::Output;
 use crate::parsing::parse;
-use crate::{checked, dispatch, threads};
+use crate::{checked, dispatch, printed, threads};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,7 +103,7 @@ impl Call {
 }
 
 fn done(words: &[OsString], listener: Listener) -> Result<Exit, Failure> {
-    let arguments = parse(words).map_err(|error| misused(&error, words))?;
+    let arguments = printed::resolved(parse(words).map_err(|error| misused(&error, words))?)?;
     let output = Output::new(&arguments.global).heard_by(listener);
     let (history, command) = (checked(&arguments, words)?, arguments.command);
     let (caller, wanted) = (caller::current(), threads::wanted(&command));

@@ -23,7 +23,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path
         }
         let at = error.span().map_or(0, |span| span.start);
         let message = plain_words(error.message(), "a table");
-        let forms = number_forms(&message);
+        let forms = number_forms(&message).or_else(|| values_of(&message));
         // What lacks in the whole file is at no key of it.
         let key = toml_place(text, at).filter(|_| at > 0 || !message.starts_with(MISSING));
         let failure = unreadable(what, path, line(text, at), key, &message);
@@ -159,6 +159,25 @@ fn number_forms(message: &str) -> Option<String> {
     told.then(|| "a number may be written as 2000, 1e6, 100_000, \"2k\", \"1.5M\" or \"10B\"".into())
 }
 
+/// Quantities as errors call them, with values.
+const QUANTITIES: [(&str, &str); 5] = [
+    ("an amount of data", "500 MB or 80 GiB"),
+    ("a data rate", "100 Gb/s or 25 GB/s"),
+    ("an amount of arithmetic", "6 GFLOP"),
+    ("an arithmetic rate", "312 TFLOP/s"),
+    ("a duration", "30 min, 12h or 3d"),
+];
+
+/// Returns values of a quantity that a message says is out of range, or has a unit of another.
+fn values_of(message: &str) -> Option<String> {
+    let wrong = |name: &str| {
+        let ways = [format!("is out of range for {name}:"), format!("is not a unit of {name};")];
+        ways.iter().any(|words| message.contains(words))
+    };
+    let (_, values) = QUANTITIES.into_iter().find(|(name, _)| wrong(name))?;
+    Some(format!("for example {values}"))
+}
+
 /// Returns the number of the line that contains the byte `at`, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
@@ -223,6 +242,15 @@ mod tests {
             failure.causes()[0].starts_with("line 2, `training.global_batch`: `1.5` is not a whole"),
             "{failure:?}"
         );
+    }
+
+    #[test]
+    fn a_quantity_out_of_range_comes_with_values_of_its_kind() {
+        let file = "machines = [{ like = \"p3dn.24xlarge\", count = 4, network = { bandwidth = \"-1 Gb/s\" } }]\n";
+        let failure = from_toml::<trainyard_hardware_profiles::ClusterFile>("cluster", file, Path::new("c.toml"));
+        let failure = failure.expect_err("a negative rate");
+        assert!(failure.causes()[0].contains("`-1 Gb/s` is out of range for a data rate"), "{failure:?}");
+        assert_eq!(failure.hint_text(), Some("for example 100 Gb/s or 25 GB/s"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
+use crate::marks;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
@@ -405,12 +406,18 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
     write_all(&[(path, content)])
 }
 
-/// Replaces several files: none before the new content of all of them is on the disk. A symbolic link stays, and leads
-/// to the new content; what is no regular file, such as `/dev/stdout`, is written to as it is.
+/// Replaces several files, which may only be earlier results: none before the new content of all of them is on the disk.
+/// A symbolic link stays, and leads to the new content; what is no regular file, such as `/dev/stdout`, is written to as
+/// it is.
 pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
     if caller::cancellation().is_cancelled() {
         return Err(Failure::stopped());
     }
+    marks::expect_earlier(files)?;
+    replace_all(files)
+}
+
+fn replace_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
     let (streams, files): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_stream(path));
     let mut staged = Vec::new();
     for (path, content) in files {
@@ -643,7 +650,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("new/plan.json");
         write(&path, "one").expect("room");
-        write(&path, "two").expect("room");
+        replace_all(&[(&path, "two")]).expect("room");
         assert_eq!(fs::read_to_string(&path).expect("readable"), "two");
         assert_eq!(fs::read_dir(root.path().join("new")).expect("readable").count(), 1);
         assert!(write(root.path(), "a folder stands there").is_err());
@@ -678,9 +685,9 @@ mod tests {
     fn several_files_are_replaced_together_or_not_at_all() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let (one, two) = (root.path().join("one"), root.path().join("two"));
-        write_all(&[(&one, "1"), (&two, "2")]).expect("room");
+        replace_all(&[(&one, "1"), (&two, "2")]).expect("room");
         assert_eq!(fs::read_to_string(&two).expect("readable"), "2");
-        assert!(write_all(&[(&one, "3"), (root.path(), "a folder stands there")]).is_err());
+        assert!(replace_all(&[(&one, "3"), (root.path(), "a folder stands there")]).is_err());
         assert_eq!(fs::read_to_string(&one).expect("readable"), "1");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 2);
     }
@@ -692,7 +699,7 @@ mod tests {
         let (own, link) = (root.path().join("own"), root.path().join("link"));
         fs::write(&own, "old").expect("room");
         std::os::unix::fs::symlink(&own, &link).expect("room");
-        write(&link, "new").expect("room");
+        replace_all(&[(&link, "new")]).expect("room");
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&own).expect("readable"), "new");
         assert!(write(Path::new("/dev/null"), "gone").is_ok());

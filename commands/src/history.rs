@@ -22,6 +22,10 @@ const ENVIRONMENT: &str = "TRAINYARD_HISTORY";
 /// The value that turns the history off.
 const OFF: &str = "off";
 
+/// What is said once, of a history at a place that nobody named.
+const NEW: &str =
+    ", which is new: results are kept there from now on (`--history off` or TRAINYARD_HISTORY=off keeps none)";
+
 /// The history of results, if it is on.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -112,12 +116,16 @@ impl History {
             figures: headline.figures,
             documents,
         };
+        let mut told = "";
         if place == Path::new(HISTORY) {
+            if !place.exists() {
+                told = NEW;
+            }
             // The folder of runs is the program's own. If it cannot be made, the history says so.
             let _ = std::fs::create_dir_all(files::folder_of(place));
         }
         match Store::open(place).and_then(|mut store| store.keep(&new)) {
-            Ok(entry) => Kept(Some(format!("kept as {} in {}", entry.id, place.display()))),
+            Ok(entry) => Kept(Some(format!("kept as {} in {}{told}", entry.id, place.display()))),
             Err(error) => {
                 self.warn(&error, output);
                 Kept(None)

@@ -1,5 +1,6 @@
 //! Jobs: a file, flags, or both; and the files that a job names.
 
+use crate::advice;
 use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
 use crate::caller;
 use crate::diagnose::from_toml;
@@ -105,6 +106,11 @@ pub(crate) fn has_table(file: &Path, names: &[&str]) -> bool {
     let text = files::read_text("job", file).unwrap_or_default();
     let table: toml::Table = trainyard_documents::from_toml(&text).unwrap_or_default();
     names.iter().any(|name| table.contains_key(*name))
+}
+
+/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs.
+pub(crate) fn is_fleet(file: &Path) -> bool {
+    has_table(file, &["pool", "job"])
 }
 
 /// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
@@ -370,7 +376,9 @@ impl Job {
         };
         let failure = failure.at(error.invalid());
         let strange = || (field == "cluster.instances").then(|| self.strange_family()).flatten();
-        failure.maybe_hint(strange().or_else(|| error.invalid().hint()).or_else(flag).or_else(|| error.hint()))
+        let example = || advice::example(field);
+        let hint = strange().or_else(|| error.invalid().hint()).or_else(flag).or_else(example);
+        failure.maybe_hint(hint.or_else(|| error.hint()))
     }
 
     /// Advises about the first instance type that the job names of a family that the catalog does not have.

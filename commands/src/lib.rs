@@ -15,9 +15,11 @@ mod listener;
 mod machine;
 
 // Files that users name.
+mod advice;
 mod diagnose;
 mod files;
 mod kinds;
+mod marks;
 mod traces;
 
 // The command line.
@@ -27,6 +29,7 @@ mod history_arguments;
 mod misused;
 mod parsing;
 mod plot;
+mod printed;
 mod shown;
 mod values;
 
@@ -76,6 +79,13 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     if matches!(arguments.command, Command::Train(_) | Command::Run(_) | Command::Calibrate(_)) {
         allocator::keep_freed_memory();
     }
+    let arguments = match printed::resolved(arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => {
+            Output::new(&Global::default()).failure(&failure);
+            return failure.code() as u8;
+        }
+    };
     let output = Output::new(&arguments.global);
     let ended = checked(&arguments, &words).and_then(|history| {
         threads::start(&arguments.command)?;

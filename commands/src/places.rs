@@ -4,9 +4,11 @@ use crate::arguments::{Command, GoalArguments, JobArguments, Launcher, PricesCom
 use crate::failure::Failure;
 use crate::files::{self, Written};
 use crate::history_arguments::HistoryCommand;
+use crate::job;
+use crate::marks::{self, IN_THE_WAY, Mark};
 use crate::plot::PlotArguments;
+use crate::printed::is_printed;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The files that a command reads and writes, as far as its arguments name them.
@@ -22,12 +24,12 @@ struct Place<'a> {
     flag: &'static str,
     path: &'a Path,
     what: Written,
-    /// One of these is in the beginning of every such result; none for folders, whose files have names of their own.
-    marks: &'static [&'static [u8]],
+    /// What the result may be; none for folders, whose files have names of their own, and where the work shows it.
+    kinds: Vec<Mark>,
 }
 
 /// Refuses a command that would write where it cannot, over its own input, over a file that is no result of its kind, or
-/// one result over another. A file that only a job or a plan names, such as a cluster file, is no result either.
+/// one result over another. What is written into folders is checked when its names are known, see [`marks`].
 pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Failure> {
     if let Command::Train(TrainArguments { out: Some(folder), .. }) = command {
         files::expect_unused(folder)?;
@@ -43,49 +45,20 @@ pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Fai
             let message = format!("`{} {}` would overwrite a file that is read", place.flag, place.path.display());
             return Err(Failure::input(message).hint("name another file"));
         }
-        if place.is_anothers() {
+        if let Some(why) = marks::in_the_way(place.path, &place.kinds).filter(|_| !place.kinds.is_empty()) {
             let message = format!(
                 "`{} {}` would overwrite a file that is no result of this command",
                 place.flag,
                 place.path.display()
             );
-            return Err(Failure::input(message).hint("name another file, or remove this one first"));
+            return Err(Failure::input(message).because(why).hint(IN_THE_WAY));
         }
         files::expect_room(place.path, place.what)?;
     }
     Ok(())
 }
 
-/// The beginning of a file that tells what it is, in bytes.
-const HEAD: u64 = 1 << 16;
-
-/// What every result of a kind has in its beginning, one of each.
-mod marks {
-    /// JSON that names its schema.
-    pub(super) const DOCUMENT: &[&[u8]] = &[b"\"schema\": \"trainyard.", b"\"schema\":\"trainyard."];
-    /// Names of columns.
-    pub(super) const CASES: &[&[u8]] = &[b"time_s,", b"time_change,"];
-    pub(super) const PRICES: &[&[u8]] = &[b"usd_per_hour"];
-    pub(super) const QUOTAS: &[&[u8]] = &[b"[regions."];
-    pub(super) const PAGE: &[&[u8]] = &[b"<html"];
-    pub(super) const PICTURE: &[&[u8]] = &[b"<svg", b"\x89PNG"];
-    /// JSON as it is, or packed by gzip.
-    pub(super) const TRACE: &[&[u8]] = &[b"\"traceEvents\"", b"\x1f\x8b"];
-    /// TOML that names its schema.
-    pub(super) const MEASURED: &[&[u8]] = &[b"trainyard.profile/", b"trainyard.constants/"];
-}
-
 impl Place<'_> {
-    /// Returns `true` if a file is there whose content is not that of such a result.
-    fn is_anothers(&self) -> bool {
-        let mut head = Vec::new();
-        let mut read = || fs::File::open(self.path)?.take(HEAD).read_to_end(&mut head);
-        if self.marks.is_empty() || !self.path.is_file() || read().is_err() || head.is_empty() {
-            return false;
-        }
-        !self.marks.iter().any(|mark| head.windows(mark.len()).any(|part| part == *mark))
-    }
-
     /// Returns `true` if this place and another are one file. Several results may go into a folder, and to a device or
     /// a pipe.
     fn is_over(&self, other: &Place<'_>) -> bool {
@@ -110,26 +83,26 @@ impl<'a> Places<'a> {
             Command::Plan(plan) => places
                 .job(&plan.job)
                 .goal(&plan.goal)
-                .file("--out", plan.out.as_deref(), marks::DOCUMENT)
+                .file("--out", plan.out.as_deref(), vec![planned(&plan.job)])
                 .plot(&plan.plot)
                 .folder("--plans", plan.plans.as_deref()),
             Command::WhatIf(what_if) => places
                 .job(&what_if.job)
                 .goal(&what_if.goal)
-                .file("--out", what_if.out.as_deref(), marks::DOCUMENT)
-                .file("--csv", what_if.csv.as_deref(), marks::CASES)
+                .file("--out", what_if.out.as_deref(), vec![Mark::document("what-if")])
+                .file("--csv", what_if.csv.as_deref().filter(|path| !is_printed(path)), vec![Mark::Cases])
                 .plot(&what_if.plot),
             Command::Simulate(simulate) => places
                 .read(&simulate.plan)
                 .reads([&simulate.constants])
-                .either("--trace", simulate.trace.as_deref(), marks::TRACE)
+                .either("--trace", simulate.trace.as_deref(), vec![Mark::Trace])
                 .folder("--chakra", simulate.chakra.as_deref())
                 .plot(&simulate.plot),
             Command::Explain(explain) => {
                 places.read(&explain.plan).reads([&explain.against]).plot(&explain.plot)
             }
             Command::Report(report) => {
-                let places = places.read(&report.plan).file("--out", report.out.as_deref(), marks::PAGE);
+                let places = places.read(&report.plan).file("--out", report.out.as_deref(), vec![Mark::Page]);
                 places.folder("--plots", report.plots.as_deref())
             }
             Command::Export(export) => places.read(&export.plan).folder("--out", export.out.as_deref()),
@@ -138,7 +111,9 @@ impl<'a> Places<'a> {
             Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => places,
             // The constants and profiles from which a fit starts may be replaced by its results.
             Command::Calibrate(calibrate) => {
-                places.reads([&calibrate.from]).file("--out", calibrate.out.as_deref(), marks::MEASURED)
+                let refitted = calibrate.from.as_ref().map(|_| Mark::document("constants"));
+                let kinds = refitted.into_iter().chain([Mark::document("profile")]).collect();
+                places.reads([&calibrate.from]).file("--out", calibrate.out.as_deref(), kinds)
             }
             Command::Validate(validate) => {
                 places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)
@@ -147,10 +122,10 @@ impl<'a> Places<'a> {
                 .files
                 .iter()
                 .fold(places, |places, path| places.read(path))
-                .file("--out", import.out.as_deref(), marks::PRICES)
-                .file("--quotas", import.quotas.as_deref(), marks::QUOTAS),
+                .file("--out", import.out.as_deref(), vec![Mark::Prices])
+                .file("--quotas", import.quotas.as_deref(), vec![Mark::Quotas]),
             Command::History(HistoryCommand::Export(export)) => {
-                places.either("--out", Some(&export.out), marks::DOCUMENT)
+                places.either("--out", Some(&export.out), Vec::new())
             }
             Command::Schemas(schemas) => places.folder("--out", Some(&schemas.out)),
             Command::Man(man) => places.folder("--out", man.out.as_deref()),
@@ -175,18 +150,18 @@ impl<'a> Places<'a> {
         self
     }
 
-    fn file(mut self, flag: &'static str, path: Option<&'a Path>, marks: &'static [&'static [u8]]) -> Self {
-        self.writes.extend(path.map(|path| Place { flag, path, what: Written::File, marks }));
+    fn file(mut self, flag: &'static str, path: Option<&'a Path>, kinds: Vec<Mark>) -> Self {
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::File, kinds }));
         self
     }
 
     fn folder(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
-        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Folder, marks: &[] }));
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Folder, kinds: Vec::new() }));
         self
     }
 
-    fn either(mut self, flag: &'static str, path: Option<&'a Path>, marks: &'static [&'static [u8]]) -> Self {
-        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Either, marks }));
+    fn either(mut self, flag: &'static str, path: Option<&'a Path>, kinds: Vec<Mark>) -> Self {
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Either, kinds }));
         self
     }
 
@@ -202,38 +177,12 @@ impl<'a> Places<'a> {
     }
 
     fn plot(self, plot: &'a PlotArguments) -> Self {
-        self.file("--plot", plot.plot.as_deref(), marks::PICTURE)
+        self.file("--plot", plot.plot.as_deref(), vec![Mark::Picture])
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_has_the_mark_of_a_result_of_its_kind_may_be_written_over() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let is_anothers = |name: &str, content: &[u8], marks| {
-            let path = folder.path().join(name);
-            fs::write(&path, content).expect("room");
-            Place { flag: "--out", path: &path, what: Written::File, marks }.is_anothers()
-        };
-        let documents: [&[u8]; 3] =
-            [b"", b"{\n  \"schema\": \"trainyard.plan/1\",", b"{\"schema\":\"trainyard.what-if/1\"}"];
-        for own in documents {
-            assert!(!is_anothers("plan.json", own, marks::DOCUMENT), "{own:?}");
-        }
-        // A profile names a schema, and is TOML; config.json is JSON, and a model's.
-        let others: [&[u8]; 4] =
-            [b"schema = \"trainyard.profile/1\"\n", b"[[machines]]\n", b"{\"model_type\": \"llama\"}", b"1024\n77\n"];
-        for other in others {
-            assert!(is_anothers("own", other, marks::DOCUMENT), "{other:?}");
-        }
-        assert!(!is_anothers("profile.toml", others[0], marks::MEASURED));
-        assert!(!is_anothers("prices.csv", b"instance,region,usd_per_hour\n", marks::PRICES));
-        assert!(is_anothers("prices.csv", b"instance,region,usd_per_hour\n", marks::CASES));
-        assert!(is_anothers("photo.jpg", b"\xff\xd8\xff", marks::PICTURE));
-        let new = Place { flag: "--out", path: Path::new("nothing/there"), what: Written::File, marks: marks::PAGE };
-        assert!(!new.is_anothers());
-    }
+/// Returns what `plan` writes: the plan of a job, or a fleet.
+fn planned(job: &JobArguments) -> Mark {
+    let is_fleet = job.job.as_deref().is_some_and(job::is_fleet);
+    Mark::document(if is_fleet { "fleet" } else { "plan" })
 }

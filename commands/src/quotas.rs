@@ -1,6 +1,7 @@
 //! Files of quotas: what an account may rent at once, by region and kind.
 
 use crate::failure::Failure;
+use crate::marks::QUOTAS;
 use crate::{diagnose, files};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,10 +24,7 @@ struct QuotasFile {
 
 /// Formats quotas, at least one, as a file.
 pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &str) -> String {
-    let mut lines = vec![
-        "# What the account may rent at once; `trainyard plan --quotas` takes it.".to_owned(),
-        format!("date = \"{today}\""),
-    ];
+    let mut lines = vec![QUOTAS.to_owned(), format!("date = \"{today}\"")];
     let mut last = None;
     for ((region, kind, key), value) in quotas {
         if last != Some((region, kind)) {

@@ -1,7 +1,7 @@
 //! What may become of a whole training, as a page.
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, laid_out};
 use crate::price::each;
 use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles, Scenario};
 use trainyard_units::human_count;
@@ -10,7 +10,7 @@ use trainyard_units::human_count;
 /// often machines are lost.
 pub fn campaign(document: &CampaignDocument, width: Width) -> String {
     let plan = &document.plan;
-    let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), strategy(plan));
+    let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), laid_out(plan));
     let runs = format!("{} runs", human_count(document.runs));
     let [_, quantiles @ ..] = QUANTITIES;
     let header: Vec<&str> = std::iter::once(runs.as_str()).chain(quantiles).collect();

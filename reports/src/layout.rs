@@ -1,6 +1,6 @@
 //! How a plan is laid out, in a few words.
 
-use trainyard_plan::{Offload, PlanSpec, StateSharding};
+use trainyard_plan::{GradientCompression, GradientReduction, Offload, Placement, PlanSpec, StateSharding};
 
 /// Formats the machines: `2 × p4d.24xlarge`.
 pub fn cluster(plan: &PlanSpec) -> String {
@@ -36,6 +36,30 @@ pub fn strategy(plan: &PlanSpec) -> String {
     if parts.is_empty() { parallel.to_string() } else { parts.join(" × ") }
 }
 
+/// Formats the strategy and what else says where things are: `data 8; optimizer state sharded (ZeRO-1)`.
+pub(crate) fn laid_out(plan: &PlanSpec) -> String {
+    [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
+fn states(plan: &PlanSpec) -> Option<String> {
+    let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
+    let sharding = match plan.state_sharding {
+        StateSharding::None => None,
+        StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
+        StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
+        StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
+    };
+    let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
+        .then(|| "gradients reduced after each micro-batch".to_owned());
+    let compression = (plan.gradient_compression != GradientCompression::None)
+        .then(|| format!("gradients all-reduced in {}", plan.gradient_compression));
+    let offload = (plan.offload != Offload::NONE).then(|| format!("offloaded: {}", plan.offload));
+    let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
+    let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 /// Formats the strategy of a plan with what makes room for it: `data 8, ZeRO-3, offload optimizer`.
 pub fn strategy_and_state(plan: &PlanSpec) -> String {
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
@@ -52,6 +76,15 @@ mod tests {
     use super::*;
     use crate::plots::tests::plan_document;
     use trainyard_plan::ParallelSpec;
+
+    #[test]
+    fn what_replicas_share_out_and_what_is_offloaded_is_said_behind_the_strategy() {
+        let parallel = ParallelSpec { data: 8, ..ParallelSpec::default() };
+        let plain = PlanSpec { parallel, state_sharding: StateSharding::None, ..plan_document().plan };
+        assert_eq!(laid_out(&plain), "data 8");
+        let sharded = PlanSpec { state_sharding: StateSharding::Parameters, ..plain };
+        assert_eq!(laid_out(&sharded), "data 8; parameters, gradients and optimizer state sharded (ZeRO-3)");
+    }
 
     #[test]
     fn experts_are_counted_as_megatron_counts_them_too() {

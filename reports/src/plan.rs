@@ -8,7 +8,7 @@ pub use brief::NextStep;
 use crate::decision::{lacks_room, rejected, remedies, tuning};
 use crate::format::{Width, bullets, bytes, columns, facts, percent, rate, seconds, table, usd};
 use crate::front::front;
-use crate::layout::{cluster, strategy, strategy_and_state};
+use crate::layout::{cluster, laid_out, strategy_and_state};
 use crate::price::{at_price, each};
 use brief::brief;
 pub(crate) use methods::methods_table;
@@ -16,9 +16,7 @@ pub use methods::trained_part;
 use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
-use trainyard_plan::{
-    Cache, GradientCompression, GradientReduction, Objective, Offload, Placement, PlanSpec, Recompute, StateSharding,
-};
+use trainyard_plan::{Cache, Objective, PlanSpec, Recompute};
 use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
@@ -89,25 +87,6 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     format!("\n{}", table(width, header, document.stacks.iter().map(row)))
 }
 
-/// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
-fn states(plan: &PlanSpec) -> Option<String> {
-    let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
-    let sharding = match plan.state_sharding {
-        StateSharding::None => None,
-        StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
-        StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
-        StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
-    };
-    let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
-        .then(|| "gradients reduced after each micro-batch".to_owned());
-    let compression = (plan.gradient_compression != GradientCompression::None)
-        .then(|| format!("gradients all-reduced in {}", plan.gradient_compression));
-    let offload = (plan.offload != Offload::NONE).then(|| format!("offloaded: {}", plan.offload));
-    let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
-    let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
 fn batch(plan: &PlanSpec) -> String {
     let batch = plan.batch;
     format!(
@@ -132,10 +111,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let mut rows = vec![("time", time(prediction))];
     rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
-    rows.extend([
-        ("strategy", [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")),
-        ("batch", batch(plan)),
-    ]);
+    rows.extend([("strategy", laid_out(plan)), ("batch", batch(plan))]);
     rows.extend(tokens_of_step(document).map(|tokens| ("tokens", tokens)));
     rows.push(("precision", formats(plan)));
     rows.extend(trained(document).map(|trained| ("fine-tuning", trained)));

@@ -1,7 +1,7 @@
 //! A simulated step as a page.
 
 use crate::format::{Width, facts, percent, seconds, table};
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, laid_out};
 use crate::plan::{input, memory};
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, Prediction};
@@ -26,7 +26,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     }
     rows.extend(input(document));
     let mut text =
-        format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), strategy(&document.plan));
+        format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), laid_out(&document.plan));
     text += &facts(&rows);
     text.push('\n');
     text += &stages(&document.plan, prediction, width);

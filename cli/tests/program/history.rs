@@ -66,7 +66,8 @@ fn results_are_kept_beside_the_runs_and_nothing_else_is_touched() {
     );
     let kept = entries(place);
     let id = kept[0]["id"].as_str().expect("an id");
-    assert!(told(&simulated).contains(&format!("kept as {id} in runs/history.db")), "{}", told(&simulated));
+    let kept_as = format!("kept as {id} in runs/history.db, which is new: results are kept there from now on");
+    assert!(told(&simulated).contains(&kept_as) && told(&simulated).contains("--history off"), "{}", told(&simulated));
     assert_eq!(kept[0]["arguments"], serde_json::json!(["simulate", "one.json", "--format", "json"]));
     assert_eq!(kept[0]["figures"]["step_time_s"], document(&simulated)["prediction"]["step_time_s"]);
     // What was printed is what is kept, to the last byte, and is a plan as any other.
@@ -76,6 +77,8 @@ fn results_are_kept_beside_the_runs_and_nothing_else_is_touched() {
     let again = ends(0, place, &["simulate", "again.json", "--format", "json", "--history", "off"]);
     assert_eq!(again.stdout, simulated.stdout);
     assert_eq!(entries(place).len(), 1);
+    // Where it is kept is news once.
+    assert!(!told(&ends(0, place, &["simulate", "two.json"])).contains("which is new"));
 }
 
 #[test]

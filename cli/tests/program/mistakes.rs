@@ -33,7 +33,17 @@ fn prepared(folder: &Path, name: &str) -> String {
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).and_then(|()| fs::write(path, text)).expect("room");
+    };
     match name {
+        "bad_input" => {
+            write("other-answer.json", "{\n  \"schema\": \"trainyard.what-if/1\"\n}\n");
+            write("other-picture.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\">\n</svg>\n");
+            write("mine/plan.json", "{\n  \"schema\": \"trainyard.plan/1\"\n}\n");
+        }
+        "export" => write("mine/torchrun.sh", "#!/usr/bin/env bash\ntorchrun train.py\n"),
         "chakra" => drop(done("simulate plan.json --chakra et -q")),
         "trace" => drop(done("simulate plan.json --trace step.json.gz -q")),
         "history" => {

@@ -1,11 +1,13 @@
 //! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
 
+use crate::advice;
 use crate::arguments::{GoalArguments, PlanArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
+use crate::marks::{self, Mark};
 use crate::misplaced::{self, in_each_job, of_job};
 use crate::output::{Output, json};
 use std::collections::BTreeSet;
@@ -17,11 +19,6 @@ use trainyard_pool::fleet::{
 };
 use trainyard_units::counted;
 
-/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs.
-pub(crate) fn is_fleet(file: &Path) -> bool {
-    job::has_table(file, &["pool", "job"])
-}
-
 /// Plans a fleet. A plan that misses its goal is still shown.
 pub(crate) fn plan(
     file: &Path,
@@ -32,6 +29,7 @@ pub(crate) fn plan(
     only_for_jobs(arguments)?;
     let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
     aim(&mut spec, &arguments.goal);
+    expect_plans(&spec, arguments.plans.as_deref())?;
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
@@ -48,7 +46,7 @@ pub(crate) fn plan(
     let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
     let planned = plan_fleet(&spec, pool, jobs, &limits, &|| bar.inc(1));
     bar.finish_and_clear();
-    let planned = planned.map_err(|error| explain(&error, &spec, file))?;
+    let planned = planned.map_err(|error| explain(&error, &spec, file, &arguments.goal))?;
     let notes = write(&planned, &spec, file, arguments)?;
     let document = &planned.document;
     let kept = history.keep(Outcome::new(Kind::Plan, "fleet.json", document, document.into()), output);
@@ -102,8 +100,13 @@ fn refused(file: &Path) -> Failure {
 }
 
 /// Returns the failure of a fleet that cannot be planned.
-fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
-    let hint = error.hint();
+fn explain(error: &FleetError, spec: &FleetSpec, file: &Path, flags: &GoalArguments) -> Failure {
+    let typed = |text: String| as_typed(text, flags, spec.jobs.len());
+    let example = match error {
+        FleetError::Job { error, .. } if error.invalid().hint().is_none() => advice::example(error.invalid().field()),
+        _ => None,
+    };
+    let hint = example.or_else(|| error.hint()).map(typed);
     if let FleetError::NoPlan { .. } = error {
         return Failure::of(Exit::NoPlan, error).maybe_hint(hint);
     }
@@ -113,13 +116,39 @@ fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
             Some(path) => {
                 let path = files::beside(file, Path::new(path));
                 let place = format!("in `job[{index}].file`: cannot plan the job `{}`", path.display());
-                refused(file).because(place).because(error.to_string())
+                refused(file).because(place).because(typed(error.to_string()))
             }
-            None => refused(file).because(FleetError::Job { index: *index, error: error.clone() }.to_string()),
+            None => refused(file).because(typed(FleetError::Job { index: *index, error: error.clone() }.to_string())),
         },
-        other => refused(file).because(other.to_string()),
+        other => refused(file).because(typed(other.to_string())),
     };
     told.maybe_hint(hint)
+}
+
+/// Names fields by the flags that set them in place of the file.
+fn as_typed(text: String, flags: &GoalArguments, jobs: usize) -> String {
+    let whole = [
+        ("goal.objective", "--objective", flags.objective.is_some()),
+        ("goal.deadline", "--deadline", flags.deadline.is_some()),
+        ("goal.budget", "--budget", flags.budget.is_some()),
+        ("pool.instances", "--instances", flags.instances.is_some()),
+        ("pool.max_instances", "--max-instances", flags.max_instances.is_some()),
+        ("pool.region", "--region", flags.region.is_some()),
+        ("pool.pricing", "--pricing", flags.pricing.is_some()),
+        ("pool.service", "--service", flags.service.is_some()),
+    ];
+    let of_each = [
+        ("cluster.transport", "--transport", flags.transport.is_some()),
+        ("cluster.stack", "--stack", flags.stack.is_some()),
+        ("cluster.memory_margin", "--memory-margin", flags.memory_margin.is_some()),
+    ];
+    let places = of_each.into_iter().flat_map(|(key, flag, given)| {
+        let in_lists = (0..jobs).map(move |index| format!("job[{index}].{key}"));
+        in_lists.chain([key.to_owned()]).map(move |key| (key, flag, given))
+    });
+    let whole = whole.into_iter().map(|(key, flag, given)| (key.to_owned(), flag, given));
+    let given = whole.chain(places).filter(|(.., given)| *given);
+    given.fold(text, |text, (key, flag, _)| text.replace(&format!("`{key}`"), &format!("`{flag}`")))
 }
 
 /// Writes the requested files, all of them or none. Returns what was written.
@@ -140,7 +169,7 @@ fn write(
         notes.push(format!("Gantt chart written to {}", path.display()));
     }
     if let Some(folder) = &arguments.plans {
-        let documents = planned.plan_documents().map_err(|error| explain(&error, spec, file))?;
+        let documents = planned.plan_documents().map_err(|error| explain(&error, spec, file, &arguments.goal))?;
         let mut names = BTreeSet::new();
         for (name, document) in &documents {
             texts.push((folder.join(file_name(name, &mut names)), json(document).into_bytes()));
@@ -150,6 +179,15 @@ fn write(
     let all: Vec<(&Path, &[u8])> = texts.iter().map(|(path, text)| (path.as_path(), text.as_slice())).collect();
     files::write_all(&all)?;
     Ok(notes)
+}
+
+/// Refuses a folder in which files that are no plans have the names of those to be written, before these are sought.
+fn expect_plans(spec: &FleetSpec, folder: Option<&Path>) -> Result<(), Failure> {
+    let Some(folder) = folder else { return Ok(()) };
+    let mut names = BTreeSet::new();
+    let called = spec.jobs.iter().enumerate().map(|(index, job)| job.called(index + 1));
+    let mut files = called.map(|name| folder.join(file_name(&name, &mut names)));
+    files.try_for_each(|file| marks::expect(&file, &[Mark::document("plan")]))
 }
 
 /// Returns the file name of a kind's plan document: the kind's name as far as files may have it, and unlike the taken
@@ -181,6 +219,14 @@ fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_flags_set_are_named_by_them() {
+        let flags = GoalArguments { region: Some("x".into()), stack: Some("y".into()), ..GoalArguments::default() };
+        let typed = |text: &str| as_typed(text.into(), &flags, 2);
+        assert_eq!(typed("`pool.region` and `pool.file`"), "`--region` and `pool.file`");
+        assert_eq!(typed("`job[1].cluster.stack` is y, `goal.budget`"), "`--stack` is y, `goal.budget`");
+    }
 
     #[test]
     fn no_two_kinds_have_plans_in_one_file() {

@@ -20,7 +20,7 @@ const TOP: u16 = 5;
 
 /// Recommends a plan for a job, or plans for a fleet of jobs that share a pool.
 pub(crate) fn plan(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
-    if let Some(path) = arguments.job.job.as_deref().filter(|path| fleet::is_fleet(path)) {
+    if let Some(path) = arguments.job.job.as_deref().filter(|path| job::is_fleet(path)) {
         return fleet::plan(path, arguments, history, output);
     }
     if arguments.plans.is_some() {

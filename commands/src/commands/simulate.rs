@@ -1,5 +1,6 @@
 //! `trainyard simulate`: one step of a plan, its whole training, or a queue of jobs.
 
+use crate::advice;
 use crate::arguments::SimulateArguments;
 use crate::commands::{chakra, queue};
 use crate::failure::{Exit, Failure};
@@ -103,6 +104,7 @@ fn whole_training(
     let document = campaign(plan, files, arguments.runs, arguments.seed).map_err(|error| {
         Failure::input(format!("cannot simulate the training of plan `{}`", arguments.plan.display()))
             .because_of(&error)
+            .maybe_hint(error.given().and_then(|_| advice::example(error.field())))
     })?;
     if arguments.plot.plot.is_some() {
         let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(plot::refused)?;

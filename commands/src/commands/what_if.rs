@@ -8,8 +8,10 @@ use crate::history::{History, Outcome};
 use crate::job::Job;
 use crate::misplaced::{self, of_job};
 use crate::output::{Output, json};
+use crate::printed::is_printed;
 use crate::{files, job, plot};
 use std::path::Path;
+use trainyard_hardware_profiles::ClusterFile;
 use trainyard_history::Kind;
 use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
@@ -37,9 +39,10 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
     };
     let impossible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
     let drawn = arguments.plot.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
+    let csv = arguments.csv.clone().filter(|path| !is_printed(path));
     let texts = [
         (&arguments.out, arguments.out.is_some().then(|| json(&document).into_bytes()), "what-if document"),
-        (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document).into_bytes()), "cases"),
+        (&csv, csv.is_some().then(|| reports::what_if_csv(&document).into_bytes()), "cases"),
         (&arguments.plot.plot, drawn, "plot"),
     ];
     let mut written = Vec::new();
@@ -52,7 +55,11 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
     }
     files::write_all(&together)?;
     let kept = history.keep(Outcome::new(Kind::WhatIf, "what-if.json", &document, (&document).into()), output);
-    output.result(&document, || reports::what_if(&document, output.width()));
+    if arguments.csv.is_some() && csv.is_none() {
+        output.as_it_is(&reports::what_if_csv(&document));
+    } else {
+        output.result(&document, || reports::what_if(&document, output.width()));
+    }
     kept.tell(output);
     for note in &written {
         output.note(note);
@@ -90,6 +97,7 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     job.aim(&arguments.goal)?;
     let limits = job::limits(&arguments.search, 1)?;
     let resources = job.resources(Path::new(""))?;
+    catalog_types(arguments, &job, resources.cluster_file.as_ref())?;
     if arguments.hold || arguments.tornado {
         return hold(job, &limits);
     }
@@ -104,6 +112,29 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
         })),
         job: Some(job),
     })
+}
+
+/// Refuses to vary the type of rented instances where the machines are those of a cluster file.
+fn catalog_types(arguments: &WhatIfArguments, job: &Job, described: Option<&ClusterFile>) -> Result<(), Failure> {
+    let keys = arguments.vary.iter().filter_map(|text| text.split_once('='));
+    let (Some((key, values)), Some(described)) = (keys.into_iter().find(|(key, _)| *key == "instance"), described)
+    else {
+        return Ok(());
+    };
+    let file = job.spec.cluster.file.as_deref().unwrap_or_default();
+    let why = format!(
+        "`--vary {key}={values}` varies the type of rented machines, but `cluster.file` of the job names {file}"
+    );
+    let kinds: Vec<&str> =
+        described.machines.iter().filter_map(|kind| kind.name.as_deref().or(kind.like.as_deref())).collect();
+    let hint = match kinds.as_slice() {
+        [_] | [] => "leave `cluster.file` out of the job to compare machines of the catalog".to_owned(),
+        kinds => format!(
+            "ask once for each kind of {file}: {}",
+            kinds.iter().map(|kind| format!("`--fix instance={kind}`")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Err(Failure::input(why).hint(hint))
 }
 
 /// Finds the best plan of a job, to be held.

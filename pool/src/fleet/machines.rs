@@ -1,7 +1,7 @@
 //! The machines that the jobs of a fleet share: instances to be rented, or those of a cluster file.
 
 use super::{FleetError, FleetJob, FleetPoolSpec, FleetSpec};
-use crate::queue::owned::refuse_terms;
+use crate::queue::owned::{not_rented, refuse_terms};
 use crate::queue::valid::{self, Terms};
 use crate::queue::{OwnMachines, PoolSpec, QueueFiles, QueueSpec};
 use std::collections::BTreeMap;
@@ -215,17 +215,12 @@ fn elsewhere(field: &str, value: &str, of_pool: &str, there: &str) -> Invalid {
 impl<'a> Owned<'a> {
     fn of(spec: &'a FleetSpec, file: &'a str, files: Resources) -> Result<Self, Invalid> {
         let pool = &spec.pool;
-        refuse_terms(&[
-            ("pool.instances", pool.instances.is_some()),
-            ("pool.max_instances", pool.max_instances.is_some()),
-            ("pool.region", pool.region.is_some()),
-            ("pool.pricing", pool.pricing.is_some()),
-            ("pool.service", pool.service.is_some()),
-            ("pool.warm_pool", pool.warm_pool),
-            ("pool.keep_alive", pool.keep_alive.is_some()),
-            ("pool.max_warm_instances", pool.max_warm_instances.is_some()),
-            ("pool.start.warm", pool.start.warm.is_some()),
-        ])?;
+        let fields =
+            [("pool.instances", pool.instances.is_some()), ("pool.max_instances", pool.max_instances.is_some())];
+        if let Some((field, _)) = fields.into_iter().find(|(_, written)| *written) {
+            return Err(not_rented(field));
+        }
+        refuse_terms(&pool.of_type("", None))?;
         let missing = || Invalid::missing("pool.file", "the cluster file was not read");
         let described = files.cluster_file.ok_or_else(missing)?;
         let machines = match &files.constants {

@@ -91,25 +91,8 @@ pub(crate) fn described(machines: Option<&OwnMachines>) -> Result<&OwnMachines, 
 }
 
 /// Refuses fields of a pool that say how instances are rented, besides a cluster file.
-pub(crate) fn refuse_terms(fields: &[(&str, bool)]) -> Result<(), Invalid> {
-    let rule = "machines of one's own are not rented, and there are as many as the file says";
-    let Some((field, _)) = fields.iter().find(|(_, written)| *written) else { return Ok(()) };
-    let hint = match *field {
-        "pool.instances" => {
-            "`instances` in [job.cluster] names the kinds that a job may have, and --fix instance=KIND one for all"
-                .into()
-        }
-        field => format!("leave `{field}` out, or leave `pool.file` out to rent instances"),
-    };
-    Err(Invalid::conflict(*field, "pool.file", rule).with_hint(hint))
-}
-
-/// Returns a queue whose pool names its machines and says how many there are, for one on machines of one's own.
-pub(crate) fn resolved(spec: &QueueSpec, machines: Option<&OwnMachines>) -> Result<QueueSpec, Invalid> {
-    let pool = &spec.pool;
-    let Some(file) = &pool.file else { return Ok(spec.clone()) };
-    let machines = described(machines)?;
-    refuse_terms(&[
+pub(crate) fn refuse_terms(pool: &PoolSpec) -> Result<(), Invalid> {
+    let fields = [
         ("pool.region", pool.region.is_some()),
         ("pool.pricing", pool.pricing.is_some()),
         ("pool.service", pool.service.is_some()),
@@ -117,7 +100,30 @@ pub(crate) fn resolved(spec: &QueueSpec, machines: Option<&OwnMachines>) -> Resu
         ("pool.keep_alive", pool.keep_alive.is_some()),
         ("pool.max_warm_instances", pool.max_warm_instances.is_some()),
         ("pool.start.warm", pool.start.warm.is_some()),
-    ])?;
+    ];
+    let written = fields.into_iter().find(|(_, written)| *written);
+    written.map_or(Ok(()), |(field, _)| Err(not_rented(field)))
+}
+
+/// Returns the error of a field of a pool that is for rented instances.
+pub(crate) fn not_rented(field: &str) -> Invalid {
+    let rule = "machines of one's own are not rented, and there are as many as the file says";
+    let hint = match field {
+        "pool.instances" => {
+            "`instances` in [job.cluster] names the kinds that a job may have, and --fix instance=KIND one for all"
+                .into()
+        }
+        field => format!("leave `{field}` out, or leave `pool.file` out to rent instances"),
+    };
+    Invalid::conflict(field, "pool.file", rule).with_hint(hint)
+}
+
+/// Returns a queue whose pool names its machines and says how many there are, for one on machines of one's own.
+pub(crate) fn resolved(spec: &QueueSpec, machines: Option<&OwnMachines>) -> Result<QueueSpec, Invalid> {
+    let pool = &spec.pool;
+    let Some(file) = &pool.file else { return Ok(spec.clone()) };
+    let machines = described(machines)?;
+    refuse_terms(pool)?;
     let kind = match (machines.kinds(), pool.instance.as_str()) {
         ([only], "") => only,
         (_, "") => {

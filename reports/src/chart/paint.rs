@@ -176,6 +176,9 @@ where
     }
 }
 
+/// The mark of a picture in a file, which nobody sees.
+const SOFTWARE: &str = "Trainyard";
+
 impl Picture {
     /// Renders the picture as an SVG file, or as an element of a page.
     pub fn svg(&self, scheme: Scheme) -> String {
@@ -184,11 +187,13 @@ impl Picture {
             Scheme::Always(theme) => theme,
         };
         let svg = self.painted_svg(theme);
-        if scheme != Scheme::Auto {
-            return svg;
-        }
-        let style = format!("<style>@media screen and (prefers-color-scheme:dark){{{}}}</style>", dark_rules());
-        svg.replacen(">\n", &format!(">\n{style}\n"), 1)
+        let style = match scheme {
+            Scheme::Auto => {
+                format!("<style>@media screen and (prefers-color-scheme:dark){{{}}}</style>\n", dark_rules())
+            }
+            Scheme::Always(_) => String::new(),
+        };
+        svg.replacen(">\n", &format!(">\n<!-- {SOFTWARE} -->\n{style}"), 1)
     }
 
     /// Renders the SVG without a style of its own: the page has [`dark_rules`].
@@ -250,7 +255,8 @@ fn encoded(pixels: &[u8], [width, height]: [usize; 2]) -> Vec<u8> {
     let mut encoder = png::Encoder::new(&mut file, width as u32, height as u32);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    let named = encoder.add_text_chunk("Software".into(), SOFTWARE.into());
+    let written = named.and_then(|()| encoder.write_header()?.write_image_data(pixels));
     written.expect("memory takes every pixel");
     file
 }

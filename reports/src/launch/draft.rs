@@ -110,6 +110,9 @@ pub(super) struct Draft<'a> {
     asked: BTreeSet<Flag>,
 }
 
+/// The mark of a launch file: what tells it from one that somebody else wrote.
+const WRITTEN_BY: &str = "Written by `trainyard export`.";
+
 impl<'a> Draft<'a> {
     /// Creates an empty draft.
     pub(super) fn new(target: Target, job: &'a Job<'a>, options: &'a LaunchOptions) -> Result<Self, LaunchError> {
@@ -333,6 +336,7 @@ impl<'a> Draft<'a> {
             lines.extend([String::new(), "Not covered by these files:".into()]);
             lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         }
+        lines.extend([String::new(), WRITTEN_BY.into()]);
         Head { lines: lines.iter().map(|line| line.replace(leaves_the_line, " ")).collect() }
     }
 

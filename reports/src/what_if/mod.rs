@@ -5,7 +5,7 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
-use crate::layout::{cluster, strategy, strategy_and_state};
+use crate::layout::{cluster, laid_out, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
@@ -86,7 +86,7 @@ fn base(document: &WhatIfDocument) -> String {
     let cost = base.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
     let present = document.axes.iter().filter_map(|axis| Some(format!("{} {}", axis.key, axis.present.as_ref()?)));
     let mut rows = vec![
-        (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
+        (name, format!("{}, {}", cluster(&base.plan), laid_out(&base.plan))),
         ("takes", format!("{} in all{cost}, {} a step", seconds(base.in_all_s), seconds(base.step_time_s))),
         ("90 %", interval(base)),
         ("limited by", limit(base)),
