@@ -116,7 +116,7 @@ export function readDuration(text) {
   let rest = text.trim();
   let [seconds, below] = [0, Infinity];
   do {
-    const [all, number, unit] = /^([0-9_]*\.?[0-9_]*(?:e[-+]?[0-9]+)?)\s*([a-z]+)(?:\s+(?=[0-9])|$)/i.exec(rest) ?? [];
+    const [all, number, unit] = /^([0-9_]*\.?[0-9_]*(?:e[-+]?[0-9]+)?)\s*([a-z]+)\s*(?=[0-9]|$)/i.exec(rest) ?? [];
     const length = LENGTHS.get(unit?.toLowerCase());
     if (!number || length === undefined || length >= below) return undefined;
     seconds += Number(number.replaceAll("_", "")) * length;

@@ -84,8 +84,10 @@ impl<'a> Over<'a> {
             cases.sort_by(|a, b| a.0.total_cmp(&b.0));
             cases
         };
+        // Throughput has no interval: only the panel of the time draws one.
+        let only = if is_scale(&key.key) { "predicted" } else { "predicted; of a time with its 90 % interval" };
         let series = match other {
-            None => vec![Series { name: "predicted; of a time with its 90 % interval".into(), cases: of(&|_| true) }],
+            None => vec![Series { name: only.into(), cases: of(&|_| true) }],
             Some((index, axis)) => axis
                 .values
                 .iter()
