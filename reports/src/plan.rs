@@ -19,7 +19,7 @@ use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Pr
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Objective, Offload, Placement, PlanSpec, Recompute, StateSharding,
 };
-use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, loading, pace, plan_of, price};
+use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, likely, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
 /// How much of a plan is told.
@@ -132,6 +132,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let mut rows = vec![("time", time(prediction))];
     rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
+    rows.extend(likely(&document.job, prediction).map(|likely| ("goal", likely)));
     rows.extend([
         ("strategy", [Some(strategy(plan)), states(plan)].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         ("batch", batch(plan)),
