@@ -71,9 +71,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     reasons.extend(told.further);
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
-    let warnings: Vec<String> = unlikely
-        .into_iter()
-        .chain(advised)
+    let warnings: Vec<String> = advised
+        .chain(unlikely)
         .chain(unused(problem, limits, &chosen))
         .chain(price_dates(problem, limits, (found, &chosen)))
         .chain(warnings.all())

@@ -141,7 +141,7 @@ fn what_is_assumed_of_waiting_is_told_apart() {
     );
     assert!(queued.contains("\nbefore that each job waits 6 h 00 min in the queue: the job"), "{queued}");
     let spot = spot(&document);
-    assert!(told(&spot, |_| ()).contains("a reclaimed machine is replaced after 10 min 00 s (median): stated default"));
+    assert!(told(&spot, |_| ()).contains("a reclaimed machine is replaced after 10 min (median): stated default"));
     let slow = told(&spot, |c| c.spot_wait = Some("2 h".into()));
     assert!(slow.contains("a reclaimed machine is replaced after 2 h 00 min (median): the job"), "{slow}");
 }
