@@ -29,6 +29,15 @@ pub fn expected_count(expected: f64) -> String {
     }
 }
 
+/// Formats a probability as certain as it can be: `60 %`, `over 99 %`.
+pub fn likelihood(chance: f64) -> String {
+    match chance {
+        chance if chance > 0.99 => "over 99 %".into(),
+        chance if chance < 0.01 => "under 1 %".into(),
+        chance => format!("{:.0} %", 100.0 * chance),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

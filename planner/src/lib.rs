@@ -50,10 +50,10 @@ mod explain;
 mod report;
 pub mod what_if;
 
-pub use amount::{expected_count, usd};
+pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    Draft, Freed, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, missed_by_choice, missed_goal, on_each, optimum,
-    point, recommend,
+    CERTAIN, Draft, Freed, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, missed_by_choice, missed_goal,
+    on_each, optimum, point, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;

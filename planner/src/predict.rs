@@ -1,9 +1,9 @@
 //! Predictions: a simulated step carried over to a whole training.
 
-use crate::cost::Rent;
+use crate::cost::{Rent, add_chances};
 use crate::problem::{
     AUTO_STACK, catalog_with, data_set, executable_on, executor_stack, forward_plan, has_instead, in_job, inside,
-    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, stated_price, transport_named,
+    memory_margin, on_no_instance, price_of, price_used, purchase, send_over, stated_price, target, transport_named,
 };
 use std::sync::Arc;
 use trainyard_calibration::interval;
@@ -88,9 +88,13 @@ pub(crate) fn predict_of(
         cost_parts: None,
         cost_interval_usd: None,
         price: None,
+        within_deadline: None,
+        within_budget: None,
     };
+    let (storage, curve) = (plan.input().map(|input| input.storage), target(&job.training, plan.model()));
+    add_chances(&mut prediction, &job.goal, (rent.as_ref(), storage), curve.ok().flatten());
     if let Some(rent) = rent {
-        rent.add_to(&mut prediction, plan.input().map(|input| input.storage), time_of);
+        rent.add_to(&mut prediction, storage, time_of);
     }
     Ok((prediction, outcome))
 }

@@ -17,7 +17,7 @@ use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{Cache, Objective, PlanSpec, Recompute};
-use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, loading, pace, plan_of, price};
+use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, likely, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
 /// How much of a plan is told.
@@ -111,6 +111,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let mut rows = vec![("time", time(prediction))];
     rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
+    rows.extend(likely(&document.job, prediction).map(|likely| ("goal", likely)));
     rows.extend([("strategy", laid_out(plan)), ("batch", batch(plan))]);
     rows.extend(tokens_of_step(document).map(|tokens| ("tokens", tokens)));
     rows.push(("precision", formats(plan)));

@@ -56,7 +56,8 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
         if output.verbose() || arguments.top.is_some() {
             return reports::plan(&document, Detail::Full, output.width());
         }
-        reports::plan(&document, Detail::Brief(&next_steps(&document, arguments.out.as_deref())), output.width())
+        let next = next_steps(&document, arguments.out.as_deref(), arguments.job.job.as_deref());
+        reports::plan(&document, Detail::Brief(&next), output.width())
     });
     kept.tell(output);
     if let Some(path) = &arguments.out {
@@ -75,8 +76,8 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     }
 }
 
-/// Lists what to type after a plan was made, and kept in the file `out` if it was.
-fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
+/// Lists what to type after a plan was made, from the file `job` if there is one, and kept in the file `out` if it was.
+fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -> Vec<NextStep> {
     let step = |command: String, does| NextStep { command, does };
     let file = out.unwrap_or(Path::new("plan.json"));
     let plan = file.display();
@@ -96,8 +97,11 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>) -> Vec<NextStep> {
     let counts = numbers_of_machines(&document.plan);
     if cluster.profile.is_none() && cluster.file.is_none() && counts.len() > 1 {
         let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-        let vary = format!("trainyard what-if {plan} --vary instances={}", counts.join(","));
-        steps.push(step(vary, "more or fewer machines"));
+        let vary = |of| format!("trainyard what-if {of} --vary instances={}", counts.join(","));
+        steps.push(match job {
+            Some(job) => step(vary(job.display()), "the best plan on more or fewer machines"),
+            None => step(vary(plan), "this plan, held, on more or fewer machines"),
+        });
     }
     if let Some((name, number)) =
         reports::optimum(document).and_then(|(name, other)| Some((name, number_of(document, other)?)))

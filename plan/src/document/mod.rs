@@ -157,6 +157,14 @@ pub struct Prediction {
     /// The price that was used, with its date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceUsed>,
+    /// The probability, 0 to 1, that the time in all is within the job's deadline, if steps are as long as `interval_s` says of
+    /// them. Absent without a deadline, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_deadline: Option<f64>,
+    /// The same of the cost and the job's budget, with a spot price anywhere between the lowest and the highest seen. Absent
+    /// without a budget or a price, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_budget: Option<f64>,
 }
 
 /// The jobs of a scheduler in which a training runs, one after another, if nothing interrupts it.

@@ -141,6 +141,12 @@ pub struct WhatIfFigures {
     /// What the machines cost by the hour, on which terms, where and when; absent for machines without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceUsed>,
+    /// The probability, 0 to 1, that the time in all is within the deadline of the case; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_deadline: Option<f64>,
+    /// The probability that the cost is within its budget; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_budget: Option<f64>,
 }
 
 /// What an assumption does to a plan when it is varied by its own uncertainty.
@@ -155,7 +161,7 @@ pub struct Sensitivity {
     pub factors: [f64; 2],
     /// Why these factors.
     pub basis: String,
-    /// Seconds of the whole training at each factor.
+    /// Seconds in all (`in_all_s` of a case) at each factor.
     pub time_s: [f64; 2],
     /// Price of the whole training at each factor; absent for machines without a price.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,9 @@ pub struct CampaignSpec {
     /// The share of spot capacity that is reclaimed in a month, 0.1; as published if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub monthly_reclaims: Option<f64>,
+    /// Median time until a reclaimed spot instance is replaced, `30 min`; ten minutes if left out, a guess.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spot_wait: Option<String>,
     /// Mean time between failures of one machine, `6000 h`; that of a published cluster if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mtbf: Option<String>,

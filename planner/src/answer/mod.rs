@@ -27,6 +27,7 @@ mod solve;
 mod spot;
 mod terms;
 mod tuning;
+mod unlikely;
 mod warnings;
 mod ways_out;
 
@@ -40,5 +41,6 @@ pub use recommendation::recommend;
 pub use solve::optimum;
 pub(crate) use solve::{best_and_optimum, prediction};
 pub(crate) use terms::Terms;
-pub(crate) use warnings::Warnings;
+pub use unlikely::{CERTAIN, likely};
+pub(crate) use warnings::{Warnings, varied_batches};
 pub use ways_out::{Freed, WaysOut};

@@ -16,6 +16,7 @@ use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
 use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, short_jobs, solve};
 use super::tuning::{Tuning, batch_reason};
+use super::unlikely::unlikely;
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
 use crate::search::{Aim, Found, Prepared, preferred};
@@ -49,11 +50,16 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         return Err(refused);
     }
     // Searches that do not need each other.
-    let pareto = || front(problem, job, candidates_of_front(problem, &solved, limits));
+    let pareto = || {
+        let all = candidates_of_front(problem, &solved, limits);
+        let front = front(problem, job, all.clone());
+        let unlikely = unlikely(problem, job, (&chosen, &prediction), (all, &front));
+        (front, unlikely)
+    };
     let stacks = || stack_choices(problem, &solved);
     let methods = || methods(problem, limits, job, &chosen);
     let left_out = || left_out(problem, limits, job, (found, &chosen));
-    let (told, ((pareto, stacks), (methods, left_out))) = rayon::join(
+    let (told, (((pareto, unlikely), stacks), (methods, left_out))) = rayon::join(
         || Told::new(prepared, problem, limits, found, (&prediction, &outcome)),
         || rayon::join(|| rayon::join(pareto, stacks), || rayon::join(methods, left_out)),
     );
@@ -66,6 +72,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> = advised
+        .chain(unlikely)
         .chain(unused(problem, limits, &chosen))
         .chain(price_dates(problem, limits, (found, &chosen)))
         .chain(warnings.all())

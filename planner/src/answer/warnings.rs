@@ -239,12 +239,12 @@ impl Warnings<'_> {
     /// Warns of an interval that is wide because of the software, and says how to narrow it.
     fn stack_interval(&self) -> Option<String> {
         let stack = self.problem.place.software(self.choice);
-        let [_, high] = self.prediction.interval_s;
-        let factor = high / self.prediction.step_time_s;
-        (stack.runs.today && factor > WIDE).then(|| {
+        let [low, high] = self.prediction.interval_s;
+        let step = self.prediction.step_time_s;
+        (stack.runs.today && high / step > WIDE).then(|| {
             format!(
-                "a step may be {factor:.1} times as long or as short: few step times of {} are published; `trainyard \
-                 calibrate --from FILE.csv` refits on yours",
+                "a step may be {}: few step times of {} are published; `trainyard calibrate --from FILE.csv` refits on yours",
+                longer_or_shorter([step / low, high / step]),
                 stack.name
             )
         })
@@ -397,6 +397,13 @@ impl Warnings<'_> {
     }
 }
 
+/// Tells how many times shorter and longer a step may be, in one number if they are the same.
+fn longer_or_shorter(times: [f64; 2]) -> String {
+    let [shorter, longer] = times.map(|times| format!("{times:.1}"));
+    let shorter = if shorter == longer { String::new() } else { format!("{shorter} times ") };
+    format!("{longer} times as long or {shorter}as short")
+}
+
 fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
     (normalises && micro < NORMALISED_MIN).then(|| {
         let samples = counted(micro, "sample");
@@ -404,6 +411,26 @@ fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
             "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or hold a larger batch.micro"
         )
     })
+}
+
+/// Warns of cases with other global batches that what is learnt from as many samples is not the same, unless the steps to a
+/// target are known at each.
+pub(crate) fn varied_batches(problem: &Problem) -> Option<String> {
+    if matches!(problem.training, Training::Target(_)) {
+        return None;
+    }
+    let rule = match problem.optimizer {
+        Optimizer::Sgd | Optimizer::Momentum => "linearly (Goyal et al., arXiv:1706.02677)",
+        Optimizer::Lars => "linearly (You et al., arXiv:1708.03888)",
+        Optimizer::Lamb => "with its square root (You et al., arXiv:1904.00962)",
+        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp => {
+            "with its square root (Malladi et al., arXiv:2205.10287)"
+        }
+    };
+    Some(format!(
+        "the learning rate grows with the global batch, {rule}; the amount of training is the same for all batches, since how \
+         many steps reach a target at each is known only with a convergence curve (training.target)"
+    ))
 }
 
 /// Returns the factor by which a learning rate grows with the batch.
@@ -561,6 +588,13 @@ mod tests {
         assert_eq!(batch_beyond_data(&problem, 1000), None);
         let told = batch_beyond_data(&problem, 4096).expect("more than there are");
         assert!(told.contains("more than the 1,000") && told.ends_with("4,096 tokens would be 4 samples"), "{told}");
+    }
+
+    #[test]
+    fn both_sides_of_an_interval_are_told_where_they_differ() {
+        // 7.14 s to 18.5 s around 10.5 s.
+        assert_eq!(longer_or_shorter([10.5 / 7.14, 18.5 / 10.5]), "1.8 times as long or 1.5 times as short");
+        assert_eq!(longer_or_shorter([1.8, 1.8]), "1.8 times as long or as short");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
-use crate::cost::{JOB_OF_A_STEP, Rented, RunConditions, operations};
+use crate::cost::{JOB_OF_A_STEP, Rented, RunConditions, operations, spread_of};
 use crate::problem::{ForwardPasses, Settings, inside, target};
-use trainyard_calibration::NORMAL_95;
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Pricing};
@@ -26,7 +25,6 @@ impl Assembly<'_> {
     /// Builds the campaign in which spot instances are reclaimed `scenario` times as often as published.
     pub(super) fn campaign(&self, scenario: u32) -> Result<Campaign, Invalid> {
         let prediction = &self.document.prediction;
-        let [low, high] = prediction.interval_s;
         let conditions = self.conditions();
         let write = conditions.transfer_time()?;
         let (evaluation, reference) = self.forward()?;
@@ -37,7 +35,7 @@ impl Assembly<'_> {
             step_time: StepTime {
                 // Steps of the first pass over the data may wait for it, and later ones not.
                 median: Seconds(prediction.time_s / prediction.steps as f64),
-                spread: (high / low).ln() / (2.0 * NORMAL_95),
+                spread: spread_of(prediction.interval_s),
                 straggler: self.settings.straggler,
             },
             start: StartUp { software: start.software + reference, ..start },
@@ -115,7 +113,7 @@ impl Assembly<'_> {
                 ),
                 Some(_) => format!(
                     "machines are there after {} and ready {} later (medians): {}",
-                    human_duration(start.machines),
+                    human_duration(start.machines - self.settings.queue_wait),
                     human_duration(start.software),
                     operations.cold.machines.source
                 ),
@@ -138,7 +136,7 @@ impl Assembly<'_> {
         ];
         if self.settings.queue_wait > Seconds(0.0) {
             let wait = human_duration(self.settings.queue_wait);
-            assumptions.push(format!("each job waits {wait} in the queue, that time included: the job"));
+            assumptions.push(format!("before that each job waits {wait} in the queue: the job"));
         }
         if let Some(longest) = self.settings.job_limit {
             let most = human_duration(longest);
@@ -149,6 +147,11 @@ impl Assembly<'_> {
         if self.plan.pricing() == Pricing::Spot {
             let (share, source) = conditions.monthly_reclaims()?;
             assumptions.push(format!("{:.0} % of the capacity is reclaimed in a month: {source}", share * 100.0));
+            let (wait, who) = match self.settings.spot_wait {
+                Some(wait) => (wait, "the job"),
+                None => (operations.spot_wait.value, operations.spot_wait.source.as_str()),
+            };
+            assumptions.push(format!("a reclaimed machine is replaced after {} (median): {who}", human_duration(wait)));
         }
         if let Some(curve) = self.curve()? {
             assumptions.push(format!("steps to {}: {}", curve.description, curve.source));
@@ -171,14 +174,14 @@ impl Assembly<'_> {
     fn restarted(&self, conditions: &RunConditions<'_>) -> String {
         let restart = conditions.restart();
         let why = match (self.settings.restart, conditions.rented) {
-            (Some(_), _) => "the job",
-            (None, Some(_)) => {
-                "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and a new machine starts cold; \
-                 campaign.restart tells another time"
-            }
-            (None, None) => {
-                "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and a spare machine stands by; \
-                 campaign.restart tells another time"
+            (Some(_), _) => "the job".to_owned(),
+            (None, rented) => {
+                let machine = if rented.is_some() { "a new machine starts cold" } else { "a spare machine stands by" };
+                let queue = if self.settings.queue_wait > Seconds(0.0) { ", after the wait in the queue" } else { "" };
+                format!(
+                    "ranks give up waiting for a failed one after ten minutes (PyTorch's default), and {machine}{queue}; \
+                     campaign.restart tells another time"
+                )
             }
         };
         let stops = human_duration(restart.machines + restart.software);

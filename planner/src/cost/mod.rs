@@ -1,9 +1,11 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims, storage, and the rent of machines.
 
+mod chance;
 mod overheads;
 mod rent;
 mod run_conditions;
 
+pub(crate) use chance::{add_chances, spread_of};
 pub(crate) use overheads::{JOB_OF_A_STEP, Overheads, TrainingCost, Work};
 pub use rent::checkpoint_time;
 pub(crate) use rent::{Rent, forward_of};

@@ -69,12 +69,17 @@ impl Rent {
         TrainingCost::of(self.overheads.as_ref(), steps, work)
     }
 
+    /// Returns the lowest and the highest price of an hour of a machine, in USD; `None` for machines without one.
+    pub(super) fn price_range(&self) -> Option<[f64; 2]> {
+        self.price.as_ref().map(|price| [price.low_usd_per_hour, price.high_usd_per_hour])
+    }
+
     /// Computes the cost of a training that takes these times, at the expected price; `None` for machines without one.
     pub(crate) fn cost(&self, spent: &TrainingCost, input: Option<StorageMode>) -> Option<CostParts> {
         Some(self.cost_at(self.price.as_ref()?.usd_per_hour, spent, input))
     }
 
-    fn cost_at(&self, usd_per_hour: f64, spent: &TrainingCost, input: Option<StorageMode>) -> CostParts {
+    pub(super) fn cost_at(&self, usd_per_hour: f64, spent: &TrainingCost, input: Option<StorageMode>) -> CostParts {
         let hourly = Hourly::new(self.instances, UsdPerHour(usd_per_hour), self.pricing);
         spent.cost(hourly, self.overheads.as_ref(), input)
     }

@@ -192,7 +192,7 @@ impl RunConditions<'_> {
         Hazards {
             reclaims_per_hour: 0.0,
             notice: operations.spot_notice.value,
-            wait: operations.spot_wait.value,
+            wait: self.settings.spot_wait.unwrap_or(operations.spot_wait.value),
             failures_per_hour: 3600.0 / self.node_mtbf().0,
         }
     }

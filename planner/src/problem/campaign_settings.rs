@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) forward: ForwardPlan,
     pub(crate) scenario: u32,
     pub(crate) monthly_reclaims: Option<f64>,
+    pub(crate) spot_wait: Option<Seconds>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) restart: Option<Seconds>,
     /// The longest that one job of the scheduler may run.
@@ -70,6 +71,7 @@ pub(crate) fn settings(
         forward: forward_plan(job, model)?,
         scenario,
         monthly_reclaims: spec.monthly_reclaims,
+        spot_wait: duration("campaign.spot_wait", spec.spot_wait.as_deref())?,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         restart: duration("campaign.restart", spec.restart.as_deref())?,
         job_limit: duration("campaign.job_limit", spec.job_limit.as_deref())?,
@@ -104,10 +106,11 @@ fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Res
         return Ok(());
     }
     let rule = "only spot instances are reclaimed; write pricing = \"spot\", or leave it out";
-    match (spec.spot_scenario, spec.monthly_reclaims) {
-        (Some(_), _) => conflict("campaign.spot_scenario", rule),
-        (None, Some(_)) => conflict("campaign.monthly_reclaims", rule),
-        (None, None) => Ok(()),
+    match (spec.spot_scenario, spec.monthly_reclaims, &spec.spot_wait) {
+        (Some(_), ..) => conflict("campaign.spot_scenario", rule),
+        (None, Some(_), _) => conflict("campaign.monthly_reclaims", rule),
+        (None, None, Some(_)) => conflict("campaign.spot_wait", rule),
+        (None, None, None) => Ok(()),
     }
 }
 
@@ -173,6 +176,8 @@ mod tests {
             refused(OnDemand, |_, c| c.straggler = Some(f64::NAN)),
             refused(OnDemand, |_, c| c.spot_scenario = Some(5)),
             refused(OnDemand, |_, c| c.monthly_reclaims = Some(0.1)),
+            refused(OnDemand, |_, c| c.spot_wait = Some("1 h".into())),
+            refused(Spot, |_, c| c.spot_wait = Some("0 min".into())),
             refused(Spot, |_, c| c.spot_scenario = Some(2)),
             refused(Spot, |_, c| c.monthly_reclaims = Some(1.0)),
             refused(Spot, |_, c| c.start = Some(StartKind::WarmPool)),

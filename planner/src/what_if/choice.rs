@@ -1,7 +1,8 @@
 //! Of plans that predictions cannot tell apart the simplest is recommended, which may turn a comparison of two cases round.
 
 use super::Answer;
-use crate::search::{GIVEN_UP_MAX, INDISTINCT, SAME};
+use crate::relative::percent_of;
+use crate::search::{GIVEN_UP_MAX, INDISTINCT, MUCH, SAME};
 use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
 
 /// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
@@ -47,13 +48,58 @@ pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<St
     })
 }
 
-/// Names the software of a case where that of the others has no plan, none that meets the goal, or one that is much worse.
-pub(super) fn other_software(kept: &str, own: &WhatIfFigures) -> Option<String> {
-    let other = own.plan.stack.as_ref().filter(|other| *other != kept)?;
-    let much = 100.0 * GIVEN_UP_MAX;
-    Some(format!(
-        "with {other}: {kept} has no plan there, none that meets the goal, or one that is over {much:.0} % worse"
-    ))
+/// The reason why a case does not keep the software of the unvaried plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum GivenUp {
+    /// No plan of it is possible.
+    NoPlan,
+    /// No plan of it meets the goal.
+    Misses,
+    /// Its plan has this many times the objective.
+    Worse(f64),
+    /// Its plan is no better in the objective and takes this many times as long, or where time is sought costs as much more.
+    MuchWorseElse(f64),
+}
+
+impl GivenUp {
+    /// Compares seconds and USD of the best plan with the kept software and of that with any, where the first meets the goal;
+    /// `None` if the software is kept.
+    pub(super) fn of(objective: Objective, [kept, free]: [(f64, Option<f64>); 2]) -> Option<Self> {
+        let times = kept.0 / free.0;
+        let costs = kept.1.zip(free.1).map(|(kept, free)| kept / free);
+        let (sought, other) = match costs {
+            Some(costs) if objective == Objective::Time => (times, costs),
+            Some(costs) => (costs, times),
+            None => (times, 1.0),
+        };
+        if sought > 1.0 + GIVEN_UP_MAX {
+            return Some(Self::Worse(sought));
+        }
+        (sought > 1.0 - SAME && other > MUCH).then_some(Self::MuchWorseElse(other))
+    }
+
+    /// Says so of the kept software, where `by_cost` says what is sought.
+    fn told(self, kept: &str, by_cost: bool) -> String {
+        match self {
+            Self::NoPlan => format!("{kept} has no plan there"),
+            Self::Misses => format!("{kept} has none there that meets the goal"),
+            Self::Worse(times) => {
+                let more = if by_cost { "more expensive" } else { "slower" };
+                format!("the plan of {kept} is {} {more}", percent_of(times - 1.0))
+            }
+            Self::MuchWorseElse(times) if by_cost => {
+                format!("the plan of {kept} is no cheaper and takes {times:.1} times as long")
+            }
+            Self::MuchWorseElse(times) => format!("the plan of {kept} is no faster and costs {times:.1} times as much"),
+        }
+    }
+}
+
+/// Names the software of a case that does not keep that of the others, and says why.
+pub(super) fn other_software(kept: &str, objective: Objective, own: &Answer) -> Option<String> {
+    let other = own.figures.plan.stack.as_ref().filter(|other| *other != kept)?;
+    let by_cost = objective == Objective::Cost && own.figures.cost_usd.is_some();
+    Some(format!("with {other}: {}", own.given_up?.told(kept, by_cost)))
 }
 
 /// Returns the objective of the recommended plan.
@@ -102,10 +148,13 @@ pub(super) mod tests {
             cost_usd,
             cost_interval_usd: None,
             price: None,
+            within_deadline: None,
+            within_budget: None,
         };
         let passed_over =
             best.map(|(in_all_s, cost_usd)| PassedOver { in_all_s, cost_usd, why: "slower, but simpler".into() });
-        Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over }
+        let (warnings, given_up) = (Vec::new(), None);
+        Answer { figures, missed_goal: None, within_margin: None, warnings, passed_over, given_up }
     }
 
     #[test]
@@ -150,5 +199,22 @@ pub(super) mod tests {
         let cheapest = priced(180.0, Some(100.0), None);
         assert_eq!(told(&base(90.0), &cheapest), None);
         assert!(told(&base(181.0), &cheapest).is_some_and(|why| why.starts_with("the cheapest plans of both")));
+    }
+
+    #[test]
+    fn software_is_given_up_where_it_is_worse_or_no_better_and_much_worse_in_the_other() {
+        let kept = (96.0, Some(2197.0));
+        let of = |objective, time_s, usd| GivenUp::of(objective, [kept, (time_s, Some(usd))]);
+        let by_cost = |time_s, usd| of(Objective::Cost, time_s, usd);
+        assert_eq!(by_cost(38.0, 2080.0), Some(GivenUp::MuchWorseElse(96.0 / 38.0)));
+        // Faster by less; much faster, but more expensive; a little cheaper.
+        assert_eq!([by_cost(80.0, 2080.0), by_cost(38.0, 2300.0), by_cost(96.0, 2080.0)], [None; 3]);
+        let told = by_cost(96.0, 2197.0 / 1.2).map(|why| why.told("a", true));
+        assert_eq!(told.as_deref(), Some("the plan of a is 20 % more expensive"));
+        assert!(matches!(of(Objective::Time, 80.0, 9000.0), Some(GivenUp::Worse(_))));
+        assert_eq!(of(Objective::Time, 96.0, 1000.0), Some(GivenUp::MuchWorseElse(2.197)));
+        assert_eq!(GivenUp::of(Objective::Cost, [(96.0, None), (90.0, None)]), None);
+        let told = GivenUp::MuchWorseElse(2.5).told("megatron", true);
+        assert_eq!(told, "the plan of megatron is no cheaper and takes 2.5 times as long");
     }
 }

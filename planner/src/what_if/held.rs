@@ -13,6 +13,8 @@
 //! - Attention is computed with the kernel that the software chooses for the GPUs, if it was before.
 //! - Layers are cut anew, by their times, when their number or that of the runs is another.
 
+use super::assumed::with_assumed;
+use super::choice::GivenUp;
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
 use super::known::catalog_of;
@@ -54,6 +56,8 @@ pub(super) struct Expected {
     pub(super) warnings: Vec<String>,
     /// The plan with the lowest objective, if another one was preferred; `None` for a plan that is held.
     pub(super) passed_over: Option<PassedOver>,
+    /// Why the software of the unvaried plan was not kept, where it was to be.
+    pub(super) given_up: Option<GivenUp>,
 }
 
 /// A plan that is better than the recommended one by less than predictions can tell.
@@ -86,7 +90,13 @@ impl HeldPlan {
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) =
             predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
-        Ok(Expected { plan, machine, prediction, outcome, warnings: Vec::new(), passed_over: None })
+        Ok(Expected { plan, machine, prediction, outcome, warnings: Vec::new(), passed_over: None, given_up: None })
+    }
+
+    /// Returns a job with what the plan assumes of a key of its campaign.
+    fn with_assumed(&self, job: &JobSpec, set: (Key, &Setting)) -> Result<JobSpec, Invalid> {
+        let (plan, machine) = (plan_of(&self.document)?, self.machine()?);
+        Ok(with_assumed(job, set, (&plan, &machine, &self.document.prediction)))
     }
 
     /// Lists what to be careful about with the terms on which machines are rented.
@@ -128,7 +138,7 @@ impl HeldPlan {
             campaign: None,
         };
         for (key, setting) in settings {
-            changed.set(*key, setting)?;
+            changed.set(*key, setting, self)?;
         }
         let expected = changed.expected(self)?;
         Ok((changed.document.job, expected))
@@ -136,7 +146,7 @@ impl HeldPlan {
 }
 
 impl Changed {
-    fn set(&mut self, key: Key, setting: &Setting) -> Result<(), String> {
+    fn set(&mut self, key: Key, setting: &Setting, before: &HeldPlan) -> Result<(), String> {
         let plan = &mut self.document.plan;
         match key.level {
             Level::Plan(field) => {
@@ -154,6 +164,8 @@ impl Changed {
             Level::Job => {
                 if key.name.starts_with("campaign.") {
                     self.campaign = Some(key);
+                    self.document.job =
+                        before.with_assumed(&self.document.job, (key, setting)).map_err(|error| told(&error))?;
                 }
                 self.document.job = set_job(&self.document.job, key, setting)?;
                 self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
@@ -228,7 +240,7 @@ impl Changed {
         let full = |full| Refusal::NoPlan(format!("does not fit into memory: {full}"));
         outcome.footprint.fits_without_margin().map_err(full)?;
         let warnings = before.warnings(job, &plan, &machine, &prediction);
-        Ok(Expected { plan, machine, prediction, outcome, warnings, passed_over: None })
+        Ok(Expected { plan, machine, prediction, outcome, warnings, passed_over: None, given_up: None })
     }
 
     /// Returns the plan, if the software of the machines runs it, and its steps.

@@ -102,16 +102,27 @@ fn written(key: Key, present: Option<&Value>, setting: &Setting) -> Result<Value
         return Ok(json!(word));
     }
     if key.kind.is_whole() {
-        return setting.count(present.and_then(Value::as_u64)).map(|count| json!(count));
+        let usual = (key.name == "campaign.spot_scenario").then_some(1);
+        return setting.count(present.and_then(Value::as_u64).or(usual)).map(|count| json!(count));
     }
     let amount = match (setting, present) {
-        (Setting::Factor(factor), None) if key.name == "campaign.node_mtbf" => operations().node_mtbf.value.0 * factor,
-        (Setting::Factor(_), None) => {
-            return Err(format!("`{}` is not written, so that there is nothing for a factor to multiply", key.name));
+        (Setting::Factor(factor), None) => {
+            let usual = match key.name {
+                "campaign.node_mtbf" => operations().node_mtbf.value,
+                "campaign.spot_wait" => operations().spot_wait.value,
+                name => {
+                    return Err(format!("`{name}` is not written, so that there is nothing for a factor to multiply"));
+                }
+            };
+            usual.0 * factor
         }
         (Setting::Factor(factor), Some(present)) => {
             let present = amount(key.kind, present).ok_or_else(|| format!("`{}` is no number", key.name))?;
-            present * factor
+            match key.kind {
+                // So many times as often: a share is what is left out of all after independent losses.
+                Kind::Share => 1.0 - (1.0 - present).powf(*factor),
+                _ => present * factor,
+            }
         }
         (_, _) => setting.of(0.0),
     };

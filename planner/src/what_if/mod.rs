@@ -5,6 +5,7 @@
 //! uncertainty. Machines, links and prices are changed where a problem or a plan gets them; the catalogs stay as they
 //! are. A key that is varied to its present value gives what planning or simulating gives.
 
+mod assumed;
 mod axis;
 mod choice;
 mod held;
@@ -19,15 +20,16 @@ pub use key::keys;
 pub use tornado::tornado;
 
 use crate::amount::usd;
-use crate::answer::{Limits, NoPlan, Warnings, best_and_optimum, prediction};
+use crate::answer::{Limits, NoPlan, Warnings, best_and_optimum, prediction, varied_batches};
 use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{AUTO_STACK, DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
 use crate::relative::apart;
-use crate::search::{GIVEN_UP_MAX, preferred};
-use choice::{compares_otherwise, indistinct, other_software};
+use crate::search::preferred;
+use assumed::with_assumed;
+use choice::{GivenUp, compares_otherwise, indistinct, other_software};
 use held::{Expected, PassedOver};
 use key::{ALL_PRICES, Key, Level};
 use rayon::prelude::*;
@@ -139,6 +141,7 @@ struct Answer {
     within_margin: Option<String>,
     warnings: Vec<String>,
     passed_over: Option<PassedOver>,
+    given_up: Option<GivenUp>,
 }
 
 impl Answer {
@@ -149,6 +152,7 @@ impl Answer {
             figures: figures(&expected),
             warnings: expected.warnings,
             passed_over: expected.passed_over,
+            given_up: expected.given_up,
         }
     }
 }
@@ -373,15 +377,6 @@ impl Subject {
     }
 }
 
-/// Returns `true` if the first plan costs, or where time is sought takes, so much more than the second that its software would
-/// not be kept.
-fn is_much_worse((job, kept): &(JobSpec, Expected), (_, free): &(JobSpec, Expected)) -> bool {
-    let [kept, free] = [&kept.prediction, &free.prediction];
-    let costs = kept.cost_usd.zip(free.cost_usd).filter(|_| job.goal.objective != Some(Objective::Time));
-    let (kept, free) = costs.unwrap_or((kept.elapsed_s(), free.elapsed_s()));
-    kept > free * (1.0 + GIVEN_UP_MAX)
-}
-
 /// A job while keys are set.
 struct ChangedJob {
     spec: JobSpec,
@@ -393,11 +388,12 @@ struct ChangedJob {
     price: Vec<PriceChange>,
     /// Keys that are set to one value on all types of machine.
     of_all: Vec<&'static str>,
+    /// `true` if the global batch is set.
+    of_batch: bool,
 }
 
 impl SoughtJob {
-    /// Finds the best plan with some keys set, of this software unless it has none there, only one that misses the goal, or one
-    /// that is much worse. `base` is the plan without any, whose fields factors multiply.
+    /// Finds the best plan with some keys set, of this software unless there is a reason to give it up. `base` is the plan without any, whose fields factors multiply.
     fn with(
         &self,
         settings: &[(Key, &Setting)],
@@ -409,11 +405,19 @@ impl SoughtJob {
         if software.is_none() || kept.as_ref().is_err_and(is_wrong) {
             return kept;
         }
-        let misses = |(job, own): &(JobSpec, Expected)| missed(&job.goal, &own.prediction).is_some();
+        let given_up = |(job, free): (JobSpec, Expected), why| (job, Expected { given_up: Some(why), ..free });
         match (kept, self.held(settings, base, None)) {
-            (Ok(kept), Ok(free)) if !misses(&free) && (misses(&kept) || is_much_worse(&kept, &free)) => Ok(free),
-            (Ok(kept), _) => Ok(kept),
-            (Err(_), free) => free,
+            // Where both miss the goal, the case has the plan that comes nearest.
+            (Ok((job, own)), Ok(free)) if missed(&job.goal, &own.prediction).is_some() => {
+                Ok(given_up(free, GivenUp::Misses))
+            }
+            (Ok(kept), Ok(free)) => {
+                let totals = |own: &Expected| (own.prediction.elapsed_s(), own.prediction.cost_usd);
+                let why = GivenUp::of(kept.0.goal.objective.unwrap_or_default(), [totals(&kept.1), totals(&free.1)]);
+                Ok(why.map_or(kept, |why| given_up(free, why)))
+            }
+            (Ok(kept), Err(_)) => Ok(kept),
+            (Err(_), free) => free.map(|free| given_up(free, GivenUp::NoPlan)),
         }
     }
 
@@ -429,7 +433,8 @@ impl SoughtJob {
         }
         let Self { spec, resources, limits, cancellation, cache } = self.clone();
         let (machine, price, of_all) = (Vec::new(), Vec::new(), Vec::new());
-        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine, price, of_all };
+        let of_batch = false;
+        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine, price, of_all, of_batch };
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
@@ -452,6 +457,7 @@ impl ChangedJob {
             Level::Job | Level::Search => {
                 if let Some(base) = base {
                     steps_alone(key, &base.prediction)?;
+                    self.spec = with_assumed(&self.spec, (key, setting), (&base.plan, &base.machine, &base.prediction));
                 }
                 self.spec = job::set_job(&self.spec, key, setting)?;
                 if key.name == "cluster.stack" {
@@ -509,6 +515,7 @@ impl ChangedJob {
             Field::Global => {
                 let samples = value.parse().map_err(|_| format!("`{value}` is no number of samples"))?;
                 self.spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
+                self.of_batch = true;
                 fixed.without(field)
             }
             Field::Precision => {
@@ -553,8 +560,9 @@ impl ChangedJob {
         let (job, plan) = (&self.spec, &chosen.plan);
         let warned =
             Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction }.of_case();
-        let warnings = self.same_for_all(&problem.place).into_iter().chain(warned).collect();
-        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over })
+        let batch = self.of_batch.then(|| varied_batches(&problem)).flatten();
+        let warnings = batch.into_iter().chain(self.same_for_all(&problem.place)).chain(warned).collect();
+        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over, given_up: None })
     }
 
     /// Says which keys are set to one value for all of several types of machine.
@@ -598,6 +606,8 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         cost_usd: prediction.cost_usd,
         cost_interval_usd: prediction.cost_interval_usd,
         price: prediction.price.clone(),
+        within_deadline: prediction.within_deadline,
+        within_budget: prediction.within_budget,
     }
 }
 
@@ -637,7 +647,7 @@ fn case(
         warnings: answer.map(|answer| answer.warnings.clone()).unwrap_or_default(),
         choice: answer.zip(base).and_then(|(answer, base)| {
             let otherwise = compares_otherwise(objective, base, answer);
-            let other = software.and_then(|kept| other_software(kept, &answer.figures));
+            let other = software.and_then(|kept| other_software(kept, objective, answer));
             other.or(otherwise).or_else(|| indistinct(&base.figures, &answer.figures))
         }),
         time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
@@ -679,8 +689,7 @@ mod tests {
             let mut figures = choice::tests::answer(100.0 / f64::from(instances), None).figures;
             figures.plan.cluster = trainyard_plan::ClusterSpec::of(instance, instances);
             figures.devices = 8 * instances;
-            let answer =
-                Answer { figures, missed_goal: None, within_margin: None, warnings: Vec::new(), passed_over: None };
+            let answer = Answer { figures, ..choice::tests::answer(1.0, None) };
             let index = instances.ilog2() as usize;
             super::case(&axes, &[index], &Ok(answer), (None, Objective::Cost, None))
         };

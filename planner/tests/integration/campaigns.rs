@@ -3,8 +3,8 @@
 use crate::common::plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
-    Pricing, StartKind, StorageMode,
+    CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective,
+    Optimizer, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
     Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
@@ -70,6 +70,80 @@ fn every_field_of_a_campaign_changes_it() {
             Some(EvaluationSpec { every_steps: Some(313), samples: Some(50_000), ..EvaluationSpec::default() });
     });
     assert!((twice.phases.evaluation_s / tested.phases.evaluation_s - 2.0).abs() < 0.02);
+}
+
+#[test]
+fn a_plan_says_how_likely_it_keeps_to_its_goal_as_its_campaign_does() {
+    let plain = planned(&job());
+    let mut goals = Vec::new();
+    for (document, late, dear) in [(plain.clone(), 1.05, 0.9), (plain.clone(), 1.3, 1.2), (spot(&plain), 0.95, 1.1)] {
+        let (expected, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan");
+        let (time, cost) = (expected.prediction.elapsed_s(), expected.prediction.cost_usd.expect("rented"));
+        let mut job = document.job.clone();
+        (job.goal.deadline, job.goal.budget) = (Some(format!("{} s", late * time)), Some(dear * cost));
+        goals.push(PlanDocument { job, ..document });
+    }
+    for document in goals {
+        let (document, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan");
+        let drawn = campaign(&document, MachineFiles::default(), 4_000, 1).expect("a campaign");
+        let own = [document.prediction.within_deadline, document.prediction.within_budget];
+        for (own, drawn) in own.into_iter().zip([drawn.within_deadline, drawn.within_budget]) {
+            let (own, drawn) = (own.expect("a goal"), drawn.expect("a goal"));
+            assert!((0.02..0.98).contains(&own) && (own - drawn).abs() < 0.04, "{own} {drawn}");
+        }
+    }
+    assert_eq!((plain.prediction.within_deadline, plain.prediction.within_budget), (None, None));
+}
+
+#[test]
+fn a_plan_that_meets_the_goal_by_little_is_warned_of_beside_one_that_is_likely_to() {
+    let mut job = job();
+    (job.cluster.instances, job.cluster.max_instances) =
+        (Some(vec!["p3.16xlarge".into(), "p4d.24xlarge".into()]), Some(8));
+    let of = |job: &JobSpec, top: usize| plan::<&str>(job, &[], top).expect("a plan");
+    let free = of(&job, 5);
+    job.goal.deadline = Some(format!("{} s", 1.02 * free.prediction.elapsed_s()));
+    let tight = of(&job, 5);
+    let chance = tight.prediction.within_deadline.expect("a deadline");
+    assert!((0.5..0.7).contains(&chance), "{chance}");
+    let told = &tight.warnings[0];
+    assert!(told.starts_with(&format!("the plan is {:.0} % likely to end within ", 100.0 * chance)), "{told}");
+    assert!(told.contains("; the cheapest that is 90 % likely to: ") && told.contains("; --point "), "{told}");
+    let number: usize =
+        told.split("--point ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
+    let other = &tight.pareto[number - 1];
+    assert!(other.time_s < tight.prediction.elapsed_s() && other.plan != tight.plan, "{told}");
+    // No plan is twice as fast as the fastest.
+    job.goal.objective = Some(Objective::Time);
+    job.goal.deadline = Some(format!("{} s", 1.01 * of(&job, 5).prediction.elapsed_s()));
+    let none = of(&job, 5);
+    assert!(
+        none.warnings[0].ends_with("; none of the plans that were compared is 90 % likely to"),
+        "{:?}",
+        none.warnings
+    );
+    job.goal.deadline = Some("90 d".into());
+    assert!(of(&job, 5).warnings.iter().all(|own| !own.contains("likely to")));
+}
+
+#[test]
+fn what_is_assumed_of_waiting_is_told_apart() {
+    let document = planned(&job());
+    let told = |document: &PlanDocument, change: fn(&mut CampaignSpec)| {
+        with(document, change).expect("a campaign").assumptions.join("\n")
+    };
+    let queued = told(&document, |c| c.queue_wait = Some("6 h".into()));
+    let plain = told(&document, |_| ());
+    let machines = plain.lines().next().expect("assumptions");
+    assert!(
+        machines.starts_with("machines are there after 2 min 30 s and ready ") && queued.starts_with(machines),
+        "{queued}"
+    );
+    assert!(queued.contains("\nbefore that each job waits 6 h 00 min in the queue: the job"), "{queued}");
+    let spot = spot(&document);
+    assert!(told(&spot, |_| ()).contains("a reclaimed machine is replaced after 10 min (median): stated default"));
+    let slow = told(&spot, |c| c.spot_wait = Some("2 h".into()));
+    assert!(slow.contains("a reclaimed machine is replaced after 2 h 00 min (median): the job"), "{slow}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    CampaignSpec, ClusterChoice, GlobalBatch, GradientReduction, JobSpec, Method, ScheduleName, WhatIfDocument,
-    WhatIfFigures,
+    CampaignSpec, ClusterChoice, GlobalBatch, GradientReduction, JobSpec, Method, Objective, Pricing, ScheduleName,
+    WhatIfDocument, WhatIfFigures,
 };
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
 use trainyard_planner::{Cancellation, Limits, MachineFiles, Resources, SearchCache, problem, recommend, resimulate};
@@ -319,6 +319,41 @@ fn a_goal_that_is_missed_is_told_beside_the_plan() {
     assert!(answer.cases.iter().all(|case| case.figures.is_some()));
 }
 
+/// The fastest plan is of other software than the cheapest.
+#[test]
+fn a_case_that_misses_the_goal_has_the_plan_that_plan_says_comes_nearest() {
+    let mut job = job();
+    job.cluster.instances.get_or_insert_default().push("g4dn.12xlarge".into());
+    job.cluster.max_instances = Some(4);
+    job.goal.objective = Some(Objective::Time);
+    let answer = ask(&sought(job.clone(), &[]), &["goal.budget=1"]);
+    job.goal.budget = Some(1.0);
+    let nearest = plan_of(&job, &[]);
+    let own = figures(&answer)[0];
+    assert_eq!((&own.plan, own.cost_usd), (&nearest.plan, nearest.prediction.cost_usd));
+    let kept = answer.software.as_ref().expect("several are compared");
+    assert_ne!(own.plan.stack.as_ref(), Some(kept));
+    let told = answer.cases[0].choice.as_deref().expect("other software");
+    assert!(told.ends_with(&format!(": {kept} has none there that meets the goal")), "{told}");
+    assert!(own.within_budget.is_some_and(|chance| chance < 0.01) && own.within_deadline.is_none());
+}
+
+/// As many as there are samples are trained on with each batch.
+#[test]
+fn other_batches_need_other_learning_rates() {
+    let warned = |job: JobSpec, vary: &str| ask(&sought(job, &[]), &[vary]).cases.into_iter().map(|case| case.warnings);
+    let rates =
+        |warnings: &Vec<String>| warnings.iter().filter(|own| own.starts_with("the learning rate grows")).count();
+    assert!(warned(job(), "batch.global=128,256").all(|own| rates(&own) == 1));
+    assert!(warned(job(), "instances=1,2").all(|own| rates(&own) == 0));
+    // The curve has the steps for each batch.
+    let mut curve = job();
+    curve.model.name = Some("resnet50".into());
+    (curve.data.tokens, curve.data.samples) = (None, Some(1_281_167));
+    curve.training.target = Some("mlperf-resnet".into());
+    assert!(warned(curve, "batch.global=2048,4096").all(|own| rates(&own) == 0));
+}
+
 #[test]
 fn two_keys_make_every_combination_the_last_fastest() {
     let answer = ask(&held(&wide()), &["cluster.network=100Gbps,400Gbps", "price.instance=x1,x2"]);
@@ -434,6 +469,28 @@ fn fields_of_the_campaign_change_what_surrounds_the_steps() {
         assert!(in_all[0] > in_all[1], "{in_all:?}");
         let told = reason(&jobs, 2);
         assert!(told.contains("job") && told.contains("be queued again"), "{told}");
+    }
+    // Nothing of it is written: factors multiply what the plan assumes.
+    let factors = costs("campaign.checkpoint_interval=x0.1,x1");
+    assert!(factors[0] > factors[1] && (factors[1] / document.prediction.cost_usd.expect("rented") - 1.0).abs() < 1e-3);
+    let restarts = costs("campaign.restart=x1,x20");
+    assert!(restarts[1] > restarts[0], "{restarts:?}");
+    let mut spot = job();
+    spot.cluster.pricing = Some(Pricing::Spot);
+    let document = plan_of(&spot, &["instances=2", "instance=p4d.24xlarge"]);
+    for subject in [held(&document), sought(spot, &["instances=2", "instance=p4d.24xlarge"])] {
+        let costs = |vary: &str| -> Vec<f64> {
+            figures(&ask(&subject, &[vary])).iter().filter_map(|own| own.cost_usd).collect()
+        };
+        let reclaims = costs("campaign.monthly_reclaims=x1,x20");
+        let scenarios = costs("campaign.spot_scenario=1,20");
+        assert!(reclaims[1] > reclaims[0], "{reclaims:?}");
+        // A factor is on how often they come, as a scenario is.
+        for (one, other) in reclaims.iter().zip(&scenarios) {
+            assert!((one / other - 1.0).abs() < 1e-6, "{reclaims:?} {scenarios:?}");
+        }
+        let waits = costs("campaign.spot_wait=x1,10 min,10 h");
+        assert!(waits[0].to_bits() == waits[1].to_bits() && waits[2] > waits[0], "{waits:?}");
     }
     for subject in own("") {
         let told = refused(&subject, &["campaign.job_limit=2 h"]);

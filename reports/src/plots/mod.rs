@@ -118,6 +118,8 @@ pub(crate) mod tests {
             cost_parts: None,
             cost_interval_usd: Some([1_700.0, 2_100.0]),
             price: Some(price()),
+            within_deadline: Some(0.98),
+            within_budget: Some(0.6),
         }
     }
 

@@ -12,7 +12,7 @@ pub fn what_if_csv(document: &WhatIfDocument) -> String {
 type Cell = fn(&WhatIfCase, &WhatIfFigures) -> String;
 
 /// The columns of a case with a plan, in their order.
-const FIGURES: [(&str, Cell); 28] = [
+const FIGURES: [(&str, Cell); 35] = [
     ("time_s", |_, own| own.time_s.to_string()),
     ("in_all_s", |_, own| own.in_all_s.to_string()),
     ("time_change", |case, _| shown(case.time_change)),
@@ -20,9 +20,12 @@ const FIGURES: [(&str, Cell); 28] = [
     ("cost_low_usd", |_, own| shown(own.cost_interval_usd.map(|ends| ends[0]))),
     ("cost_high_usd", |_, own| shown(own.cost_interval_usd.map(|ends| ends[1]))),
     ("cost_change", |case, _| shown(case.cost_change)),
+    ("within_deadline", |_, own| shown(own.within_deadline)),
+    ("within_budget", |_, own| shown(own.within_budget)),
     ("usd_per_hour", |_, own| shown(own.price.as_ref().map(|price| price.usd_per_hour))),
     ("price_date", |_, own| shown(own.price.as_ref().and_then(|price| price.date.clone()))),
     ("pricing", |_, own| shown(own.price.as_ref().and_then(|price| price.pricing))),
+    ("service", |_, own| shown(own.price.as_ref().and_then(|price| price.service.clone()))),
     ("region", |_, own| shown(own.price.as_ref().and_then(|price| price.region.clone()))),
     ("step_time_s", |_, own| own.step_time_s.to_string()),
     ("interval_low_s", |_, own| own.interval_s[0].to_string()),
@@ -38,8 +41,12 @@ const FIGURES: [(&str, Cell); 28] = [
     ("instances", |_, own| own.plan.cluster.instances.to_string()),
     ("devices", |_, own| own.devices.to_string()),
     ("strategy", |_, own| strategy_and_state(&own.plan)),
+    ("micro_batch", |_, own| own.plan.batch.micro.to_string()),
+    ("accumulation", |_, own| own.plan.batch.accumulation.to_string()),
+    ("recompute", |_, own| own.plan.recompute.to_string()),
     ("precision", |_, own| own.plan.precision.to_string()),
     ("stack", |_, own| shown(own.plan.stack.clone())),
+    ("choice", |case, _| shown(case.choice.clone())),
     ("missed_goal", |case, _| shown(case.missed_goal.clone())),
 ];
 
@@ -63,7 +70,7 @@ fn cases(document: &WhatIfDocument) -> String {
 
 fn assumptions(document: &WhatIfDocument) -> String {
     let header =
-        ["key", "factor", "time_s", "time_change", "cost_usd", "cost_change", "what", "basis"].map(String::from);
+        ["key", "factor", "in_all_s", "time_change", "cost_usd", "cost_change", "what", "basis"].map(String::from);
     let mut text = line(header.into_iter());
     for own in &document.sensitivities {
         for end in 0..2 {
@@ -118,6 +125,10 @@ mod tests {
         assert_eq!((cell("vary.instances"), cell("vary.pricing"), cell("pricing")), ("1", "spot", "on-demand"));
         assert_eq!((cell("usd_per_hour"), cell("price_date"), cell("region")), ("24.48", "2026-07-20", "us-east-1"));
         assert_eq!((cell("time_s"), cell("in_all_s"), cell("cost_low_usd")), ("1000", "1250", "500"));
+        let layout = ["service", "micro_batch", "accumulation", "recompute", "choice"].map(cell);
+        assert_eq!(layout, ["ec2", "1", "1", "none", ""]);
+        // The time of an assumption is that in all, under the name that it has beside cases.
+        assert!(what_if_csv(&tornado()).starts_with("key,factor,in_all_s,time_change,"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, se
 use crate::layout::{cluster, laid_out, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_planner::{CERTAIN, likelihood};
 
 /// Number of caveats that are told: more of them hide what matters.
 const CAVEATS: usize = 6;
@@ -196,6 +197,11 @@ fn column(key: &str) -> &str {
     if key.len() > COLUMN && !key.starts_with("price.") { short } else { key }
 }
 
+type Chance = fn(&WhatIfFigures) -> Option<f64>;
+
+/// The columns that say how likely a case is to keep to a deadline and a budget, where that is not certain of all.
+const CHANCES: [(&str, Chance); 2] = [(">in time", |own| own.within_deadline), (">in budget", |own| own.within_budget)];
+
 /// Formats a line for each case. Changes are printed where there is room for them: with one key.
 fn cases(document: &WhatIfDocument, width: Width) -> String {
     let figures = || document.cases.iter().filter_map(|case| case.figures.as_ref());
@@ -214,6 +220,9 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
     header.extend(changes.then_some(">±"));
     header.extend(costs.then_some(">USD"));
     header.extend((costs && changes).then_some(">±"));
+    let told = |(_, chance): &(_, Chance)| figures().any(|own| chance(own).is_some_and(|chance| chance <= CERTAIN));
+    let chances: Vec<_> = CHANCES.into_iter().filter(told).collect();
+    header.extend(chances.iter().map(|(name, _)| name));
     header.extend([">step", if in_tokens { ">tokens/s" } else { ">samples/s" }, ">a device"]);
     header.extend(scales.then_some(">scaling"));
     header.push("limit");
@@ -226,6 +235,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         row.extend(changes.then(|| told(case.time_change)));
         row.extend(costs.then(|| show(&|own| own.cost_usd.map_or_else(|| "–".into(), amount))));
         row.extend((costs && changes).then(|| told(case.cost_change)));
+        row.extend(chances.iter().map(|(_, chance)| show(&|own| chance(own).map_or_else(String::new, likelihood))));
         row.extend([
             show(&|own| seconds(own.step_time_s)),
             show(&|own| throughput(own.samples_per_s, tokens)),
@@ -351,6 +361,8 @@ pub(crate) mod tests {
             cost_usd: Some(time_s * f64::from(instances)),
             cost_interval_usd: Some([0.5, 2.0].map(|part| part * time_s * f64::from(instances))),
             price: Some(price("2026-07-20")),
+            within_deadline: None,
+            within_budget: None,
         }
     }
 
@@ -451,6 +463,17 @@ pub(crate) mod tests {
                 && page.contains("750 s"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn cases_say_how_likely_they_keep_to_a_goal() {
+        let mut document = document();
+        assert!(!what_if(&document, Width(120)).contains("in time"));
+        document.cases[0].figures.as_mut().expect("a plan").within_deadline = Some(0.6);
+        document.cases[1].figures.as_mut().expect("a plan").within_deadline = Some(0.999);
+        let page = what_if(&document, Width(120));
+        assert!(page.contains("in time") && !page.contains("in budget"), "{page}");
+        assert!(page.contains(" 60 % ") && page.contains(" over 99 % "), "{page}");
     }
 
     #[test]
