@@ -91,9 +91,12 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
 
 /// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
 fn states(plan: &PlanSpec) -> Option<String> {
+    // One rank keeps all of its state, whatever the software calls that.
+    let shared = plan.state_sharding != StateSharding::None && plan.parallel.data * plan.parallel.context > 1;
     let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
     let sharding = match plan.state_sharding {
         StateSharding::None => None,
+        _ if !shared => None,
         StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
         StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
         StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
@@ -321,7 +324,9 @@ pub(crate) fn input(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let cache = if input.cache == Cache::None { String::new() } else { format!(", kept in {}", input.cache) };
     let way = format!(
         "{}{cache}, decoded by {} with {workers} a replica, {} ahead",
-        input.storage, input.decode, input.prefetch
+        input.storage.in_words(),
+        input.decode,
+        input.prefetch
     );
     let rates = [
         ("read", predicted.read_samples_per_s),
@@ -469,4 +474,26 @@ fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
         format!("; a short search recommends {instances} × {on} there: {takes}, {costs}, {money} and {time}")
     });
     format!("not considered: {families}: add --instances '*'{}", found.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_plan::{ClusterSpec, ParallelSpec, Store};
+
+    #[test]
+    fn one_device_shards_nothing() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let plain = PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), model.graph().len());
+        let told = |data| {
+            states(&PlanSpec {
+                parallel: ParallelSpec { data, ..ParallelSpec::default() },
+                state_sharding: StateSharding::Optimizer,
+                offload: Offload { optimizer: Some(Store::Host), ..Offload::NONE },
+                ..plain.clone()
+            })
+        };
+        assert_eq!(told(1).as_deref(), Some("offloaded: optimizer"));
+        assert_eq!(told(8).as_deref(), Some("optimizer state sharded (ZeRO-1); offloaded: optimizer"));
+    }
 }

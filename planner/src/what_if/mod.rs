@@ -552,7 +552,8 @@ impl ChangedJob {
         });
         let (job, plan) = (&self.spec, &chosen.plan);
         let warned =
-            Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction }.of_case();
+            Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction, limits: None }
+                .of_case();
         let warnings = self.same_for_all(&problem.place).into_iter().chain(warned).collect();
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over })
     }
