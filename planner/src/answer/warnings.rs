@@ -27,6 +27,9 @@ const NORMALISED_MIN: u64 = 16;
 /// arXiv:1706.02677, section 5.2.
 const LINEAR_BATCH_MAX: u64 = 8192;
 
+/// The relative difference below which two steps are called as long.
+const SAME_STEP: f64 = 0.01;
+
 /// The uncertainty of a GPU from which its interval is called wide.
 const UNCERTAIN: f64 = 0.4;
 
@@ -306,8 +309,6 @@ impl Warnings<'_> {
         }
     }
 
-    /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
-    /// or the smallest with which its target was reached.
     /// Tells what the usual optimizer of networks with batch normalisation would change, where the job names none (Goyal et
     /// al., arXiv:1706.02677).
     fn optimizer(&self) -> Option<String> {
@@ -320,15 +321,22 @@ impl Warnings<'_> {
         let usual = Plan::try_from(usual).ok()?;
         let machine = self.problem.place.machine_of(self.choice, &usual);
         let step = Totals::simulated(self.problem, &usual, self.choice, &machine)?.step_time_s;
+        let told = |seconds| human_duration(Seconds(seconds));
+        let own = self.prediction.step_time_s;
+        let takes = if (step / own - 1.0).abs() < SAME_STEP {
+            "as long".into()
+        } else {
+            format!("{} in place of {}", told(step), told(own))
+        };
         Some(format!(
             "the optimizer is taken to be adamw: networks with batch normalisation are usually trained by SGD with \
-             momentum, with which a step of this plan takes {} in place of {}; training.optimizer = \"sgd-momentum\" in a \
-             job file plans for that",
-            human_duration(Seconds(step)),
-            human_duration(Seconds(self.prediction.step_time_s))
+             momentum, with which a step of this plan takes {takes}; training.optimizer = \"sgd-momentum\" in a job file \
+             plans for that"
         ))
     }
 
+    /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
+    /// or the smallest with which its target was reached.
     fn learning_rate(&self) -> Option<String> {
         let (reference, whose) = match self.problem.training {
             Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
