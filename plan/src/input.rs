@@ -27,6 +27,18 @@ named! {
     }
 }
 
+impl StorageMode {
+    /// Returns where samples are read from in a sentence: the names of SageMaker's input modes mean nothing on EC2.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::S3FastFile => "Amazon S3 (streamed)",
+            Self::S3Pipe => "Amazon S3 (streamed in order)",
+            Self::S3File => "Amazon S3 (copied before the first step)",
+            own => own.name(),
+        }
+    }
+}
+
 named! {
     /// What decodes and augments samples.
     DecodePlace {
@@ -70,8 +82,10 @@ named! {
         Compute = "compute",
         /// The host thread that launches kernels.
         Launch = "launch",
-        /// Communication.
+        /// Communication between devices.
         Network = "network",
+        /// Copies between devices and the memory or disks of their machine, and what its processors update there.
+        Offload = "offload",
         /// Memory bandwidth of the devices.
         Memory = "memory",
         /// Reading samples.

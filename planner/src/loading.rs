@@ -76,7 +76,7 @@ impl Loading {
             (SampleFormat::Tokens, _) => format!("tokens handed over by {workers}"),
         };
         let kept = if cache == Cache::None { String::new() } else { format!(", then from {cache}") };
-        format!("{samples}, read from {storage}{kept}")
+        format!("{samples}, read from {}{kept}", storage.in_words())
     }
 
     /// Tells how long the first pass takes, what it reads how fast, and which fields change that; `None` if it is hardly

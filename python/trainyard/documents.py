@@ -221,7 +221,7 @@ Placement = str
 Collectives = Literal["nccl", "ring", "tree", "hierarchical", "smddp"]
 
 # What a step could be shorter by, if only that were faster.
-Bottleneck = Literal["compute", "launch", "network", "memory", "storage", "decode", "copy"]
+Bottleneck = Literal["compute", "launch", "network", "offload", "memory", "storage", "decode", "copy"]
 
 # The limit that plans did not keep.
 RejectedBy = Literal["memory", "deadline", "budget", "objective", "price", "quota", "division", "machine", "data"]

@@ -43,9 +43,12 @@ pub(crate) fn laid_out(plan: &PlanSpec) -> String {
 
 /// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
 fn states(plan: &PlanSpec) -> Option<String> {
+    // One rank keeps all of its state, whatever the software calls that.
+    let shared = plan.parallel.data * plan.parallel.context > 1;
     let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
     let sharding = match plan.state_sharding {
         StateSharding::None => None,
+        _ if !shared => None,
         StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
         StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
         StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
@@ -75,7 +78,7 @@ pub(crate) fn sharing(sharding: StateSharding) -> String {
 mod tests {
     use super::*;
     use crate::plots::tests::plan_document;
-    use trainyard_plan::ParallelSpec;
+    use trainyard_plan::{ClusterSpec, ParallelSpec, Store};
 
     #[test]
     fn what_replicas_share_out_and_what_is_offloaded_is_said_behind_the_strategy() {
@@ -97,5 +100,21 @@ mod tests {
         assert!(of(4, true, 1).ends_with("expert 4 (inside data, EP 8 with tensor)"), "{}", of(4, true, 1));
         assert!(of(4, true, 2).ends_with("expert 4 (inside data × context, EP 8 with tensor)"), "{}", of(4, true, 2));
         assert!(of(4, false, 1).ends_with("expert 4 (inside data)"), "{}", of(4, false, 1));
+    }
+
+    #[test]
+    fn one_device_shards_nothing() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let plain = PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), model.graph().len());
+        let told = |data| {
+            states(&PlanSpec {
+                parallel: ParallelSpec { data, ..ParallelSpec::default() },
+                state_sharding: StateSharding::Optimizer,
+                offload: Offload { optimizer: Some(Store::Host), ..Offload::NONE },
+                ..plain.clone()
+            })
+        };
+        assert_eq!(told(1).as_deref(), Some("offloaded: optimizer"));
+        assert_eq!(told(8).as_deref(), Some("optimizer state sharded (ZeRO-1); offloaded: optimizer"));
     }
 }

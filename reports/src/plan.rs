@@ -298,7 +298,9 @@ pub(crate) fn input(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let cache = if input.cache == Cache::None { String::new() } else { format!(", kept in {}", input.cache) };
     let way = format!(
         "{}{cache}, decoded by {} with {workers} a replica, {} ahead",
-        input.storage, input.decode, input.prefetch
+        input.storage.in_words(),
+        input.decode,
+        input.prefetch
     );
     let rates = [
         ("read", predicted.read_samples_per_s),

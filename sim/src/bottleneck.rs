@@ -4,7 +4,7 @@ use crate::cost::{LayerCost, device_costs, layer_costs};
 use crate::machine::Machine;
 use crate::simulate::{Outcome, step_time};
 use std::sync::Arc;
-use trainyard_plan::{Bottleneck, Plan, Recompute};
+use trainyard_plan::{Bottleneck, Offload, Plan, Recompute};
 use trainyard_units::Seconds;
 
 /// So much faster that it limits nothing.
@@ -20,28 +20,42 @@ pub struct StepLimits {
     pub memory: Seconds,
     /// Without the host thread that launches kernels.
     pub launch: Seconds,
-    /// Without communication.
+    /// Without communication between devices.
     pub network: Seconds,
+    /// Without copies between devices and the memory or disks of their machine, and the update on its processors.
+    pub offload: Seconds,
+    /// What would bind next without them, and by how much that would shorten the step then: what copies hide while they
+    /// run beside it. Of a plan that keeps nothing off its devices, nothing.
+    pub beside_offload: Option<(Bottleneck, Seconds)>,
 }
 
 impl StepLimits {
     /// All of them, the largest first; of equals arithmetic, which nothing else explains.
-    pub fn sorted(&self) -> [(Bottleneck, Seconds); 4] {
+    pub fn sorted(&self) -> [(Bottleneck, Seconds); 5] {
         let mut all = [
             (Bottleneck::Compute, self.compute),
             (Bottleneck::Memory, self.memory),
             (Bottleneck::Launch, self.launch),
             (Bottleneck::Network, self.network),
+            (Bottleneck::Offload, self.offload),
         ];
         all.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
         all
     }
+
+    /// What copies to and from the machine's memory hide, if that takes longer than anything that they do not: neither
+    /// shortens the step alone then, for the other one goes on.
+    pub fn hidden_by_offload(&self) -> Option<(Bottleneck, Seconds)> {
+        self.beside_offload.filter(|(_, gain)| gain.0 > self.sorted()[0].1.0)
+    }
 }
 
-/// Returns the limit of the step: that of arithmetic, memory bandwidth, launches and network which would shorten it
-/// most if it took no time. On a measured machine, whose kernels are known as a whole, arithmetic or network.
+/// Returns the limit of the step: that of arithmetic, memory bandwidth, launches, network and offload which would shorten
+/// it most if it took no time, or what copies to and from the machine's memory hide, where that takes longer. On a
+/// measured machine, whose kernels are known as a whole, arithmetic or network.
 pub fn bottleneck(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Bottleneck {
-    step_limits(plan, machine, outcome).sorted()[0].0
+    let limits = step_limits(plan, machine, outcome);
+    limits.hidden_by_offload().unwrap_or(limits.sorted()[0]).0
 }
 
 /// Returns the limits of the step, and by how much each: the step is simulated again on machines without one of them. On a
@@ -51,16 +65,40 @@ pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLim
         let compute = Seconds(outcome.phases.forward_s + outcome.phases.backward_s);
         return StepLimits { compute, network: outcome.exposed_communication, ..StepLimits::default() };
     };
-    let gain = |faster: &Machine| {
-        step_time(plan, faster).map_or(Seconds::ZERO, |time| (outcome.step_time - time).max(Seconds::ZERO))
-    };
+    let step = outcome.step_time;
     let passes = plan.batch().accumulation as f64 / f64::from(plan.mesh().pipeline());
+    let (offload, beside_offload) = of_offload(plan, machine, step);
     StepLimits {
-        compute: gain(&without_arithmetic(machine)),
-        memory: gain(&without_traffic(machine)),
-        launch: gain(&without_launches(machine)),
-        network: outcome.exposed_communication + inside * passes,
+        network: (outcome.exposed_communication - offload).max(Seconds::ZERO) + inside * passes,
+        offload,
+        beside_offload,
+        ..of_kernels(plan, machine, step)
     }
+}
+
+/// By how much a step of `step` seconds on `machine` would be shorter on `faster`.
+fn gain(plan: &Plan, step: Seconds, faster: &Machine) -> Seconds {
+    step_time(plan, faster).map_or(Seconds::ZERO, |time| (step - time).max(Seconds::ZERO))
+}
+
+/// The limits that kernels set.
+fn of_kernels(plan: &Plan, machine: &Machine, step: Seconds) -> StepLimits {
+    StepLimits {
+        compute: gain(plan, step, &without_arithmetic(machine)),
+        memory: gain(plan, step, &without_traffic(machine)),
+        launch: gain(plan, step, &without_launches(machine)),
+        ..StepLimits::default()
+    }
+}
+
+/// By how much a step would be shorter without offload, and what kernels take that ran beside it.
+fn of_offload(plan: &Plan, machine: &Machine, step: Seconds) -> (Seconds, Option<(Bottleneck, Seconds)>) {
+    if plan.offload() == Offload::NONE {
+        return (Seconds::ZERO, None);
+    }
+    let alone = without_offload(machine);
+    let offload = gain(plan, step, &alone);
+    (offload, Some(of_kernels(plan, &alone, step - offload).sorted()[0]))
 }
 
 /// Seconds of the communication inside all layers for one micro-batch, forward, backward and where layers are computed again.
@@ -96,6 +134,21 @@ fn without_traffic(machine: &Machine) -> Machine {
     for pool in &mut faster.cluster.pools {
         if let Some(gpu) = pool.device.gpu_mut() {
             gpu.memory_bandwidth.value.0 *= WITHOUT_LIMIT;
+        }
+    }
+    faster
+}
+
+fn without_offload(machine: &Machine) -> Machine {
+    let mut faster = machine.clone();
+    for pool in &mut faster.cluster.pools {
+        if let Some(gpu) = pool.device.gpu_mut() {
+            gpu.host_bandwidth.value.0 *= WITHOUT_LIMIT;
+        }
+        if let Some(host) = &mut pool.host {
+            for rate in [&mut host.memory_bandwidth, &mut host.disk_bandwidth, &mut host.pcie.uplink] {
+                rate.0 *= WITHOUT_LIMIT;
+            }
         }
     }
     faster

@@ -8,7 +8,7 @@ use crate::network::Demand;
 use crate::recurrence::{Chain, Course};
 use crate::stretches::Stretches;
 use trainyard_plan::{
-    Counted, Interval, Rank, Repetition, StageId, StreamKind, TaskGraph, TaskId, Usage, Work, counted,
+    Activity, Counted, Interval, Rank, Repetition, StageId, StreamKind, TaskGraph, TaskId, Usage, Work, counted,
 };
 use trainyard_units::{Instant, Seconds, Span};
 
@@ -293,6 +293,14 @@ impl<'a> Ensemble<'a> {
         let latest = course.end()?;
         let node = (0..self.program.nodes.len() as u32).find(|node| course.last(*node).end == latest)?;
         Some((Instant::START, node))
+    }
+
+    /// The actor of a node that copies between its device and its machine; nothing for other nodes.
+    pub(crate) fn copier(&self, node: u32) -> Option<u32> {
+        let task = self.task_of(node);
+        let Activity::Copy { .. } = self.graph.tasks()[task.0 as usize].activity else { return None };
+        let here = &self.actors[self.stage(task.0).0 as usize];
+        here.iter().copied().find(|actor| self.node(task.0, *actor) == Some(node))
     }
 
     /// The task that a node is part of.

@@ -5,7 +5,7 @@ use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
 use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec};
 use trainyard_sim::LoaderRates;
-use trainyard_units::{Seconds, counted};
+use trainyard_units::{Seconds, counted, human_count};
 
 /// Waits below this share of a step are not reported.
 const NOTICEABLE: f64 = 0.01;
@@ -79,12 +79,10 @@ impl<'a> Advice<'a> {
             Bottleneck::Copy => ("copying to the devices", predicted.copy_samples_per_s),
             _ => ("reading from storage", predicted.read_samples_per_s),
         };
-        let wanted = predicted.step_samples_per_s;
+        let [rate, wanted] = [rate, predicted.step_samples_per_s].map(|rate| human_count(rate.round() as u64));
         let cure = self.better(waits).unwrap_or_else(|| self.beyond().into());
         let waits = 100.0 * waits;
-        Some(format!(
-            "{what} gives {rate:.0} samples/s, steps would take {wanted:.0}: {waits:.0} % of each waits; {cure}"
-        ))
+        Some(format!("{what} gives {rate} samples/s, steps would take {wanted}: {waits:.0} % of each waits; {cure}"))
     }
 
     /// Names another input with which steps would wait noticeably less.
@@ -119,8 +117,8 @@ fn described(input: InputSpec) -> String {
         DecodePlace::Gpu => "decoded by the GPUs".into(),
     };
     match input.cache {
-        Cache::None => format!("samples from {storage}, {by}"),
-        cache => format!("samples from {storage}, kept in {cache} after the first pass, {by}"),
+        Cache::None => format!("samples from {}, {by}", storage.in_words()),
+        cache => format!("samples from {}, kept in {cache} after the first pass, {by}", storage.in_words()),
     }
 }
 
@@ -131,10 +129,10 @@ fn only_change(own: InputSpec, other: InputSpec) -> Option<String> {
     }
     let workers = counted(u64::from(other.workers), "worker");
     Some(match (own.storage == other.storage, own.decode == other.decode) {
-        (false, _) => format!("from {}", other.storage),
+        (false, _) => format!("from {}", other.storage.in_words()),
         (_, false) if other.decode == DecodePlace::Cpu => format!("decoded by {workers} a replica"),
         (_, false) => "decoded by the GPUs".into(),
-        _ if other.cache == Cache::None => format!("read from {} in every pass", own.storage),
+        _ if other.cache == Cache::None => format!("read from {} in every pass", own.storage.in_words()),
         _ => format!("kept in {}", other.cache),
     })
 }

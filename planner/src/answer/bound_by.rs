@@ -2,8 +2,8 @@
 
 use crate::loading::FirstPass;
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Bottleneck, Plan};
-use trainyard_sim::{DataSet, Machine, Outcome, step_limits};
+use trainyard_plan::{Bottleneck, Offload, Plan, Store};
+use trainyard_sim::{DataSet, Machine, Outcome, StepLimits, step_limits};
 use trainyard_units::Seconds;
 
 /// Shares of the step below this are not reported.
@@ -23,12 +23,12 @@ pub(crate) fn bound_by(
     data: Option<&DataSet>,
 ) -> String {
     let step = outcome.step_time;
-    let limits = step_limits(plan, machine, outcome).sorted();
+    let limits = step_limits(plan, machine, outcome);
     let idle = outcome.bubble / (1.0 + outcome.bubble);
     let stall = prediction.input.as_ref().map_or(0.0, |input| input.input_stall_s);
     // With nothing loaded ahead, loading and the step take turns, and a shorter step is one.
     let in_turns = plan.input().is_some_and(|input| input.prefetch == 0);
-    let least = if in_turns { limits[0].1.0 } else { WAITS * prediction.step_time_s };
+    let least = if in_turns { limits.sorted()[0].1.0 } else { WAITS * prediction.step_time_s };
     if let Some(input) = prediction.input.as_ref().filter(|_| stall > least) {
         let what = match input.bottleneck {
             Bottleneck::Decode => "decoding",
@@ -39,7 +39,8 @@ pub(crate) fn bound_by(
         return format!("bound by input, {what}: {share} of each step waits for samples");
     }
     let first_pass = data.and_then(|data| FirstPass::of(data, prediction, plan.batch().global));
-    let own = sentence(limits, (step, idle), between(plan, machine));
+    let words = Words { between: between(plan, machine), offload: plan.offload() };
+    let own = sentence(&limits, (step, idle), words);
     match first_pass.filter(FirstPass::limits) {
         Some(first) => {
             format!("bound by input, reading samples: the first pass takes {}; after it, {own}", first.share())
@@ -57,40 +58,64 @@ fn between(plan: &Plan, machine: &Machine) -> &'static str {
     }
 }
 
-fn sentence(limits: [(Bottleneck, Seconds); 4], (step, idle): (Seconds, f64), between: &'static str) -> String {
-    let [(first, most), rest @ ..] = limits;
-    let others: Vec<String> = rest
+fn sentence(limits: &StepLimits, (step, idle): (Seconds, f64), words: Words) -> String {
+    let [(first, most), rest @ ..] = limits.sorted();
+    let gains: Vec<String> = [(first, most)]
         .into_iter()
-        .filter(|(_, gain)| gain.0 / step.0 >= NOTICEABLE)
-        .map(|(what, gain)| format!("{} without {}", percent(gain.0 / step.0), free(what)))
-        .chain((idle >= NOTICEABLE).then(|| format!("{} without idle pipeline stages", percent(idle))))
+        .chain(rest.into_iter().filter(|(_, gain)| gain.0 / step.0 >= NOTICEABLE))
+        .map(|(what, gain)| (gain.0 / step.0, words.free(what)))
+        .chain((idle >= NOTICEABLE).then(|| (idle, "idle pipeline stages")))
+        .map(|(share, what)| format!("{} without {what}", percent(share)))
         .collect();
-    let others = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
+    let (most, others) = gains.split_first().expect("of all limits one is the largest");
+    let mut told = most.replacen(" without", " shorter without", 1);
+    for other in others {
+        told.push_str(", ");
+        told.push_str(other);
+    }
+    let Some((hidden, gain)) = limits.hidden_by_offload() else {
+        return format!("bound by {}: a step would be {told}", words.name(first));
+    };
     format!(
-        "bound by {}: a step would be {} shorter without {}{others}",
-        name(first, between),
-        percent(most.0 / step.0),
-        free(first)
+        "bound by {}, beside which {} takes about as long: a step would be {told}, and {} without {} as well",
+        words.name(hidden),
+        words.name(Bottleneck::Offload),
+        percent((limits.offload + gain).0 / step.0),
+        words.free(hidden)
     )
 }
 
-fn name(what: Bottleneck, between: &'static str) -> &'static str {
-    match what {
-        Bottleneck::Compute => "compute",
-        Bottleneck::Memory => "memory traffic",
-        Bottleneck::Launch => "kernel launches",
-        Bottleneck::Network => between,
-        Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
-    }
+/// How a plan's limits are called.
+#[derive(Clone, Copy)]
+struct Words {
+    /// What ranks exchange data over.
+    between: &'static str,
+    offload: Offload,
 }
 
-fn free(what: Bottleneck) -> &'static str {
-    match what {
-        Bottleneck::Compute => "arithmetic",
-        Bottleneck::Memory => "memory traffic",
-        Bottleneck::Launch => "launching kernels",
-        Bottleneck::Network => "communication",
-        Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
+impl Words {
+    fn name(self, what: Bottleneck) -> &'static str {
+        match what {
+            Bottleneck::Compute => "compute",
+            Bottleneck::Memory => "memory traffic",
+            Bottleneck::Launch => "kernel launches",
+            Bottleneck::Network => self.between,
+            Bottleneck::Offload if self.offload.uses(Store::Nvme) => "offload to NVMe",
+            Bottleneck::Offload => "offload to main memory",
+            Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
+        }
+    }
+
+    fn free(self, what: Bottleneck) -> &'static str {
+        match what {
+            Bottleneck::Compute => "arithmetic",
+            Bottleneck::Memory => "memory traffic",
+            Bottleneck::Launch => "launching kernels",
+            Bottleneck::Network => "communication",
+            Bottleneck::Offload if self.offload.optimizer.is_some() => "its copies and the update on CPUs",
+            Bottleneck::Offload => "its copies",
+            Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
+        }
     }
 }
 
@@ -102,17 +127,38 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
 
+    const WORDS: Words =
+        Words { between: "the network", offload: Offload { optimizer: Some(Store::Host), ..Offload::NONE } };
+
     #[test]
     fn the_largest_gain_bounds_and_small_ones_are_not_told() {
-        let limits = [
-            (Bottleneck::Network, Seconds(0.5)),
-            (Bottleneck::Compute, Seconds(0.25)),
-            (Bottleneck::Memory, Seconds(0.001)),
-            (Bottleneck::Launch, Seconds(0.0)),
-        ];
+        let limits = StepLimits {
+            network: Seconds(0.5),
+            compute: Seconds(0.25),
+            memory: Seconds(0.001),
+            ..StepLimits::default()
+        };
         assert_eq!(
-            sentence(limits, (Seconds(1.0), 0.1), "the network"),
+            sentence(&limits, (Seconds(1.0), 0.1), WORDS),
             "bound by the network: a step would be 50 % shorter without communication, 25 % without arithmetic, 10 % without idle pipeline stages"
+        );
+    }
+
+    #[test]
+    fn what_copies_hide_bounds_where_it_is_more_than_they_add() {
+        let beside = |seconds| StepLimits {
+            offload: Seconds(0.09),
+            beside_offload: Some((Bottleneck::Compute, Seconds(seconds))),
+            ..StepLimits::default()
+        };
+        assert_eq!(
+            sentence(&beside(0.85), (Seconds(1.0), 0.0), WORDS),
+            "bound by compute, beside which offload to main memory takes about as long: a step would be 9 % shorter \
+             without its copies and the update on CPUs, and 94 % without arithmetic as well"
+        );
+        assert_eq!(
+            sentence(&beside(0.05), (Seconds(1.0), 0.0), WORDS),
+            "bound by offload to main memory: a step would be 9 % shorter without its copies and the update on CPUs"
         );
     }
 }

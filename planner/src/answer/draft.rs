@@ -36,7 +36,9 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     if let Some(refused) = short_jobs(problem, chosen) {
         return Err(refused);
     }
-    let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
+    let warnings =
+        Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction, limits: None }
+            .all();
     let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);

@@ -1,12 +1,13 @@
 //! What the time and the cost of a plan rest on in how samples are stored and decoded: what would change the decision if
 //! it were not so.
 
+use super::solve::{DRAFT_EFFORT, aim};
 use super::terms::unpriced_copies;
 use super::warnings::Warnings;
 use crate::amount::usd;
-use crate::problem::{Place, named_set};
-use crate::search::Totals;
-use trainyard_plan::{DecodePlace, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
+use crate::problem::{Place, Problem, named_set};
+use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
+use trainyard_plan::{DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
 use trainyard_units::{Seconds, human_duration};
 
@@ -46,15 +47,31 @@ impl Warnings<'_> {
         let machine = self.problem.place.machine_of(self.choice, &plan);
         let other = Totals::simulated(self.problem, &plan, self.choice, &machine)?;
         (other.elapsed_s > self.prediction.elapsed_s() * (1.0 + NOTICEABLE)).then(|| {
-            let cost = other.cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
+            let takes = |elapsed_s: f64, cost: Option<f64>| {
+                let cost = cost.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
+                format!("{}{cost}", human_duration(Seconds(elapsed_s)))
+            };
+            let best = self.decoded_by_cpus().filter(|best| best.machines() != self.plan.cluster().to_string());
+            let best = best.map_or_else(String::new, |best| {
+                let told = takes(best.elapsed_s, best.cost_usd);
+                format!(", and {}, the best that a short search finds, {told}", best.machines())
+            });
             let late = self.problem.deadline.is_some_and(|deadline| other.elapsed_s > deadline.0);
             let late = if late { ", more than the deadline" } else { "" };
             format!(
                 "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \
-                 {}{cost}{late}: --fix input.decode=cpu plans for that",
-                human_duration(Seconds(other.elapsed_s))
+                 {}{late}{best}: --fix input.decode=cpu plans for that",
+                takes(other.elapsed_s, other.cost_usd)
             )
         })
+    }
+
+    /// Searches briefly for what would be recommended if CPUs decoded.
+    fn decoded_by_cpus(&self) -> Option<Evaluated> {
+        let limits = self.limits?;
+        let fixed = Fixed { input_decode: Some(DecodePlace::Cpu), ..limits.fixed.clone() };
+        let problem = Problem { effort: Some(DRAFT_EFFORT), ..self.problem.clone() };
+        choose_briefly(&Prepared::new(&problem, &fixed), Aim { top: 1, ..aim(&problem, limits) })
     }
 
     /// Tells the format and the files in which samples are supposed to lie, where the job says neither and it matters.
@@ -147,6 +164,19 @@ mod tests {
         let mut late = images();
         late.goal.deadline = Some(format!("{} s", document.prediction.elapsed_s() * 1.1));
         assert!(planned(&late).warnings[0].contains("more than the deadline"));
+    }
+
+    /// Cheaper machines keep as many processors busy as a machine of A100s, whose GPUs wait for theirs.
+    #[test]
+    fn the_machines_that_would_win_with_decoding_by_cpus_are_told() {
+        let mut job = images();
+        job.cluster.instances = Some(vec!["p4d.24xlarge".into(), "g4dn.2xlarge".into()]);
+        job.cluster.max_instances = Some(4);
+        let document = planned(&job);
+        assert_eq!(document.plan.cluster.instance, "p4d.24xlarge");
+        let best = "g4dn.2xlarge, the best that a short search finds, ";
+        assert!(document.warnings[0].contains(best), "{:?}", document.warnings);
+        assert!(!planned(&images()).warnings[0].contains("short search"));
     }
 
     #[test]

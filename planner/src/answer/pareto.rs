@@ -137,7 +137,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         },
         place_of(document, number)
     );
-    let warnings = Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction }.all();
+    let warnings = Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction, limits: None }.all();
     let pareto = document.pareto.clone();
     let alone = alone(job, &plan, prediction, document.search.clone());
     Ok(PlanDocument { warnings, reasons: vec![reason], pareto, ..alone })

@@ -69,7 +69,14 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().and_then(Advice::reason));
     reasons.extend(told.further);
-    let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
+    let warnings = Warnings {
+        problem,
+        job,
+        plan: &chosen.plan,
+        choice: chosen.choice,
+        prediction: &prediction,
+        limits: Some(limits),
+    };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> = advised
         .chain(unlikely)

@@ -1,6 +1,7 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
+use super::limits::Limits;
 use super::own_machines::{doubled_links, impossible_cards, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
@@ -13,9 +14,9 @@ use trainyard_models::{
     AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
 };
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, Precision, StorageMode, TuningKind};
+use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, PlanSpec, Precision, StorageMode, TuningKind};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
-use trainyard_units::{counted, human_count};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
 /// (23.7 and 23.6 %), at 8 more often (24.8 %), at 4 and 2 much more (27.3 and 34.7 %): Wu and He, arXiv:1803.08494,
@@ -25,6 +26,9 @@ const NORMALISED_MIN: u64 = 16;
 /// The largest global batch up to which scaling the learning rate with it kept ResNet-50's accuracy: Goyal et al.,
 /// arXiv:1706.02677, section 5.2.
 const LINEAR_BATCH_MAX: u64 = 8192;
+
+/// The relative difference below which two steps are called as long.
+const SAME_STEP: f64 = 0.01;
 
 /// The uncertainty of a GPU from which its interval is called wide.
 const UNCERTAIN: f64 = 0.4;
@@ -44,6 +48,8 @@ pub(crate) struct Warnings<'a> {
     /// Index among the choices of the place: a type of machine with a stack.
     pub(crate) choice: usize,
     pub(crate) prediction: &'a Prediction,
+    /// The limits of the plan's search, where others are searched for too.
+    pub(crate) limits: Option<&'a Limits>,
 }
 
 impl Warnings<'_> {
@@ -64,6 +70,7 @@ impl Warnings<'_> {
             self.attention(),
             self.further_pretraining(),
             self.fine_tuning(),
+            self.optimizer(),
             self.learning_rate(),
             self.loss_scaling(),
             self.eight_bits(),
@@ -300,6 +307,32 @@ impl Warnings<'_> {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Tells what the usual optimizer of networks with batch normalisation would change, where the job names none (Goyal et
+    /// al., arXiv:1706.02677).
+    fn optimizer(&self) -> Option<String> {
+        let training = &self.job.training;
+        let assumed = training.optimizer.is_none() && training.method.is_none();
+        if !assumed || self.plan.optimizer() != Optimizer::AdamW || !self.problem.model.normalises_over_batches() {
+            return None;
+        }
+        let usual = PlanSpec { optimizer: Optimizer::Momentum, ..self.plan.spec().clone() };
+        let usual = Plan::try_from(usual).ok()?;
+        let machine = self.problem.place.machine_of(self.choice, &usual);
+        let step = Totals::simulated(self.problem, &usual, self.choice, &machine)?.step_time_s;
+        let told = |seconds| human_duration(Seconds(seconds));
+        let own = self.prediction.step_time_s;
+        let takes = if (step / own - 1.0).abs() < SAME_STEP {
+            "as long".into()
+        } else {
+            format!("{} in place of {}", told(step), told(own))
+        };
+        Some(format!(
+            "the optimizer is taken to be adamw: networks with batch normalisation are usually trained by SGD with \
+             momentum, with which a step of this plan takes {takes}; training.optimizer = \"sgd-momentum\" in a job file \
+             plans for that"
+        ))
     }
 
     /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
@@ -563,6 +596,25 @@ mod tests {
         assert!(batch_normalisation(true, 2).is_some_and(|warning| warning.contains("sees 2 samples")));
         assert_eq!(batch_normalisation(true, NORMALISED_MIN), None);
         assert_eq!(batch_normalisation(false, 2), None);
+    }
+
+    #[test]
+    fn an_optimizer_that_is_only_supposed_is_told_where_another_is_usual() {
+        let told = |model: &str, optimizer| {
+            let mut job = JobSpec::default();
+            job.model.name = Some(model.into());
+            job.data.samples = Some(100_000);
+            job.training.global_batch = Some(GlobalBatch::Exactly(256));
+            job.training.optimizer = optimizer;
+            job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+            job.cluster.max_instances = Some(1);
+            let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+            let document = crate::recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
+            document.warnings.into_iter().find(|warning| warning.starts_with("the optimizer is taken to be adamw"))
+        };
+        let warning = told("resnet50", None).expect("AdamW is unusual");
+        assert!(warning.contains("SGD with momentum, with which a step of this plan takes "), "{warning}");
+        assert_eq!((told("resnet50", Some(Optimizer::AdamW)), told("gpt2", None)), (None, None));
     }
 
     #[test]

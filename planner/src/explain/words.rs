@@ -159,6 +159,8 @@ fn held(plan: &Plan, prediction: &Prediction) -> String {
 
 fn sharding(plan: &Plan) -> Option<String> {
     let what = match plan.state_sharding() {
+        // One rank keeps all of its state, whatever the software calls that.
+        _ if plan.mesh().shard() == 1 => return None,
         StateSharding::None => return None,
         StateSharding::Optimizer => "optimizer state sharded (ZeRO-1)",
         StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
@@ -215,6 +217,21 @@ mod tests {
         })
         .expect("a valid plan");
         summed(&plan, plan.mesh().copies())
+    }
+
+    #[test]
+    fn one_device_shards_nothing() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let told = |data| {
+            let plan = PlanSpec {
+                parallel: ParallelSpec { data, ..ParallelSpec::default() },
+                batch: BatchSpec { global: u64::from(data), micro: 1, accumulation: 1 },
+                state_sharding: StateSharding::Optimizer,
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
+            };
+            sharding(&Plan::try_from(plan).expect("a valid plan"))
+        };
+        assert_eq!((told(1), told(8).is_some()), (None, true));
     }
 
     /// As `Plan::reductions` has it: from ZeRO-1 on a rank needs its part of the sum alone.

@@ -559,7 +559,8 @@ impl ChangedJob {
         });
         let (job, plan) = (&self.spec, &chosen.plan);
         let warned =
-            Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction }.of_case();
+            Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction, limits: None }
+                .of_case();
         let batch = self.of_batch.then(|| varied_batches(&problem)).flatten();
         let warnings = batch.into_iter().chain(self.same_for_all(&problem.place)).chain(warned).collect();
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over, given_up: None })

@@ -10,7 +10,7 @@ use crate::predict::INPUT_SPREAD;
 use rayon::prelude::*;
 use trainyard_calibration::network_uncertainty;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Pricing, Sensitivity, WHAT_IF_SCHEMA};
+use trainyard_plan::{Offload, Pricing, Sensitivity, WHAT_IF_SCHEMA};
 use trainyard_units::Invalid;
 
 /// The relative change of an assumption without a stated uncertainty.
@@ -112,6 +112,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         ("stack.launch", "host time to launch a kernel", stated(software, "the stack")),
         ("link.bandwidth", "links inside a machine", unstated()),
         ("link.latency", "latencies inside a machine", unstated()),
+        ("gpu.host_bandwidth", "link between GPU and main memory", unstated()),
         ("cluster.network", "network between machines", stated(network, "such networks")),
         ("cluster.latency", "latencies between machines", stated(network, "such networks")),
         ("host.decode", "decoding of samples", loading.clone()),
@@ -150,6 +151,7 @@ fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected
         Level::Machine(Part::Software) => expected.machine.stack.uncertainty.value > 0.0,
         Level::Machine(Part::Network | Part::NetworkLatency) => machines > 1,
         Level::Machine(Part::LinkBandwidth | Part::LinkLatency) => several,
+        Level::Machine(Part::HostBandwidth) => expected.plan.offload() != Offload::NONE,
         Level::Machine(Part::Decode | Part::Storage) => document.plan.input.is_some(),
         Level::Price(_) => document.prediction.price.is_some(),
         _ => true,

@@ -600,7 +600,11 @@ fn assumptions_are_sorted_by_what_they_do() {
     assert!(all.iter().any(|own| own.key == "campaign.node_mtbf"));
     let one = HeldPlan { document: self::plan(&["instances=1"]), files: MachineFiles::default() };
     let one = tornado(&one).expect("an answer").sensitivities;
-    assert!(one.iter().all(|own| own.key != "cluster.network"));
+    assert!(one.iter().all(|own| !["cluster.network", "gpu.host_bandwidth"].contains(&own.key.as_str())));
+    let fixed = ["instances=1", "instance=p3.16xlarge", "stack=deepspeed", "offload=optimizer", "batch.micro=1"];
+    let offloaded = HeldPlan { document: self::plan(&fixed), files: MachineFiles::default() };
+    let offloaded = tornado(&offloaded).expect("an answer").sensitivities;
+    assert!(offloaded.iter().any(|own| own.key == "gpu.host_bandwidth"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::error::LaunchError;
 use super::software::Attention;
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Pool, Stack, Transport, catalog};
-use trainyard_models::{Attention as Computed, OperatorKind};
+use trainyard_models::{Attention as Computed, Image, Operator, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
@@ -296,6 +296,17 @@ impl<'a> Job<'a> {
     pub(super) fn has_unusual_optimizer(&self) -> bool {
         let unnamed = self.training().optimizer.is_none() && self.plan.optimizer() == Optimizer::AdamW;
         unnamed && !self.is_fine_tuning() && self.plan.model().normalises_over_batches()
+    }
+
+    /// Returns `true` if the plan was priced with maps channels last and nothing lays them so but the launch files:
+    /// `torch.compile` does by itself.
+    pub(super) fn lays_channels_last(&self) -> bool {
+        let element = self.plan.precision().element_bytes();
+        let convolves = |operator: &Operator| matches!(operator.kind, OperatorKind::Image(Image::Convolution(_)));
+        let mut operators = self.plan.graph().layers().flat_map(|layer| &layer.operators);
+        let eager =
+            self.stack.is_some_and(|stack| stack.name == "pytorch-ddp" && !stack.map_layout.channels_first(element));
+        eager && operators.any(convolves)
     }
 
     /// Returns `true` if the optimizer divides by no mean of squares, as those of networks for images.

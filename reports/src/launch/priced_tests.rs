@@ -5,7 +5,7 @@ use super::tests::{model, over_eight_ranks};
 use super::{LaunchOptions, Target};
 use crate::launch::stack_tests::given;
 use serde_json::{Value, json};
-use trainyard_hardware_profiles::Abilities;
+use trainyard_hardware_profiles::{Abilities, catalog};
 use trainyard_plan::LaunchDocument;
 
 const MEGATRON: [Target; 5] = [Target::Megatron, Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes];
@@ -104,6 +104,26 @@ fn early_steps_can_be_compared_with_the_prediction() {
     assert!(launch.files[0].text.contains("--logging_steps 1 "), "{}", launch.files[0].text);
     assert_eq!(notes(&launch, about), 1, "{:?}", launch.notes);
     assert!(first(&[], &ddp, Target::Torchrun).contains("--logging_steps 10 "));
+}
+
+#[test]
+fn maps_lie_as_they_were_priced() {
+    let stack = |name: &str| catalog().stack(name).expect("in the catalog");
+    let starter = |changes: &[(&str, Value)], name, target| {
+        let launch = export(changes, stack(name), target).expect("replicas");
+        let text: String = launch.files.iter().map(|file| file.text.as_str()).collect();
+        let told = text.contains("append(ChannelsLast)");
+        assert_eq!(notes(&launch, "steps are predicted with the network's maps channels last"), usize::from(told));
+        told
+    };
+    let images = model("resnet50");
+    for target in [Target::Torchrun, Target::Accelerate, Target::Sagemaker, Target::Kubernetes] {
+        assert!(starter(&images, "pytorch-ddp", target), "{}", target.name());
+    }
+    assert!(!starter(&images, "pytorch-ddp-compiled", Target::Torchrun), "torch.compile does it");
+    assert!(!starter(&[], "pytorch-ddp", Target::Torchrun), "GPT-2 has no maps");
+    let single = [images, vec![("plan.precision", json!("fp32"))]].concat();
+    assert!(!starter(&single, "pytorch-ddp", Target::Torchrun), "products in single precision need no transposes");
 }
 
 #[test]

@@ -60,7 +60,19 @@ impl Program {
         let stop_steps = is_told.then(|| draft.job.stop_steps());
         let packages = training_arguments::packages(draft, arguments.iter().map(|(name, _)| name.as_str()));
         let is_module = matches!(script, Script::Module(_));
-        let starter = (is_told || is_module).then(|| Starter { script: script.clone(), stop_steps, search: None });
+        let channels_last = draft.job.lays_channels_last();
+        if channels_last {
+            draft.remark(
+                "steps are predicted with the network's maps channels last: start.py lays out the model of the Trainer so; a \
+                 script with a loop of its own does with model.to(memory_format=torch.channels_last)",
+            );
+        }
+        let starter = (is_told || is_module || channels_last).then(|| Starter {
+            script: script.clone(),
+            stop_steps,
+            channels_last,
+            search: None,
+        });
         Self {
             script,
             starter,

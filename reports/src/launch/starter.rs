@@ -47,6 +47,8 @@ pub(super) struct Starter {
     pub(super) script: Script,
     /// The steps after which ranks ask each other whether one was told to stop; `None` where nobody tells them.
     pub(super) stop_steps: Option<u64>,
+    /// `true` if maps of the network are to lie channels last, which transformers' Trainer leaves as they are.
+    pub(super) channels_last: bool,
     /// Where a checkpoint to go on from is looked for; then the script is named here and not among the arguments.
     pub(super) search: Option<Search>,
 }
@@ -64,14 +66,15 @@ impl Starter {
 
     fn text(&self) -> String {
         let imports: String = self.imports().iter().map(|name| format!("import {name}\n")).collect();
-        let libraries = if self.stop_steps.is_some() {
+        let libraries = if self.stop_steps.is_some() || self.channels_last {
             "\nimport torch\nimport transformers.trainer\nfrom transformers import TrainerCallback\n"
         } else {
             ""
         };
         let stop = self.stop_steps.map(stop).unwrap_or_default();
         let search = self.search.as_ref().map(search).unwrap_or_default();
-        format!("# {}\n{imports}{libraries}{stop}\n{search}{}", self.what(), self.start())
+        let layout = if self.channels_last { CHANNELS_LAST } else { "" };
+        format!("# {}\n{imports}{libraries}{layout}{stop}\n{search}{}", self.what(), self.start())
     }
 
     fn what(&self) -> String {
@@ -85,7 +88,8 @@ impl Starter {
         } else {
             ""
         };
-        format!("Starts {script}{goes_on}{stops}.")
+        let layout = if self.channels_last { "; the network's maps lie channels last" } else { "" };
+        format!("Starts {script}{goes_on}{stops}{layout}.")
     }
 
     fn imports(&self) -> Vec<&'static str> {
@@ -121,6 +125,27 @@ impl Starter {
         }
     }
 }
+
+/// The callback that lays weights of convolutions channels last before the model is wrapped: cuDNN keeps the maps of a
+/// convolution as its weights lie.
+///
+/// # Source
+///
+/// PyTorch, tutorial "Channels Last Memory Format in PyTorch" and `cudnn_conv_suggest_memory_format` in
+/// `aten/src/ATen/native/ConvUtils.h`; Hugging Face transformers 5.24, `on_init_end` in `src/transformers/trainer.py`.
+const CHANNELS_LAST: &str = "
+
+class ChannelsLast(TrainerCallback):
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+    def on_init_end(self, args, state, control, model=None, **kwargs):
+        for weights in model.parameters():
+            if weights.dim() in self.layouts:
+                weights.data = weights.data.to(memory_format=self.layouts[weights.dim()])
+
+
+transformers.trainer.DEFAULT_CALLBACKS.append(ChannelsLast)
+";
 
 /// Returns the callback by which ranks agree on the step after which they stop.
 fn stop(steps: u64) -> String {
@@ -180,7 +205,7 @@ mod tests {
     use super::*;
 
     fn starter(script: Script, stop_steps: Option<u64>) -> Starter {
-        Starter { script, stop_steps, search: None }
+        Starter { script, stop_steps, channels_last: false, search: None }
     }
 
     #[test]
@@ -194,6 +219,19 @@ mod tests {
         let module = starter(Script::Module("trl.scripts.sft"), None).text();
         let start = "import runpy\n\nrunpy.run_module(\"trl.scripts.sft\", run_name=\"__main__\", alter_sys=True)\n";
         assert!(module.ends_with(start) && !module.contains("torch"), "{module}");
+    }
+
+    #[test]
+    fn maps_are_laid_channels_last_before_the_model_is_wrapped() {
+        for steps in [None, Some(1)] {
+            let own = starter(Script::File("train.py".into()), steps);
+            assert!(!own.text().contains("channels_last"));
+            let text = Starter { channels_last: true, ..own }.text();
+            let [imported, used] =
+                ["import torch\n", "on_init_end"].map(|words| text.find(words).expect("it is there"));
+            assert!(imported < used && text.contains("DEFAULT_CALLBACKS.append(ChannelsLast)\n"), "{text}");
+            assert_eq!(text.contains("append(Stop)"), steps.is_some(), "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! A node of the engine starts at the very instant at which the last of those it waits for ends, on its own stream or
 //! on another. So the walk back from the last node to end never crosses a gap, and the parts of the path add up to the
 //! step time. Where several ended at that instant the path goes over kernels first: communication that ends together
-//! with them costs nothing.
+//! with them costs nothing. Copies between a device and its machine that go on without a pause can be the longest path by
+//! a hair while the device computes all along; while it does, their time is told as its kernels', and as theirs where
+//! nothing hides them, as in exposed communication.
 //!
 //! In a pipeline the path changes between stages, and it holds more passes than any one stage does: with p equal stages
 //! and m micro-batches m + p − 1 of each. What it holds beyond those of the stage that computes longest is the filling
@@ -98,8 +100,12 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
         passes: BTreeMap::new(),
         rest: BTreeMap::new(),
     };
+    let beside = Beside::new(&ensemble.program, &ran);
     for hop in walk(&ensemble.program, &ran, last, from) {
-        account.add(hop, ran[hop.node as usize])?;
+        let copier = ensemble.copier(hop.node);
+        for part in copier.map_or_else(|| vec![hop], |actor| beside.told(hop, actor, &ran)) {
+            account.add(part, ran[part.node as usize])?;
+        }
     }
     let busiest = longest_passes(&ensemble.usage(&course, &step.first_ranks()));
     Ok(account.parts(if plan.mesh().pipeline() > 1 { Some(busiest) } else { None }))
@@ -134,6 +140,47 @@ fn walk(program: &Program, ran: &[Timing], last: u32, from: Instant) -> Vec<Hop>
         node = *waited_for
             .min_by_key(|before| (communicates(before), **before))
             .expect("what starts later than the step has waited for something that ended then");
+    }
+}
+
+/// The kernels of each actor in the order in which they ran.
+struct Beside(Vec<Vec<u32>>);
+
+impl Beside {
+    fn new(program: &Program, ran: &[Timing]) -> Self {
+        let mut kernels = vec![Vec::new(); program.actors as usize];
+        for (node, own) in (0..).zip(&program.nodes) {
+            if let Node::Kernel { actor, .. } = own {
+                kernels[*actor as usize].push(node);
+            }
+        }
+        for own in &mut kernels {
+            own.sort_by_key(|node| ran[*node as usize].start);
+        }
+        Self(kernels)
+    }
+
+    /// A copy of an actor's as the kernels that the actor runs meanwhile, and what is left of it.
+    fn told(&self, copy: Hop, actor: u32, ran: &[Timing]) -> Vec<Hop> {
+        let Timing { end, .. } = ran[copy.node as usize];
+        let (kernels, mut hidden, mut parts) = (&self.0[actor as usize], Span::ZERO, Vec::new());
+        let mut from = Instant::from_nanoseconds(end.nanoseconds() - copy.counted.nanoseconds());
+        let first = kernels.partition_point(|node| ran[*node as usize].end <= from);
+        for node in &kernels[first..] {
+            let kernel = ran[*node as usize];
+            if kernel.start >= end {
+                break;
+            }
+            let (start, until) = (kernel.start.max(from), kernel.end.min(end));
+            if until > start {
+                parts.push(Hop { node: *node, counted: until.since(start) });
+                hidden = hidden + until.since(start);
+                from = until;
+            }
+        }
+        let left = copy.counted.nanoseconds() - hidden.nanoseconds();
+        parts.push(Hop { counted: Span::from_nanoseconds(left), ..copy });
+        parts
     }
 }
 

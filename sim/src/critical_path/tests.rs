@@ -154,6 +154,32 @@ fn each_part_is_there_where_its_cause_is() {
     assert!((0.1..0.3).contains(&share), "{share}");
 }
 
+/// GPT-2 XL with its optimizer in main memory: copies of gradients take a hair longer than the passes that hide them.
+#[test]
+fn copies_that_computation_hides_are_told_as_computation() {
+    let model = &trainyard_models::find("gpt2-xl").expect("in the catalog").model;
+    let mut spec = PlanSpec::plain(model.spec(), ClusterSpec::of("p3.2xlarge", 1), model.graph().len());
+    spec.batch = BatchSpec { global: 32, micro: 2, accumulation: 16 };
+    (spec.precision, spec.state_sharding) = (Precision::Fp16Mixed, StateSharding::Optimizer);
+    spec.offload.optimizer = Some(trainyard_plan::Store::Host);
+    let plan = Plan::try_from(spec).expect("a valid plan");
+    let mut machine = machine("p3.2xlarge", 1, "deepspeed");
+    let shares = |machine: &Machine| {
+        let path = critical_path(&plan, machine).expect("a GPU prices everything");
+        let step: f64 = path.iter().map(|part| part.time_s).sum();
+        let outcome = crate::simulate(&plan, machine).expect("a GPU prices everything");
+        assert!((step - outcome.step_time.0).abs() < 1e-9 * step);
+        let passes = (outcome.phases.forward_s + outcome.phases.backward_s) / step;
+        (time_of(&path, PathKind::HostCopies) / step, passes, crate::bottleneck(&plan, machine, &outcome))
+    };
+    let (copies, passes, limit) = shares(&machine);
+    assert!(copies < 0.15 && passes > 0.5 && limit == trainyard_plan::Bottleneck::Compute, "{copies} {passes} {limit}");
+    let gpu = machine.cluster.pools[0].device.gpu_mut().expect("it is one");
+    gpu.host_bandwidth.value.0 /= 4.0;
+    let (copies, passes, limit) = shares(&machine);
+    assert!(copies > 0.5 && passes < 0.4 && limit == trainyard_plan::Bottleneck::Offload, "{copies} {passes} {limit}");
+}
+
 #[test]
 fn groups_that_stand_on_several_machines_are_known() {
     let machine = machine("p3.16xlarge", 2, "pytorch");

@@ -31,6 +31,12 @@ const FILE_BYTES: f64 = (128_u64 << 20) as f64;
 /// The part of main memory that a cache may take. A stated default.
 const CACHED_SHARE: u64 = 2;
 
+/// What to do where GPUs have no JPEG engine. NVIDIA DALI decodes there too, by multiprocessors that then train less and by
+/// processors, whose parts nobody has published.
+const NO_ENGINE: &str = "A100, H100 and H200 have one; otherwise decode on the cpu. NVIDIA DALI's `mixed` decoder shares \
+                         processors and multiprocessors of other GPUs with the training: `what-if --vary \
+                         gpu.jpeg_decode=0.3GB/s` supposes the rate that you measured";
+
 /// How disks of machines of one's own are told.
 const OWN_DISKS: &str = "machines.host.disk and disk_bandwidth of the cluster file";
 
@@ -465,7 +471,7 @@ impl<'a> Site<'a> {
         }
         let engine = gpu.jpeg_decode.as_ref().ok_or_else(|| {
             let rule = format!("`{}` has no JPEG engine that is known", gpu.name);
-            wrong(rule, "A100, H100 and H200 have one; otherwise decode on the cpu")
+            wrong(rule, NO_ENGINE)
         })?;
         Ok(engine.value)
     }

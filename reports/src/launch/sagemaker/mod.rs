@@ -158,7 +158,8 @@ fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
     // A script without arguments looks for its checkpoints itself, and may not be the Trainer's.
     let of_trainer = !recommendation::has_tables(draft);
     let stop_steps = (of_trainer && program.is_told).then(|| draft.job.stop_steps());
-    Starter { script: program.script.clone(), stop_steps, search: Some(search) }
+    let channels_last = of_trainer && draft.job.lays_channels_last();
+    Starter { script: program.script.clone(), stop_steps, channels_last, search: Some(search) }
 }
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
