@@ -227,8 +227,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Tells the loss of a step, and how fast steps are that take so many seconds: `loss 2.809  222.6 samples/s  28.5 thousand
-/// tokens/s  lr 3e-4`.
+/// Tells the loss of a step, and how fast steps are that take so many seconds: `loss 2.809  222.6 samples/s  28,493 tokens/s  lr
+/// 1.00e-3`.
 fn speed(step: &StepReport, step_s: f64, batch: f64) -> String {
     let tokens = step.tokens_per_s.map_or_else(String::new, |own| {
         let rate = own * step.seconds / step_s;

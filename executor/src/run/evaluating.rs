@@ -25,7 +25,7 @@ pub(super) const USUAL_SAMPLES: u64 = 128;
 /// one before. Forward passes alone take a third of a step.
 const PART: f64 = 0.1;
 
-/// Returns `true` if a training is evaluated before its first step: where the user asks for evaluations, and where they are cheap.
+/// Returns `true` if a training is evaluated before its first step: where the user asks for evaluations, or they are cheap.
 pub(super) fn begins(evaluation: Option<Evaluation>, evaluated: usize, trained: u64) -> bool {
     evaluation.is_some() || 2.0 / 3.0 * evaluated as f64 <= PART * trained as f64
 }
