@@ -37,7 +37,8 @@ Exit codes:
   2  wrong usage or input
   3  there is no feasible plan
   4  there is a plan, but none within the deadline or budget
-  5  the run ended early; its checkpoint is complete";
+  5  the run ended early; its checkpoint is complete
+  130  interrupted: there is no checkpoint, or by a second Ctrl-C";
 
 /// Examples of `trainyard train`.
 pub(crate) const TRAIN: &str = "\
@@ -48,7 +49,7 @@ Examples:
       trials of hyper-parameters side by side
 
 Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 4 none within the deadline: nothing ran, 5 stopped \
-early; its checkpoint is complete";
+early; its checkpoint is complete, 130 stopped before there was one";
 
 /// Examples of `trainyard plan`.
 pub(crate) const PLAN: &str = "\
@@ -134,7 +135,8 @@ Examples:
   trainyard run plan.json --data text/ --steps 100
   trainyard run plan.json --data text/ --checkpoint runs/mine --resume
 
-Exit codes: 0 done, 1 the run failed, 2 wrong input, 5 stopped early; its checkpoint is complete";
+Exit codes: 0 done, 1 the run failed, 2 wrong input, 5 stopped early; its checkpoint is complete, \
+130 stopped at once";
 
 /// Examples of `trainyard compare`.
 pub(crate) const COMPARE: &str = "\

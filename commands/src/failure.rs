@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     MissedGoal = 4,
     /// The run ended early; its checkpoint is complete.
     Interrupted = 5,
+    /// The command was interrupted, and there is no checkpoint of it: 128 and the number of Ctrl-C's signal, as shells have it.
+    Stopped = 130,
 }
 
 impl From<Exit> for ExitCode {

@@ -168,15 +168,29 @@ pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<ModelSpec, 
     })
 }
 
-/// Returns the model's name in a configuration; else the name of its file, unless it is the usual one; else that of its
-/// folder.
+/// Returns the model's name in a configuration; else the name of its file, unless it is the usual one; else that of the plan in
+/// its folder, or of the folder; of a checkpoint of another program the type of the model.
 fn name_of_config(path: &Path, text: &str) -> String {
-    let stem = path.file_stem().filter(|_| path.file_name().is_none_or(|name| name != CONFIG));
-    let folder = fs::canonicalize(folder_of(path)).ok();
-    let folder = folder.as_deref().and_then(Path::file_name);
+    let own = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
+    let stem = path.file_stem().filter(|_| path.file_name().is_none_or(|name| name != CONFIG)).map(own);
+    let of_folder = || fs::canonicalize(folder_of(path)).ok()?.file_name().map(own);
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    let planned = || {
+        let plan = value(&read_text("plan", &folder_of(path).join("plan.json")).ok()?)?;
+        plan["plan"]["model"]["name"].as_str().map(str::to_owned)
+    };
     hugging_face_name(text)
-        .or_else(|| stem.or(folder).map(|name| name.to_string_lossy().into_owned()))
+        .or(stem)
+        .or_else(planned)
+        .or_else(|| of_folder().filter(|name| !is_checkpoint(name)))
+        .or_else(|| value(text)?["model_type"].as_str().map(str::to_owned))
         .unwrap_or_else(|| UNNAMED_MODEL.into())
+}
+
+/// Returns `true` if a folder is called as checkpoints are, `checkpoint-500`, which says nothing of the model.
+fn is_checkpoint(name: &str) -> bool {
+    let number = name.strip_prefix("checkpoint").map(|rest| rest.trim_start_matches('-'));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Reads the model of a TOML file: its fields, or a file of the catalog, which has them in a table `model` beside their
@@ -514,6 +528,12 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
     unreachable!("a disk holds fewer folders than there are numbers")
 }
 
+/// Refuses a place where there can be no folder for a run, before it is made.
+pub(crate) fn expect_run_folder(wanted: Option<&Path>) -> Result<(), Failure> {
+    wanted.map_or(Ok(()), expect_unused)?;
+    expect_room(wanted.unwrap_or(Path::new(RUNS)), Written::Folder)
+}
+
 /// Refuses a folder that is not empty.
 pub(crate) fn expect_unused(folder: &Path) -> Result<(), Failure> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -615,6 +635,12 @@ mod tests {
         assert_eq!(name(&inside.join("small.json"), None).expect("a configuration"), "small");
         assert_eq!(name(&inside.join("named.json"), None).expect("a configuration"), "tiny-gpt");
         assert_eq!(name(&inside.join("named.json"), Some("mine")).expect("a configuration"), "mine");
+        let checkpoint = folder.path().join("checkpoint-500");
+        fs::create_dir(&checkpoint).expect("room");
+        fs::write(checkpoint.join("config.json"), format!("{{ {shape} }}")).expect("room");
+        assert_eq!(name(&checkpoint, None).expect("of another program"), "gpt2");
+        fs::write(checkpoint.join("plan.json"), "{\"plan\": {\"model\": {\"name\": \"quickstart\"}}}").expect("room");
+        assert_eq!(name(&checkpoint, None).expect("of a run"), "quickstart");
         assert!(name(folder.path(), None).expect_err("an empty folder").message().contains("config.json"));
     }
 
@@ -718,6 +744,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         assert!(run_folder(Some(&root.path().join("new")), "gpt").is_ok());
         fs::write(root.path().join("plan.json"), "mine").expect("room");
-        assert_eq!(run_folder(Some(root.path()), "gpt").expect_err("not empty").code(), Exit::Input);
+        for refused in [run_folder(Some(root.path()), "gpt").map(drop), expect_run_folder(Some(root.path()))] {
+            assert_eq!(refused.expect_err("not empty").code(), Exit::Input);
+        }
+        assert!(expect_run_folder(Some(&root.path().join("plan.json/run"))).is_err());
+        assert!(expect_run_folder(Some(&root.path().join("another"))).is_ok() && !root.path().join("another").exists());
     }
 }

@@ -1,6 +1,9 @@
 //! What Ctrl-C and other requests to end do to a command that works for long.
 
+use crate::failure::Exit;
 use std::sync::Once;
+#[cfg(unix)]
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; the second ends the program at once. Signals that were ignored
 /// when the program was started stay ignored: `nohup` keeps SIGHUP from it, a shell's scripts keep Ctrl-C from their
@@ -20,18 +23,29 @@ fn listen(stop: impl Fn() + Send + 'static) {
     let (ready, heeded) = std::sync::mpsc::channel();
     // If signals cannot be handled, or no thread can be started, they end the program by the system's default.
     let listener = std::thread::Builder::new().spawn(move || {
-        let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
+        let Ok(mut signals) = signal_hook::iterator::Signals::new(&heard) else { return };
+        end_at_the_second(&heard);
         drop(ready);
-        for (number, _) in signals.forever().enumerate() {
-            if number > 0 {
-                std::process::exit(130);
-            }
+        if signals.forever().next().is_some() {
             stop();
         }
     });
     if listener.is_ok() {
         // Nothing is ever sent: this returns with an error once the thread listens or never will.
         let _: Result<(), _> = heeded.recv();
+    }
+}
+
+/// Ends the program at the second of these signals. The handler itself does, so that it does not matter what became of the
+/// thread that heard the first one: what it says may wait for a reader, or have none any more.
+#[cfg(unix)]
+fn end_at_the_second(heard: &[i32]) {
+    use signal_hook::flag;
+    let is_second = Arc::new(AtomicBool::new(false));
+    for signal in heard {
+        // Where this fails the first signal is heard all the same.
+        let _ = flag::register_conditional_shutdown(*signal, Exit::Stopped as i32, is_second.clone())
+            .and_then(|_| flag::register(*signal, is_second.clone()));
     }
 }
 

@@ -432,18 +432,21 @@ pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Fai
 
 /// Finds the best plan of a problem.
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
-    recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
-        // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
-        let exit = match error {
-            NoPlan::Unable { .. }
-            | NoPlan::NoUnits { .. }
-            | NoPlan::ShortJobs { .. }
-            | NoPlan::TooFewMachines { .. }
-            | NoPlan::Unlisted { .. } => Exit::Input,
-            _ => Exit::NoPlan,
-        };
-        Failure::of(exit, &error).maybe_hint(error.hint())
-    })
+    recommend(problem, limits, &job.spec).map_err(|error| no_plan(&error))
+}
+
+/// Returns the failure of a job without a plan.
+pub(crate) fn no_plan(error: &NoPlan) -> Failure {
+    // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
+    let exit = match error {
+        NoPlan::Unable { .. }
+        | NoPlan::NoUnits { .. }
+        | NoPlan::ShortJobs { .. }
+        | NoPlan::TooFewMachines { .. }
+        | NoPlan::Unlisted { .. } => Exit::Input,
+        _ => Exit::NoPlan,
+    };
+    Failure::of(exit, error).maybe_hint(error.hint())
 }
 
 #[cfg(test)]

@@ -116,6 +116,12 @@ fn help(error: &Error, command: &Command, flag: Option<&str>) -> String {
             format!("{}; `{name} --help` explains each", usage.trim_start_matches("Usage: ").trim())
         }
         ErrorKind::InvalidSubcommand => format!("`{name} --help` lists the commands"),
+        // `train` begins a training.
+        ErrorKind::UnknownArgument if flag == Some("--resume") => {
+            "`trainyard run PLAN --data PATH --checkpoint FOLDER --resume` goes on with a training; PLAN is plan.json of the \
+             run's folder, FOLDER the run's folder"
+                .into()
+        }
         ErrorKind::UnknownArgument => format!("`{name} --help` lists the flags"),
         _ => match flag.and_then(|flag| purpose(command, flag)) {
             Some(purpose) => format!("{purpose} (`{name} --help`)"),

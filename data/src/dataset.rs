@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+mod copies;
+
 /// The name given in place of a path for samples that are generated from the seed.
 pub const SYNTHETIC: &str = "synthetic";
 
@@ -142,7 +144,7 @@ impl Dataset {
     /// # Errors
     ///
     /// When the path or the tokenizer cannot be read, is not of a kind that the model reads, holds what the model has
-    /// no entry or class for, or has fewer training samples than a step takes.
+    /// no entry or class for, or has fewer training samples than a step takes; when held-out samples are trained on too.
     pub fn open(source: &DataSource, wanted: &SampleKind, batch: usize, seed: u64) -> Result<Self, DataError> {
         if source.path.as_os_str().is_empty() {
             return Err(DataError::EmptyPath);
@@ -154,6 +156,9 @@ impl Dataset {
         let apart = match &source.held_out {
             Some(path) => {
                 let (apart, its) = open_apart(source, path, wanted, &content)?;
+                if its.checksum == about.checksum || copies::are_copies(&apart, &content) {
+                    return Err(DataError::Overlap { path: path.clone(), data: source.path.clone() });
+                }
                 // With other held-out samples others are trained on, or in another order.
                 about.checksum = format!("{:016x}", xxh3_64(format!("{} {}", about.checksum, its.checksum).as_bytes()));
                 Some(apart)

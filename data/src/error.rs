@@ -247,7 +247,9 @@ impl DataError {
             Self::TooShort { .. } => "a smaller model.seq_len needs less; more text, or a folder of files, gives more",
             Self::TooLittle { .. } => "a smaller training.global_batch or model.seq_len needs less",
             Self::TooFew { .. } => "a smaller training.global_batch needs less",
-            Self::Overlap { .. } => "keep it beside the data; without it a part of the data is held out",
+            Self::Overlap { .. } => {
+                "keep it beside the data, and its samples out of it; without it a part of the data is held out"
+            }
             Self::OtherClasses { .. } => "give both the same folders of classes",
             Self::UnknownKind { .. } => "packed files (.gz, .zip, .tar) must be unpacked first",
             Self::Foreign { .. } => "name other data, or choose a model that reads this",

@@ -41,6 +41,14 @@ impl Stream {
         }
     }
 
+    /// Returns a token.
+    pub(crate) fn at(&self, index: usize) -> u32 {
+        match self {
+            Self::Bytes(bytes) => bytes[index].into(),
+            Self::Ids(ids) => ids[index],
+        }
+    }
+
     /// Returns the name of its tokens in messages.
     pub(crate) fn unit(&self) -> &'static str {
         match self {

@@ -52,15 +52,15 @@ mod weights;
 
 pub use device::{DeviceError, Devices, Speed, describe, framework};
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, measure_collectives,
-    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, untimed,
+    MeasureError, MeasureProgress, MeasureSettings, NOISY, copy_bandwidth, device_formats, measure_collectives,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these, replace, untimed,
 };
 pub use memory::{AllocationMeter, MemoryShortage};
 pub use optimizer::HyperParameters;
 pub use refusal::{oversubscription, refusal};
 pub use report::{
-    CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunEvent,
-    RunReport, SlowRank, Span, StepReport,
+    CheckpointReport, DeviceReport, HeldOutReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, ResumedFrom,
+    RunEnd, RunEvent, RunReport, SlowRank, Span, StepReport,
 };
 pub use run::{Evaluation, RunError, RunOptions, RunOutcome, check_weights, run, run_in};
 pub use weights::{Differences, WeightError, dropout_beside};

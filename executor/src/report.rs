@@ -148,11 +148,23 @@ pub struct HeldOutReport {
     pub seconds: f64,
 }
 
+/// The checkpoint that a run goes on from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumedFrom {
+    pub checkpoint: PathBuf,
+    /// Steps before it.
+    pub step: u64,
+    /// Training samples read before it, counted over epochs.
+    pub position: u64,
+    /// The plan that ran until then, as its user wrote it.
+    pub plan: serde_json::Value,
+}
+
 /// What a run tells while it goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
-    /// The data is there, and the checkpoint to go on from, if there is one, with the steps before it.
-    Begun { data: DataReport, resumed: Option<(PathBuf, u64)> },
+    /// The data is there, and the checkpoint to go on from, if there is one.
+    Begun { data: DataReport, resumed: Option<Box<ResumedFrom>> },
     /// A step ended.
     Step(StepReport),
     /// The model was evaluated.

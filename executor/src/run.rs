@@ -12,7 +12,9 @@ use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{network, wanted};
-use crate::report::{CheckpointReport, HeldOutReport, Phase, RunEvent, RunReport, Span, StepReport, phases_of};
+use crate::report::{
+    CheckpointReport, HeldOutReport, Phase, ResumedFrom, RunEvent, RunReport, Span, StepReport, phases_of,
+};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
 use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
@@ -72,7 +74,8 @@ pub struct RunOptions {
     pub checkpoint_every: Option<u64>,
     /// Number of checkpoints to keep.
     pub keep: usize,
-    /// When and on how many held-out samples the model is evaluated besides the end; if left out, a few samples at the end.
+    /// When and on how many held-out samples the model is evaluated besides both ends; if left out, on 128 at the end, and before
+    /// the first step where that is cheap.
     pub evaluation: Option<Evaluation>,
     /// `true` to resume from the newest checkpoint there.
     pub resume: bool,
@@ -330,8 +333,7 @@ fn run_on(
     check_room(world, plan, options.device)?;
     let wanted = wanted(plan)?;
     let data = Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?;
-    let usual = || evaluating::usual_samples(options.steps, plan.batch().global);
-    let evaluated = options.evaluation.map_or_else(usual, |evaluation| evaluation.samples);
+    let evaluated = options.evaluation.map_or(evaluating::USUAL_SAMPLES, |evaluation| evaluation.samples);
     let data = Arc::new(data.evaluating(usize::try_from(evaluated).unwrap_or(usize::MAX)));
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
     // Asked before anything is written: the one that is resumed from may be gone later.
@@ -584,10 +586,14 @@ fn train(
     let mut progress = job.start();
     let mut guard = Guard::new(job.options.skips_max, &progress);
     if rank == 0 {
-        let resumed = job.resumed.map(|from| (from.path().to_owned(), from.manifest().progress.step));
+        let resumed = job.resumed.map(|from| Box::new(resumed_from(from)));
         (job.observer)(RunEvent::Begun { data: job.data.report(), resumed });
     }
     trainer.world().barrier()?;
+    let trained = job.options.steps.saturating_mul(job.plan.batch().global);
+    if job.resumed.is_none() && evaluating::begins(job.options.evaluation, job.data.held_out_samples(), trained) {
+        evaluate(job, &mut outcome, &mut trainer, 0)?;
+    }
     let had = processor_time();
     while progress.step < job.options.steps && !outcome.interrupted {
         let start = trainer.now();
@@ -636,6 +642,14 @@ fn train(
     evaluate(job, &mut outcome, &mut trainer, progress.step)?;
     outcome.corrupt = job.data.corrupt_samples();
     Ok(gathering::gathered(trainer.world(), job.clock, outcome)?)
+}
+
+/// Tells of the checkpoint that a run goes on from.
+fn resumed_from(checkpoint: &Checkpoint) -> ResumedFrom {
+    let Progress { step, position, .. } = checkpoint.manifest().progress;
+    // It was read and compared before.
+    let plan = checkpoint.plan().unwrap_or_default();
+    ResumedFrom { checkpoint: checkpoint.path().to_owned(), step, position, plan }
 }
 
 /// Counts a step.

@@ -1,8 +1,9 @@
 //! Predicted against measured.
 
 use crate::format::{Width, bytes, deviation, facts, rate, seconds, table};
-use crate::layout::strategy;
+use crate::layout::strategy_and_state;
 use trainyard_models::{Model, ModelSpec};
+use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{ComparisonDocument, Figures, Loss};
 use trainyard_units::{counted, human_count};
 
@@ -12,13 +13,19 @@ pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
         "{} on {}: {}, {}\n\n",
         document.plan.model.name,
         document.device,
-        strategy(&document.plan),
+        ran(&document.plan),
         counted(document.steps, "step")
     );
     text += &table(width, ["", ">predicted", ">measured", ">error"], rows(document));
     text.push('\n');
     text += &facts(&outcome(document));
     text
+}
+
+/// Tells which plan ran: its strategy, what replicas share out, and what is computed again.
+fn ran(plan: &PlanSpec) -> String {
+    let recompute = plan.recompute.in_words().map_or_else(String::new, |words| format!(", {words}"));
+    strategy_and_state(plan) + &recompute
 }
 
 /// Returns the unit of a loss: a prediction for each token, or for each sample.
@@ -178,6 +185,15 @@ pub(crate) mod tests {
         // Too short for an error in percent to mean something.
         assert_eq!(of("· wait"), ["5.00", "ms", "5.00", "ms"]);
         assert!(!page.contains("· other"), "{page}");
+    }
+
+    #[test]
+    fn the_head_tells_which_plan_ran() {
+        let mut document = document("");
+        document.plan.state_sharding = trainyard_plan::StateSharding::Optimizer;
+        document.plan.recompute = trainyard_plan::Recompute::Full;
+        let page = comparison(&document, Width(80));
+        assert!(page.starts_with("m on a processor: data 2, ZeRO-1, full recomputation, 3 steps\n"), "{page}");
     }
 
     #[test]

@@ -46,7 +46,9 @@ fn is_described(document: &Value, place: &Path, name: &str) {
 
 fn losses(folder: &Path) -> Vec<Value> {
     let log = fs::read_to_string(folder.join("metrics.jsonl")).expect("a metrics log");
-    log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["loss"].clone()).collect()
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    // Some tell of evaluations.
+    lines.filter_map(|line| line.get("loss").cloned()).collect()
 }
 
 /// One calibration serves all claims about what stands on it.
@@ -362,6 +364,8 @@ fn an_interrupted_run_goes_on(place: &Path, signal: &str, out: &str) {
     let resume = |out| [&run[..], &["--out", out, "--checkpoint", &kept, "--resume", "--steps", &steps]].concat();
     ends(0, place, &resume(&more));
     assert_eq!(losses(&place.join(&more)).len(), 2);
+    // The folder of a run that went on has its plan, which is read from there.
+    ends(0, place, &["simulate", &format!("{more}/plan.json"), "-q"]);
     // Nothing is left to do now, and nothing is left behind by saying so.
     ends(2, place, &resume("none"));
     assert!(!place.join("none").exists());

@@ -9,6 +9,7 @@ use crate::files;
 use crate::history::{History, Outcome};
 use crate::interrupt::on_interrupt;
 use crate::output::{Output, json};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
@@ -66,9 +67,12 @@ impl Execution<'_> {
         LearningRate::of(&self.document.job.training, self.document.prediction.steps)
     }
 
-    /// Warns of steps after those over which the learning rate decays.
+    /// Warns of steps after those over which the learning rate decays, and of a rate that is still rising at the end.
     fn warn_of_low_rate(&self, output: &Output) {
         let (rate, planned) = (self.learning_rate(), self.document.prediction.steps);
+        if let Some(warning) = unfinished_warm_up(rate, self.steps) {
+            output.warn(warning);
+        }
         if self.steps > planned && rate.decay != Decay::Constant {
             output.warn(format!(
                 "the learning rate has decayed to {} after the {} of the plan, and stays there for {} more; a plan for all of \
@@ -123,6 +127,19 @@ impl Execution<'_> {
     }
 }
 
+/// Returns a warning if a training ends while its learning rate still rises.
+fn unfinished_warm_up(rate: LearningRate, steps: u64) -> Option<String> {
+    (rate.warm_up > steps).then(|| {
+        format!(
+            "the learning rate rises for {}, but the training has {}: it ends at {} of {}; fewer `warm_up_steps` reach all of it",
+            counted(rate.warm_up, "step"),
+            human_count(steps),
+            rate.at(steps),
+            rate.peak
+        )
+    })
+}
+
 /// The predicted time from one checkpoint to the next, so that a run that is killed has not worked for nothing.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(600.0);
 
@@ -146,8 +163,8 @@ pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
 pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
     on_interrupt(|| {
         STOP.store(true, Ordering::Relaxed);
-        // What is under way may take long.
-        eprintln!("\nstopping as soon as what is under way is done; again to stop at once");
+        // What is under way may take long. A reader of what is said may have been ended by the same Ctrl-C.
+        let _ = writeln!(std::io::stderr(), "\nstopping as soon as what is under way is done; again to stop at once");
     });
     &STOP
 }
@@ -223,7 +240,7 @@ pub(crate) fn execute(
         output.note(format!("trains    {part}"));
     }
     output.note(format!("optimizer {}", execution.recipe(plan)));
-    let watch = Watch::new(execution.steps, &execution.folder, execution.tells_data, plan, output)?;
+    let watch = Watch::new(execution, plan, output)?;
     let outcome = run_in(world, plan, &options, &|event| watch.event(event), stop).map_err(|error| {
         watch.discard(&execution.folder);
         ended(&error, execution, output)
@@ -231,7 +248,7 @@ pub(crate) fn execute(
     let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     warn_of(&outcome.report, options.evaluation, output);
-    warn_of_learning(&outcome.report, plan.batch().global, output);
+    warn_of_learning(&outcome.report, watch.passes(&outcome.report), output);
     let checkpoint = outcome.checkpoint.as_deref();
     let (document, written) = keep(execution, &outcome.report, checkpoint, output);
     let kept = history.keep(kept(execution, &document, &outcome.report), output);
@@ -380,6 +397,7 @@ fn keep(
         phases: phases_drawn.is_ok().then(|| path(&phases)),
         checkpoint: checkpoint.map(path),
     };
+    written.extend(planned(execution));
     // What cannot be made again is written first: a disk may have no room for the rest.
     let first = files::write_all(&[(&measurement, json(report)), (&file("comparison.json"), json(&document))]);
     let all: Vec<(&Path, &String)> = written.iter().map(|(path, text)| (path.as_path(), text)).collect();
@@ -396,8 +414,77 @@ fn keep(
     (document, result.map_err(|failure| unwritten(failure, execution)))
 }
 
+/// Returns the plan for the folder of a run, where it is not there already: the files that it names are named from there.
+fn planned(execution: &Execution<'_>) -> Option<(PathBuf, String)> {
+    let copy = execution.folder.join("plan.json");
+    if files::folder_of(&execution.plan_file) == execution.folder {
+        return None;
+    }
+    let mut document = execution.document.clone();
+    let cluster = &mut document.plan.cluster;
+    for named in [&mut cluster.profile, &mut cluster.file, &mut cluster.constants].into_iter().flatten() {
+        let target = files::beside(&execution.plan_file, Path::new(named.as_str()));
+        *named = files::relative(&execution.folder, &target).display().to_string();
+    }
+    Some((copy, json(&document)))
+}
+
 /// Adds to a failure to write results that the training is done, and where its weights are.
 fn unwritten(failure: Failure, execution: &Execution<'_>) -> Failure {
     let checkpoint = execution.checkpoint.display();
     failure.maybe_hint(Some(format!("the training is complete, its checkpoint is `{checkpoint}`")))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    #[test]
+    fn a_learning_rate_that_still_rises_at_the_end_is_warned_of() {
+        let training = trainyard_plan::TrainingSpec {
+            learning_rate: Some(0.5),
+            warm_up_steps: Some(10),
+            ..trainyard_plan::TrainingSpec::default()
+        };
+        let warning = |steps| unfinished_warm_up(LearningRate::of(&training, steps), steps);
+        let told = warning(4).expect("it ends before");
+        assert!(told.contains("10 steps") && told.contains("ends at 0.2 of 0.5"), "{told}");
+        assert_eq!(warning(10), None);
+    }
+
+    const ALONE: &str = "commands::execution::tests::a_program_that_is_signalled_twice";
+
+    fn wait() {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Ignored because the signals are the whole process's.
+    #[test]
+    #[ignore = "runs alone, in the process that the_second_signal_ends_a_program_that_nobody_reads starts"]
+    fn a_program_that_is_signalled_twice() {
+        let stop = stop_on_interrupt();
+        for _ in 0..2 {
+            let own = std::process::id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &own]).status().expect("kill is there").success());
+            wait();
+            assert!(stop.load(Ordering::Relaxed));
+        }
+        panic!("it is still there");
+    }
+
+    /// As of `trainyard train job.toml 2>&1 | tee log`, where Ctrl-C ends `tee` too.
+    #[test]
+    fn the_second_signal_ends_a_program_that_nobody_reads() {
+        let program = std::env::current_exe().expect("a path");
+        let mut child = Command::new(program)
+            .args(["--exact", ALONE, "--ignored", "--nocapture"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program of the tests starts");
+        drop(child.stderr.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(Exit::Stopped as i32));
+    }
 }

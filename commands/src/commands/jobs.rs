@@ -101,7 +101,8 @@ fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit
         );
         let not_started = if left > 0 { format!(", {left} did not start") } else { String::new() };
         let why = format!("{interrupted} of {all} jobs were interrupted{not_started}");
-        return Err(Failure::new(Exit::Interrupted, why).hint(hint));
+        let code = if interrupted > 0 { Exit::Interrupted } else { Exit::Stopped };
+        return Err(Failure::new(code, why).hint(hint));
     }
     if failed > 0 {
         let hint = format!("what they said is in {}", folder.join("logs").display());

@@ -15,16 +15,16 @@ use trainyard_calibration::{fit_profile, profile_to_toml};
 use trainyard_executor::{
     Devices, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, device_formats, framework,
     measure_collectives, measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, measure_these,
-    untimed,
+    replace, untimed,
 };
 use trainyard_hardware_profiles::{
     CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorCase, OperatorClass,
     OperatorSample, PROFILE_SCHEMA,
 };
-use trainyard_host::cores;
-use trainyard_planner::{Fixed, Limits, cases_to_measure};
+use trainyard_host::{Clock, cores};
+use trainyard_planner::{Fixed, Limits, NoPlan, cases_to_measure, optimum};
 use trainyard_reports as reports;
-use trainyard_units::{Bytes, BytesPerSecond, counted};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, counted, human_duration};
 
 /// Measures this machine, or all hosts that a launcher started processes on, and shows the profile.
 pub(super) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
@@ -96,9 +96,13 @@ fn operators(
     output: &Output,
 ) -> Result<Vec<OperatorSample>, Failure> {
     let bar = output.bar(1, "measuring operators {bar:30} {pos}/{len}  {eta} left");
-    let mut progress = |MeasureProgress { done, total }| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
+    let (clock, mut lines) = (Clock::start(), Lines::default());
+    let mut progress = |progress: MeasureProgress| {
+        bar.set_length(progress.total as u64);
+        bar.set_position(progress.done as u64);
+        if let Some(line) = lines.after(progress, clock.seconds()).filter(|_| !output.live()) {
+            output.note(line);
+        }
     };
     let operators = match these {
         Some((these, known)) => measure_these(these, known, settings, &mut progress, stop),
@@ -106,20 +110,55 @@ fn operators(
     };
     bar.finish_and_clear();
     let operators = operators.map_err(|error| failed(&error))?;
-    if let Some(warning) = unsteady(operators.iter().map(|sample| sample.spread).collect()) {
-        output.warn(warning);
-    }
+    warn_of_noise(operators.iter(), output);
     Ok(operators)
 }
 
+fn warn_of_noise<'a>(operators: impl Iterator<Item = &'a OperatorSample>, output: &Output) {
+    if let Some(warning) = unsteady(operators.map(|sample| sample.spread).collect()) {
+        output.warn(warning);
+    }
+}
+
+/// Refuses a place that the profile of this machine cannot be written to, before anything is measured.
+fn expect_profile(path: &Path) -> Result<(), Failure> {
+    files::expect_room(path, Written::File)
+        .map_err(|failure| failure.hint("TRAINYARD_PROFILE names another place for the profile of this machine"))
+}
+
+/// Seconds of measuring until it is told how much longer it takes, and from one such line to the next.
+const FIRST_S: f64 = 5.0;
+const QUIET_S: f64 = 30.0;
+
+/// The lines of a measurement where no progress bar can be drawn.
+#[derive(Default)]
+struct Lines {
+    /// When the next one is due.
+    next_s: Option<f64>,
+}
+
+impl Lines {
+    /// Returns the line that is due after so many seconds.
+    fn after(&mut self, MeasureProgress { done, total }: MeasureProgress, now_s: f64) -> Option<String> {
+        if done == 0 || done >= total || now_s < self.next_s.unwrap_or(FIRST_S) {
+            return None;
+        }
+        self.next_s = Some(now_s + QUIET_S);
+        let left = Seconds(now_s / done as f64 * (total - done) as f64);
+        let percent = done as f64 / total as f64 * 100.0;
+        Some(format!("  {percent:.0} % measured, about {} left", human_duration(left)))
+    }
+}
+
 fn failed(error: &MeasureError) -> Failure {
-    Failure::of(Exit::Failed, error)
+    let exit = if *error == MeasureError::Stopped { Exit::Stopped } else { Exit::Failed };
+    Failure::of(exit, error)
 }
 
 /// Measures this machine's devices of a kind, and writes their profile to `path`: the operators of any model at a grid
 /// of shapes.
 fn measure(path: &Path, kind: DeviceKind, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
-    files::expect_room(path, Written::File)?;
+    expect_profile(path)?;
     let devices = device::find(kind)?;
     let settings = MeasureSettings::of(&devices, cores());
     let operators = operators(None, &settings, stop, output)?;
@@ -146,6 +185,9 @@ impl Needs {
         if cases.is_empty() {
             job::solve(&problem, limits, job)?;
         }
+        let (operators, collectives) = stand_ins(&cases, &settings.ranks);
+        let machine = Machine::of(devices.clone(), devices.count, 1).unmeasured();
+        expect_a_fit(job, limits, MeasuredMachine { operators, collectives, ..machine })?;
         Ok(Self { devices, settings, cases })
     }
 
@@ -168,7 +210,7 @@ impl Needs {
         let Some(mut known) = known else {
             let number = counted(untimed(self.cases.clone(), &[], most).len() as u64, "operator");
             output.note(format!("calibrate measuring {number} of this job; the profile goes to {}", path.display()));
-            files::expect_room(path, Written::File)?;
+            expect_profile(path)?;
             let new = operators(Some((&self.cases, &[])), &self.settings, stop, output)?;
             return keep_new(path, self.devices, &self.settings, new, stop);
         };
@@ -176,16 +218,58 @@ impl Needs {
         if missing.is_empty() {
             let (at, measured) = (path.display(), &known.measured);
             output.note(format!("calibrate reused {at} of {measured}; --recalibrate measures again"));
+            warn_of_noise(known.operators.iter(), output);
             return Ok(known);
         }
+        let noisy = known.operators.iter().filter(|sample| missing.contains(&sample.case())).count();
         let number = counted(missing.len() as u64, "operator");
-        output.note(format!("calibrate measuring {number} of this job that {} lacks", path.display()));
-        files::expect_room(path, Written::File)?;
+        let why = if noisy > 0 { format!("lacks, or has only noise of ({noisy})") } else { "lacks".into() };
+        output.note(format!("calibrate measuring {number} of this job that {} {why}", path.display()));
+        expect_profile(path)?;
         let new = operators(Some((&missing, &known.operators)), &self.settings, stop, output)?;
-        known.operators.extend(new);
+        new.into_iter().for_each(|sample| replace(&mut known.operators, sample));
         files::write(path, profile_to_toml(&known))?;
         Ok(known)
     }
+}
+
+/// Refuses a job of which no plan fits into the memory of `machine`, as the planner does once times are known.
+fn expect_a_fit(job: &Job, limits: &Limits, machine: MeasuredMachine) -> Result<(), Failure> {
+    let Ok(machine) = fitted(machine) else { return Ok(()) };
+    let problem = job.problem_on(machine, LOCAL, None)?;
+    // The first plan that fits is enough.
+    let limits = Limits { max_simulations: Some(1), ..limits.clone() };
+    match optimum(&problem, &limits) {
+        Err(error @ NoPlan::OutOfMemory { .. }) => Err(job::no_plan(&error)),
+        // What else may be wrong depends on times.
+        _ => Ok(()),
+    }
+}
+
+/// Returns times for these operators, and for exchanges between ranks, that stand in for those that were not measured: all alike.
+fn stand_ins(cases: &BTreeSet<OperatorCase>, ranks: &[usize]) -> (Vec<OperatorSample>, Vec<CollectiveSample>) {
+    use CollectiveOperation::{AllGather, AllReduce, AllToAll, ReduceScatter, Send};
+    let operator = |OperatorCase { operator, format, ranks, shape }: OperatorCase| OperatorSample {
+        operator,
+        format,
+        ranks,
+        threads: 1,
+        shape,
+        forward_s: 1.0,
+        backward_s: if operator.is_over_parameters() { 0.0 } else { 1.0 },
+        spread: 0.0,
+    };
+    let operations = [AllReduce, Send, AllGather, ReduceScatter, AllToAll];
+    let exchanged = operations.into_iter().flat_map(|operation| ranks.iter().map(move |own| (operation, *own)));
+    let exchanges = exchanged.filter(|(_, ranks)| *ranks > 1).flat_map(|(operation, ranks)| {
+        [64, 1 << 24].map(|bytes| CollectiveSample {
+            operation,
+            ranks: ranks as u32,
+            bytes,
+            seconds: bytes as f64 * 1e-9,
+        })
+    });
+    (cases.iter().cloned().map(operator).collect(), exchanges.collect())
 }
 
 /// Returns a machine of which nothing is known but the formats that a job may compute in: on processors single
@@ -233,7 +317,7 @@ fn unsteady(mut spreads: Vec<f64>) -> Option<String> {
     (upper_quartile > UNSTEADY).then(|| {
         format!(
             "a quarter of the operators took times that spread by more than {:.0} % from one measurement to the next: \
-             the machine seems to do something else too; calibrate again when it is idle",
+             the machine seems to do something else too; calibrate again when it is idle (--recalibrate)",
             upper_quartile * 100.0
         )
     })
@@ -300,6 +384,23 @@ fn fitted(measurements: MeasuredMachine) -> Result<MeasuredMachine, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_calibration_that_is_interrupted_leaves_nothing_to_go_on_from() {
+        assert_eq!(failed(&MeasureError::Stopped).code() as u8, 130);
+        let other = MeasureError::Rank { rank: 1, reason: "no memory".into() };
+        assert_eq!(failed(&other).code(), Exit::Failed);
+    }
+
+    #[test]
+    fn a_long_measurement_tells_how_much_longer_it_takes() {
+        let mut lines = Lines::default();
+        let mut after = |done, now_s| lines.after(MeasureProgress { done, total: 100 }, now_s);
+        assert_eq!(after(4, 4.0), None);
+        assert_eq!(after(10, 6.0).expect("a line"), "  10 % measured, about 54.0 s left");
+        assert_eq!(after(20, 20.0), None);
+        assert!(after(50, 36.0).is_some() && after(100, 80.0).is_none());
+    }
 
     #[test]
     fn a_machine_that_does_something_else_is_noticed() {

@@ -62,12 +62,20 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let profile = files::read_profile(&path)?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let stack = catalog.stack(EXECUTOR_STACK).map_err(|error| Failure::input(error.to_string()))?;
-    let runs = measurements(from)?.iter().map(|file| read_run(file, output)).collect::<Result<Vec<_>, _>>()?;
     let date = machine::today();
     let shown = from.display().to_string();
-    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error| {
-        Failure::input(format!("cannot calibrate from `{shown}`")).because(error.to_string()).maybe_hint(error.hint())
-    })?;
+    let correct = |runs: &[RunMeasurement]| {
+        correct_profile(&profile, stack, runs, &shown, &date).map_err(|error| {
+            let cannot = Failure::input(format!("cannot calibrate from `{shown}`"));
+            cannot.because(error.to_string()).maybe_hint(error.hint())
+        })
+    };
+    let usable = |file: &PathBuf| {
+        let run = read_run(file)?;
+        correct(std::slice::from_ref(&run)).map(|_| run)
+    };
+    let runs = left(measurements(from)?.iter().map(|file| (file, usable(file))), output)?;
+    let corrected = correct(&runs)?;
     if let Some(profile) = &corrected.profile {
         let to = arguments.out.clone().unwrap_or(path);
         files::write(&to, profile_to_toml(profile))?;
@@ -75,6 +83,32 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     }
     output.result(&corrected.document, || reports::corrections(&corrected.document, output.width()));
     Ok(Exit::Done)
+}
+
+/// Returns the runs that can be used, and tells why the others cannot; their reason is the failure if none is left.
+fn left<'a>(
+    read: impl Iterator<Item = (&'a PathBuf, Result<RunMeasurement, Failure>)>,
+    output: &Output,
+) -> Result<Vec<RunMeasurement>, Failure> {
+    let (mut runs, mut unusable) = (Vec::new(), Vec::new());
+    for (file, run) in read {
+        match run {
+            Ok(run) => runs.push(run),
+            Err(failure) => unusable.push((file, failure)),
+        }
+    }
+    if runs.is_empty()
+        && let Some((_, failure)) = unusable.pop()
+    {
+        let others = unusable.len() as u64;
+        let hint = || format!("so it is with {} besides", counted(others, "run"));
+        return Err(if others == 0 { failure } else { failure.because(hint()) });
+    }
+    for (file, failure) in unusable {
+        let why = failure.causes().last().map_or(failure.message(), String::as_str);
+        output.warn(format!("`{}` is left out: {why}", file.display()));
+    }
+    Ok(runs)
 }
 
 /// Returns the measurement files that a path stands for, in the order of their names.
@@ -91,8 +125,8 @@ fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
     })
 }
 
-/// Reads the measurements of a run. Warns of one whose times are not the machine's own.
-fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
+/// Reads the measurements of a run. Refuses one whose times are not the machine's own.
+fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     let report = read_report(path)?;
     let cannot = || Failure::input(format!("cannot read measurement `{}`", path.display()));
     let document: PlanDocument = serde_json::from_value(report.plan.clone())
@@ -109,12 +143,16 @@ fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
     }
     let measured = super::comparison::measured(&report);
     if measured.is_disturbed() {
-        let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
-        output.warn(format!(
-            "90 % of the steps of `{}` took {low} to {high}: something else was at work, which the profile learns too; \
-             leave such a run out",
-            path.display()
-        ));
+        let how = match measured.processor_share {
+            Some(share) => format!("its ranks had {:.0} % of the processor time that they needed", share * 100.0),
+            None => {
+                let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
+                format!("90 % of its steps took {low} to {high}")
+            }
+        };
+        return Err(cannot()
+            .because(format!("{how}: something else was at work, which the profile would learn too"))
+            .hint("run the plan again while the machine does nothing else"));
     }
     Ok(RunMeasurement {
         file: path.display().to_string(),
@@ -124,4 +162,48 @@ fn read_run(path: &Path, output: &Output) -> Result<RunMeasurement, Failure> {
         step_time_s: report.step_time_s,
         phases: measured.phases,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Global;
+    use crate::listener::{Event, Listener};
+    use std::sync::{Arc, Mutex};
+    use trainyard_plan::document::Phases;
+
+    fn run() -> RunMeasurement {
+        let document: PlanDocument =
+            serde_json::from_str(include_str!("../../../cli/tests/cmd/explain.in/one.json")).expect("a plan");
+        RunMeasurement {
+            file: "good".into(),
+            processor: "one".into(),
+            threads: 2,
+            plan: Plan::try_from(document.plan).expect("a valid plan"),
+            step_time_s: 1.0,
+            phases: Phases::default(),
+        }
+    }
+
+    #[test]
+    fn runs_that_are_of_no_use_are_left_out_with_their_reason() {
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let heard = warnings.clone();
+        let listener = Listener::new(move |event| {
+            if let Event::Warning(text) = event {
+                heard.lock().expect("nobody panics with it").push(text.to_owned());
+            }
+        });
+        let output = Output::new(&Global::default()).heard_by(listener);
+        let [one, two] = ["one", "two"].map(PathBuf::from);
+        let bad = || Failure::input("cannot read it").because("its ranks had 40 % of the processor time");
+        let kept = left([(&one, Ok(run())), (&two, Err(bad()))].into_iter(), &output).expect("one is left");
+        assert_eq!(kept.len(), 1);
+        let warnings = warnings.lock().expect("nobody panics with it");
+        assert_eq!(*warnings, ["`two` is left out: its ranks had 40 % of the processor time"]);
+        let none = left([(&one, Err(bad())), (&two, Err(bad()))].into_iter(), &output).expect_err("none is left");
+        assert_eq!((none.code(), none.message()), (Exit::Input, "cannot read it"));
+        assert!(none.causes()[1].contains("1 run besides"), "{:?}", none.causes());
+        assert!(left(std::iter::empty(), &output).expect("the fit tells that there is none").is_empty());
+    }
 }

@@ -45,6 +45,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     }
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
+    files::expect_run_folder(arguments.out.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
     let data = source(&job, Some(arguments))?;
     let found = count(&mut job, |problem| {

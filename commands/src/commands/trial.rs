@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
-use trainyard_executor::{HyperParameters, RunEvent, RunOptions, refusal, run};
+use trainyard_executor::{Evaluation, HyperParameters, RunEvent, RunOptions, refusal, run};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Field, Fixed, LearningRate, Plan};
@@ -66,7 +66,10 @@ impl Trial<'_> {
         for document in candidates {
             let step = self.step(&document, stop);
             if stop.load(Ordering::Relaxed) {
-                return Err(Failure::new(Exit::Interrupted, "the trial of plans was interrupted; nothing was written"));
+                return Err(Failure::new(
+                    Exit::Stopped,
+                    "the trial of plans was interrupted before the training began",
+                ));
             }
             // A plan that cannot be tried is left to the run itself, if it is the best.
             measured.push((document, step.unwrap_or(f64::INFINITY)));
@@ -134,7 +137,7 @@ impl Trial<'_> {
             checkpoint: None,
             checkpoint_every: None,
             keep: 1,
-            evaluation: None,
+            evaluation: Some(Evaluation { every: u64::from(STEPS), samples: 0 }),
             resume: false,
             device: self.device,
             threads: None,

@@ -44,11 +44,13 @@ fn an_epoch_reads_every_training_sample_once_and_no_held_out_one() {
 fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
     let (folder, source) = write(text(401));
     let path = folder.path().join("valid.txt");
-    fs::write(&path, &text(401)[100..141]).expect("a file");
+    let mut backwards = text(401)[100..141].to_owned();
+    backwards.reverse();
+    fs::write(&path, backwards).expect("a file");
     let source = DataSource { held_out: Some(path.clone()), ..source };
     let data = Dataset::open(&source, &NEXT, 100, 3).expect("enough text");
     assert_eq!((data.training_samples(), data.held_out_samples(), data.bytes()), (100, 10, 401));
-    assert_eq!(ids_of(&data.held_out(&[0]).expect("text")), [101, 1, 2, 3]);
+    assert_eq!(ids_of(&data.held_out(&[0]).expect("text")), [40, 39, 38, 37]);
     assert_eq!(data.report().held_out.map(PathBuf::from), Some(path.clone()));
     // What a run that goes on must find again.
     let whole = Dataset::open(&DataSource { held_out: None, ..source.clone() }, &NEXT, 8, 3).expect("enough text");
@@ -56,7 +58,7 @@ fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
     let few = data.evaluating(3);
     assert_eq!(few.held_out_samples(), 3);
     // Spread over all of it.
-    assert_eq!(ids_of(&few.held_out(&[2]).expect("text")), [24, 25, 26, 27]);
+    assert_eq!(ids_of(&few.held_out(&[2]).expect("text")), [16, 15, 14, 13]);
     let open = |held_out: PathBuf| {
         let refused = Dataset::open(&DataSource { held_out: Some(held_out), ..source.clone() }, &NEXT, 8, 3);
         refused.expect_err("no held-out data").to_string()
@@ -64,8 +66,12 @@ fn held_out_data_of_its_own_leaves_all_of_the_other_to_train_on() {
     let short = folder.path().join("short.txt");
     fs::write(&short, "abcd").expect("a file");
     assert!(open(short).contains("has 4 bytes, but one sample of the model takes 5"));
-    // The file itself, and the folder that it is in.
-    for overlapping in [source.path.clone(), folder.path().to_owned()] {
+    // The file itself, the folder that it is in, a copy, and a part of one.
+    let [copy, part] = ["copy.txt", "part.txt"].map(|name| folder.path().join("elsewhere").join(name));
+    fs::create_dir(folder.path().join("elsewhere")).expect("a folder");
+    fs::write(&copy, text(401)).expect("a file");
+    fs::write(&part, &text(401)[102..180]).expect("a file");
+    for overlapping in [source.path.clone(), folder.path().to_owned(), copy, part] {
         assert!(open(overlapping).contains("have samples in common"));
     }
     assert!(open(folder.path().join("none")).contains("cannot read"));

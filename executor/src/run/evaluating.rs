@@ -13,20 +13,21 @@ use trainyard_plan::Rank;
 pub struct Evaluation {
     /// Steps from one to the next, at least one.
     pub every: u64,
-    /// Held-out samples of each; all of them if there are fewer.
+    /// Held-out samples of each, those at both ends included; all of them if there are fewer, no evaluation if it is 0.
     pub samples: u64,
 }
 
-/// The least samples of an evaluation at the end, if nobody says how many.
-const LEAST: u64 = 64;
+/// Samples of an evaluation, if nobody says how many: always the same ones of a data set, so that trainings of any length are
+/// compared by them.
+pub(super) const USUAL_SAMPLES: u64 = 128;
 
-/// The part of a training's samples that the evaluation at the end reads at most. Forward passes alone take a third of a step:
-/// less than 2 % of the time.
-const PART: u64 = 20;
+/// The part of a training's time that the evaluations before its first and after its last step may take together, for there to be
+/// one before. Forward passes alone take a third of a step.
+const PART: f64 = 0.1;
 
-/// Returns the most samples of the evaluation at the end of a training, if nobody says how many.
-pub(super) fn usual_samples(steps: u64, batch: u64) -> u64 {
-    LEAST.max(steps.saturating_mul(batch) / PART)
+/// Returns `true` if a training is evaluated before its first step: where the user asks for evaluations, or they are cheap.
+pub(super) fn begins(evaluation: Option<Evaluation>, evaluated: usize, trained: u64) -> bool {
+    evaluation.is_some() || 2.0 / 3.0 * evaluated as f64 <= PART * trained as f64
 }
 
 /// Evaluates the model after a step, where samples are held out, and tells the observer.
@@ -77,4 +78,15 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<Evaluated>, W
     trainer.world().all_reduce(&mut sums, Reduction::Sum)?;
     let mean = |sum: f32| f64::from(sum) / count as f64;
     Ok(Some(Evaluated { loss: mean(sums[0]), right: (sums[2] > 0.0).then_some(mean(sums[1])) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_training_is_evaluated_at_its_end_only() {
+        assert!(!begins(None, 128, 853) && begins(None, 128, 854) && begins(None, 0, 1));
+        assert!(begins(Some(Evaluation { every: 1, samples: 128 }), 128, 4));
+    }
 }

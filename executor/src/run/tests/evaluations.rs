@@ -20,12 +20,29 @@ fn evaluations_are_the_same_for_every_cut_and_leave_training_as_it_is() {
     for cut in [sharded, spec(2, 2, 1, ScheduleName::GPipe), spec(1, 3, 4, ScheduleName::OneForwardOneBackward)] {
         let report = evaluated(cut);
         let steps: Vec<u64> = report.evaluations.iter().map(|found| found.step).collect();
-        assert_eq!(steps, [3, 6, 8]);
+        assert_eq!(steps, [0, 3, 6, 8]);
         for (a, b) in single.evaluations.iter().zip(&report.evaluations) {
             assert!((a.loss / b.loss - 1.0).abs() < SINGLE_PRECISION, "{} and {}", a.loss, b.loss);
             assert_eq!((a.accuracy, b.accuracy), (None, None));
         }
     }
+}
+
+/// The samples of an evaluation are those of the data set, however long the training is, and the first values are evaluated where
+/// that is cheap.
+#[test]
+fn trainings_of_any_length_are_evaluated_on_the_same_samples() {
+    let folder = text();
+    let evaluated = |steps| {
+        let options = RunOptions { checkpoint: None, ..options(&folder, steps) };
+        let report = go(spec(1, 1, 1, ScheduleName::None), &options);
+        (report.data.held_out_samples, report.evaluations)
+    };
+    let (short, long) = (evaluated(1), evaluated(60));
+    assert_eq!(short.0, long.0);
+    let steps = |found: &[HeldOutReport]| found.iter().map(|found| found.step).collect::<Vec<_>>();
+    assert_eq!((steps(&short.1), steps(&long.1)), (vec![1], vec![0, 60]));
+    assert!(long.1[1].loss < long.1[0].loss);
 }
 
 /// Writes an array in NumPy's format.
