@@ -29,8 +29,7 @@ pub(crate) struct Terms<'a> {
 impl Terms<'_> {
     /// Lists the warnings that follow from the rental terms of a plan.
     pub(crate) fn all(&self) -> Vec<String> {
-        let mut warnings: Vec<String> =
-            [spot(self), self.reserved(), self.block(), self.quota()].into_iter().flatten().collect();
+        let mut warnings: Vec<String> = [spot(self), self.reserved(), self.quota()].into_iter().flatten().collect();
         let prediction = self.prediction;
         let unasked = "the model is not evaluated unless `campaign.evaluation` says how often";
         let unasked = prediction.evaluations_s.is_none().then(|| unasked.to_owned());
@@ -96,7 +95,7 @@ impl Terms<'_> {
     }
 
     /// Warns of what a capacity block costs whether it is used or not, and if it ends before a slow training.
-    fn block(&self) -> Option<String> {
+    pub(crate) fn block(&self) -> Option<String> {
         let (prediction, cluster) = (self.prediction, self.plan.cluster());
         if self.plan.pricing() != Pricing::CapacityBlock {
             return None;

@@ -58,7 +58,9 @@ impl Warnings<'_> {
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all = impossible_cards(&self.problem.place);
         all.extend(without_links(&self.problem.place));
-        // First: whoever compares the MFU with another one is misled by what comes later than the first screen.
+        // What is paid beyond the use comes before all that only may be wrong.
+        all.extend(self.terms().as_ref().and_then(Terms::block));
+        // Whoever compares the MFU with another one is misled by what comes later than the first screen.
         all.extend(self.prediction.mfu.and_then(|mfu| halved_attention(self.plan.graph(), mfu)));
         all.extend(self.of_input());
         let of_training = [

@@ -410,7 +410,7 @@ mod tests {
     use crate::problem::{Resources, problem};
     use crate::search::Within;
     use crate::search::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective, StageId};
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective, Plan, StageId};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
@@ -505,5 +505,7 @@ mod tests {
         let aim = Aim { top: 5, max_simulations: Some(1), within: Within::Goal, ..Aim::best(Objective::Cost) };
         let cut = search(&problem, &Fixed::default(), aim);
         assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
+        let simulated: Vec<&Plan> = cut.simulated_plans.iter().map(|plan| &plan.plan).collect();
+        assert_eq!(simulated, cut.best.iter().map(|plan| &plan.plan).collect::<Vec<_>>(), "one was simulated");
     }
 }

@@ -464,7 +464,7 @@ fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     let [at_once, later] = [0, 1].map(|case| figures(&waits)[case]);
     assert!(later.in_all_s - at_once.in_all_s > 7_199.0 && later.time_s.to_bits() == at_once.time_s.to_bits());
     for subject in [held(&document), sought(job(), &["instance=p3.16xlarge", "instances=2"])] {
-        let jobs = ask(&subject, &["campaign.job_limit=90min,1000h,1min"]);
+        let jobs = ask(&subject, &["campaign.job_limit=40min,1000h,1min"]);
         let in_all = [0, 1].map(|case| figures_of(&jobs, case).in_all_s);
         assert!(in_all[0] > in_all[1], "{in_all:?}");
         let told = reason(&jobs, 2);
