@@ -509,6 +509,8 @@ class CampaignSpec(TypedDict, total=False):
     """How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out."""
     monthly_reclaims: float | None
     """The share of spot capacity that is reclaimed in a month, 0.1; as published if left out."""
+    spot_wait: str | None
+    """Median time until a reclaimed spot instance is replaced, `30 min`; ten minutes if left out, a guess."""
     node_mtbf: str | None
     """Mean time between failures of one machine, `6000 h`; that of a published cluster if left out."""
     restart: str | None
@@ -1904,6 +1906,14 @@ class Prediction:
     """The interval of the price that follows from that of the step time and from the range of the price."""
     price: PriceUsed | None = None
     """The price that was used, with its date."""
+    within_deadline: float | None = None
+    """The probability, 0 to 1, that the time in all is within the job's deadline, if steps are as long as `interval_s`
+    says of them. Absent without a deadline, and in older documents.
+    """
+    within_budget: float | None = None
+    """The same of the cost and the job's budget, with a spot price anywhere between the lowest and the highest seen.
+    Absent without a budget or a price, and in older documents.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2273,6 +2283,10 @@ class WhatIfFigures:
     """The interval of the price that follows from that of the step time and from the range of the price."""
     price: PriceUsed | None = None
     """What the machines cost by the hour, on which terms, where and when; absent for machines without a price."""
+    within_deadline: float | None = None
+    """The probability, 0 to 1, that the time in all is within the deadline of the case; absent without one."""
+    within_budget: float | None = None
+    """The probability that the cost is within its budget; absent without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2323,7 +2337,7 @@ class Sensitivity:
     basis: str
     """Why these factors."""
     time_s: list[float]
-    """Seconds of the whole training at each factor."""
+    """Seconds in all (`in_all_s` of a case) at each factor."""
     cost_usd: Sequence[float] | None = ()
     """Price of the whole training at each factor; absent for machines without a price."""
     time_change: list[float]
