@@ -601,8 +601,10 @@ fn assumptions_are_sorted_by_what_they_do() {
     let one = HeldPlan { document: self::plan(&["instances=1"]), files: MachineFiles::default() };
     let one = tornado(&one).expect("an answer").sensitivities;
     assert!(one.iter().all(|own| !["cluster.network", "gpu.host_bandwidth"].contains(&own.key.as_str())));
-    let fixed = ["instances=1", "instance=p3.16xlarge", "stack=deepspeed", "offload=optimizer", "batch.micro=1"];
-    let offloaded = HeldPlan { document: self::plan(&fixed), files: MachineFiles::default() };
+    let mut job = job();
+    job.cluster.stack = Some("deepspeed".into());
+    let document = plan_of(&job, &["instances=1", "instance=p3.16xlarge", "offload=optimizer", "batch.micro=1"]);
+    let offloaded = HeldPlan { document, files: MachineFiles::default() };
     let offloaded = tornado(&offloaded).expect("an answer").sensitivities;
     assert!(offloaded.iter().any(|own| own.key == "gpu.host_bandwidth"));
 }

@@ -159,7 +159,7 @@ fn each_part_is_there_where_its_cause_is() {
 fn copies_that_computation_hides_are_told_as_computation() {
     let model = &trainyard_models::find("gpt2-xl").expect("in the catalog").model;
     let mut spec = PlanSpec::plain(model.spec(), ClusterSpec::of("p3.2xlarge", 1), model.graph().len());
-    spec.batch = BatchSpec { global: 32, micro: 2, accumulation: 16 };
+    spec.batch = BatchSpec { global: 256, micro: 2, accumulation: 128 };
     (spec.precision, spec.state_sharding) = (Precision::Fp16Mixed, StateSharding::Optimizer);
     spec.offload.optimizer = Some(trainyard_plan::Store::Host);
     let plan = Plan::try_from(spec).expect("a valid plan");
