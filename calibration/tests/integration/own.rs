@@ -82,8 +82,8 @@ fn links_that_a_row_leaves_open_are_those_of_all_machines_with_its_gpu() {
         predicted(&changes).expect_err("no such link")
     };
     let all = "it must be one of nvlink-bridge, nvlink2-hybrid-cube-mesh, ";
-    let unknown = refused("h100-sxm5-80gb", "8", "nvswitch4");
-    assert!(unknown.starts_with("`intra_node_link` is `nvswitch4`, but ") && unknown.contains(all), "{unknown}");
+    let unknown = refused("h100-sxm5-80gb", "8", "nvswitch5");
+    assert!(unknown.starts_with("`intra_node_link` is `nvswitch5`, but ") && unknown.contains(all), "{unknown}");
     assert!(unknown.ends_with("8 or more `h100-sxm5-80gb` have `nvswitch3`"), "{unknown}");
     let open = refused("v100-sxm2-16gb", "4", "");
     assert!(open.starts_with("`intra_node_link` is missing: ") && open.contains("pcie4"), "{open}");

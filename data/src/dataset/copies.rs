@@ -75,7 +75,8 @@ mod tests {
 
     /// Bytes that repeat nowhere near.
     fn byte(at: u32) -> u8 {
-        (at.wrapping_mul(2_654_435_761) >> 24) as u8
+        let mixed = at.wrapping_mul(2_654_435_761);
+        ((mixed ^ (mixed >> 15)).wrapping_mul(2_246_822_519) >> 24) as u8
     }
 
     #[test]

@@ -85,8 +85,8 @@ fn held_out_images_are_of_the_same_classes() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("room");
         image::RgbImage::from_pixel(4, 4, image::Rgb([9, 9, 9])).save(path).expect("an image");
     };
-    for data in ["data/cat", "data/dog", "same/cat", "same/dog", "other/cat", "other/eel"] {
-        put(&format!("{data}/1.png"));
+    for image in ["data/cat/1", "data/dog/1", "same/cat/2", "same/dog/2", "other/cat/1", "other/eel/1"] {
+        put(&format!("{image}.png"));
     }
     let wanted = SampleKind::Image { channels: 3, height: 4, width: 4, classes: 2 };
     let open = |held_out: &str| {

@@ -163,7 +163,8 @@ mod tests {
         assert!(told(&other, "images are decoded by GPUs").is_none(), "{:?}", other.warnings);
         let mut late = images();
         late.goal.deadline = Some(format!("{} s", document.prediction.elapsed_s() * 1.1));
-        assert!(planned(&late).warnings[0].contains("more than the deadline"));
+        let late = planned(&late).warnings;
+        assert!(late.iter().any(|told| told.contains("more than the deadline")), "{late:?}");
     }
 
     /// Cheaper machines keep as many processors busy as a machine of A100s, whose GPUs wait for theirs.

@@ -19,7 +19,7 @@ use super::tuning::{Tuning, batch_reason};
 use super::unlikely::unlikely;
 use super::warnings::Warnings;
 use crate::problem::{Problem, executable};
-use crate::search::{Aim, Found, Prepared, preferred};
+use crate::search::{Aim, Evaluated, Found, Prepared, preferred};
 use std::sync::Arc;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::Stack;
@@ -69,21 +69,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().and_then(Advice::reason));
     reasons.extend(told.further);
-    let warnings = Warnings {
-        problem,
-        job,
-        plan: &chosen.plan,
-        choice: chosen.choice,
-        prediction: &prediction,
-        limits: Some(limits),
-    };
-    let advised = advice.and_then(|advice| advice.warning()).into_iter();
-    let warnings: Vec<String> = advised
-        .chain(unlikely)
-        .chain(unused(problem, limits, &chosen))
-        .chain(price_dates(problem, limits, (found, &chosen)))
-        .chain(warnings.all())
-        .collect();
+    let first = advice.and_then(|advice| advice.warning()).into_iter().chain(unlikely);
+    let warnings = first.chain(warnings(problem, limits, job, (found, &chosen, &prediction))).collect();
     let (fixed, least, top) = (&limits.fixed, &prepared.least_by_kind(), limits.top.max(1));
     let rejections = Rejections { problem, fixed, found, least, chosen: &chosen, top };
     let rejected = rejections.all(job);
@@ -111,6 +98,19 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         batches: told.batches,
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out },
     })
+}
+
+/// Lists what to be careful about with a plan that was found, and with what it was chosen from.
+fn warnings(
+    problem: &Problem,
+    limits: &Limits,
+    job: &JobSpec,
+    (found, chosen, prediction): (&Found, &Evaluated, &Prediction),
+) -> Vec<String> {
+    let of_plan =
+        Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction, limits: Some(limits) };
+    let of_search = unused(problem, limits, chosen).into_iter().chain(price_dates(problem, limits, (found, chosen)));
+    of_search.chain(of_plan.all()).collect()
 }
 
 /// Lists the searches of reasons, each with the index of its reason.

@@ -128,7 +128,7 @@ const OTHERS: &[Key] = &[
     key("campaign.monthly_reclaims", Kind::Share, Job, "share of spot capacity reclaimed in a month: 0.05, or 5%"),
     key("campaign.spot_scenario", Count, Job, "reclaims as a multiple of what is published: 1, 5 or 20"),
     key("campaign.spot_wait", Time, Job, "median time until a reclaimed machine is replaced"),
-    key("campaign.restart", Time, Job, "time from a failure until training goes on, reading the checkpoint apart"),
+    key("campaign.restart", Time, Job, "time from a failure until training goes on"),
     key("goal.objective", Word, Search, "time or cost"),
     key("goal.deadline", Time, Job, "the longest training accepted"),
     key("goal.budget", Number, Job, "the most money accepted, in USD"),
