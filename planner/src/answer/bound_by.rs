@@ -64,7 +64,7 @@ fn sentence(limits: &StepLimits, (step, idle): (Seconds, f64), words: Words) -> 
         .into_iter()
         .chain(rest.into_iter().filter(|(_, gain)| gain.0 / step.0 >= NOTICEABLE))
         .map(|(what, gain)| (gain.0 / step.0, words.free(what)))
-        .chain((idle >= NOTICEABLE).then(|| (idle, "idle pipeline stages")))
+        .chain((idle >= NOTICEABLE).then_some((idle, "idle pipeline stages")))
         .map(|(share, what)| format!("{} without {what}", percent(share)))
         .collect();
     let (most, others) = gains.split_first().expect("of all limits one is the largest");

@@ -35,6 +35,7 @@ pub(crate) enum OptimizerState {
 
 /// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, in order of weight")]
 pub(crate) struct Complexity {
     /// `true` if numbers are wider or narrower than those in which people train on such devices.
     unusual_format: bool,

@@ -76,7 +76,8 @@ fn every_field_of_a_campaign_changes_it() {
 fn a_plan_says_how_likely_it_keeps_to_its_goal_as_its_campaign_does() {
     let plain = planned(&job());
     let mut goals = Vec::new();
-    for (document, late, dear) in [(plain.clone(), 1.05, 0.9), (plain.clone(), 1.3, 1.2), (spot(&plain), 0.95, 1.1)] {
+    let all = vec![(plain.clone(), 1.05, 0.9), (plain.clone(), 1.3, 1.2), (spot(&plain), 0.95, 1.1)];
+    for (document, late, dear) in all {
         let (expected, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan");
         let (time, cost) = (expected.prediction.elapsed_s(), expected.prediction.cost_usd.expect("rented"));
         let mut job = document.job.clone();
