@@ -520,8 +520,8 @@ class CampaignSpec(TypedDict, total=False):
     """
     job_limit: str | None
     """The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which
-    starts up, reads the checkpoint of the one before, and stops some minutes before its end to write one. Without limit
-    if left out.
+    starts up, reads the checkpoint of the one before, and stops some minutes before its end to write one. Without
+    limit if left out.
     """
     queue_wait: str | None
     """Expected wait in the scheduler's queue before each job starts, `2h`; none if left out."""
