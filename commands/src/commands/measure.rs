@@ -227,7 +227,9 @@ impl Needs {
         output.note(format!("calibrate measuring {number} of this job that {} {why}", path.display()));
         expect_profile(path)?;
         let new = operators(Some((&missing, &known.operators)), &self.settings, stop, output)?;
-        new.into_iter().for_each(|sample| replace(&mut known.operators, sample));
+        for sample in new {
+            replace(&mut known.operators, sample);
+        }
         files::write(path, profile_to_toml(&known))?;
         Ok(known)
     }

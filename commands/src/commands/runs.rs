@@ -143,12 +143,11 @@ fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     }
     let measured = super::comparison::measured(&report);
     if measured.is_disturbed() {
-        let how = match measured.processor_share {
-            Some(share) => format!("its ranks had {:.0} % of the processor time that they needed", share * 100.0),
-            None => {
-                let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
-                format!("90 % of its steps took {low} to {high}")
-            }
+        let how = if let Some(share) = measured.processor_share {
+            format!("its ranks had {:.0} % of the processor time that they needed", share * 100.0)
+        } else {
+            let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
+            format!("90 % of its steps took {low} to {high}")
         };
         return Err(cannot()
             .because(format!("{how}: something else was at work, which the profile would learn too"))

@@ -387,7 +387,7 @@ mod tests {
         let mut after = |step, seconds| lines.after(&StepReport { step, seconds, ..StepReport::default() }, 40).step_s;
         // A line each four steps.
         let told = [(1, 9.0), (2, 1.0), (3, 1.0), (4, 4.0), (5, 1.0)].map(|(step, seconds)| after(step, seconds));
-        assert_eq!(told, [9.0, 1.0, 1.0, 2.0, 1.0]);
+        assert_eq!(told.map(f64::to_bits), [9.0_f64, 1.0, 1.0, 2.0, 1.0].map(f64::to_bits));
     }
 
     #[test]

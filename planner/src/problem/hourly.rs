@@ -44,12 +44,12 @@ mod tests {
     fn machines_are_paid_for_by_the_hour() {
         let hourly = Hourly::new(3, UsdPerHour(2.0), Pricing::OnDemand);
         assert_eq!((hourly.of_all(Seconds(5400.0)), hourly.of_others(Seconds(5400.0))), (9.0, 6.0));
-        assert_eq!(hourly.unused(Seconds(5400.0), 9.0), 0.0);
+        assert_eq!(hourly.unused(Seconds(5400.0), 9.0).to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
     fn a_block_is_paid_for_whole() {
         let hourly = Hourly::new(3, UsdPerHour(2.0), Pricing::CapacityBlock);
-        assert_eq!(hourly.unused(Seconds(5400.0), 9.0), 4.0 * 2.0 * 24.0 - 9.0);
+        assert_eq!(hourly.unused(Seconds(5400.0), 9.0).to_bits(), (4.0_f64 * 2.0 * 24.0 - 9.0).to_bits());
     }
 }
