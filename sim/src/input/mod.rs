@@ -32,7 +32,7 @@ const FILE_BYTES: f64 = (128_u64 << 20) as f64;
 const CACHED_SHARE: u64 = 2;
 
 /// What to do where GPUs have no JPEG engine. NVIDIA DALI decodes there too, by multiprocessors that then train less and by
-/// processors, whose parts nobody has published.
+/// processors; no rate was found that comes with the parts of both.
 const NO_ENGINE: &str = "A100, H100 and H200 have one; otherwise decode on the cpu. NVIDIA DALI's `mixed` decoder shares \
                          processors and multiprocessors of other GPUs with the training: `what-if --vary \
                          gpu.jpeg_decode=0.3GB/s` supposes the rate that you measured";
