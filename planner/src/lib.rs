@@ -52,8 +52,8 @@ pub mod what_if;
 
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    CERTAIN, Draft, Freed, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, missed_by_choice, missed_goal,
-    on_each, optimum, point, recommend,
+    CERTAIN, Draft, Freed, GivenUp, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, missed_by_choice,
+    missed_goal, on_each, optimum, point, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;
@@ -70,6 +70,6 @@ pub use problem::{
 };
 pub use relative::{pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
-pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, cases_to_measure, simpler_than};
+pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
 pub use trainyard_plan::Fixed;
 pub use trainyard_sim::campaign::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};

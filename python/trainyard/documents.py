@@ -3030,8 +3030,7 @@ class FleetPrediction:
     cost: QueueCost | None = None
     """What it costs, by the second; absent for machines without a price."""
     without_warm_pool: ColdFleet | None = None
-    """The same jobs with the same plans in the same order, had no instance been kept warm; absent without warm pools.
-    """
+    """The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3083,10 +3082,10 @@ class FleetSearch:
     complete: bool
     """Whether every choice was scheduled or proved no better."""
     impossible: bool
-    """Whether it is proved that no choice of the recommended plans and no schedule meets the goal."""
+    """Whether it is proved that no choice of these plans and no schedule meets the goal."""
     bound: float
-    """No choice of the recommended plans and no schedule within the goal has a smaller cost, or makespan if that is
-    sought; USD or seconds. Plans that were passed over for simpler ones are not among them.
+    """No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD
+    or seconds.
     """
     gap: float
     """How much more than that is reached, as a fraction of it."""

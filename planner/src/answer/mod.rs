@@ -35,7 +35,7 @@ pub use draft::{Draft, draft};
 pub use limits::Limits;
 pub use missed::{missed_by_choice, missed_goal};
 pub use no_plan::NoPlan;
-pub use on_each::{OnEach, OnMachines, on_each};
+pub use on_each::{GivenUp, OnEach, OnMachines, on_each};
 pub use pareto::point;
 pub use recommendation::recommend;
 pub use solve::optimum;

@@ -2,9 +2,9 @@
 
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
-use super::solve::{Solved, aim, best_and_optimum, solve};
+use super::solve::{Solved, aim, solve};
 use crate::problem::Problem;
-use crate::search::{Aim, Complexity, Evaluated, Found, given_up_for_set_up, indistinct, search};
+use crate::search::{Aim, Complexity, Evaluated, Found, SIMPLER_FOR_USD, given_up_for_set_up, indistinct, search};
 use rayon::prelude::*;
 use trainyard_plan::{Fixed, Objective};
 use trainyard_units::Seconds;
@@ -28,15 +28,27 @@ pub struct OnMachines {
 }
 
 impl OnMachines {
-    /// Returns the part of the objective that may be given up for this plan instead of another one of the same job, which is
-    /// done so many times; `None` if this one is not simpler.
-    pub fn preferred_by(&self, other: &Self, problem: &Problem, times: u32) -> Option<f64> {
+    /// Returns what may be given up for this plan instead of another one of the same job, which is done so many times; `None`
+    /// if this one is not simpler.
+    pub fn preferred_by(&self, other: &Self, problem: &Problem, times: u32) -> Option<GivenUp> {
+        if self.complexity >= other.complexity {
+            return None;
+        }
         let [own, others] = [self, other].map(|on| problem.place.software(on.best.choice));
         let less_set_up = problem.objective == Objective::Cost && self.complexity.set_up() < other.complexity.set_up();
         let cost = other.best.cost_usd.filter(|_| less_set_up).map(|cost| cost * f64::from(times));
         let part = indistinct(own, others).max(cost.map_or(0.0, given_up_for_set_up));
-        (self.complexity < other.complexity).then_some(part)
+        Some(GivenUp { part, usd: if own.name == others.name { f64::INFINITY } else { SIMPLER_FOR_USD } })
     }
+}
+
+/// What may be given up at most for a plan that is simpler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GivenUp {
+    /// A part of the objective.
+    pub part: f64,
+    /// USD, by which all jobs may cost more than without any plan that is preferred for being simpler.
+    pub usd: f64,
 }
 
 /// The plans on each type and number of machines that pays off, and the effort of finding them.
@@ -52,16 +64,17 @@ pub struct OnEach {
     pub limits: Limits,
 }
 
-/// Finds the plan that [`crate::recommend`] recommends on each type and number of machines, without deadline and budget.
-/// Larger numbers that are hardly faster than smaller ones are left out: they cost more and leave less to other jobs.
-/// Where twice as many do not pay off, no more are tried: there communication takes what they save, and it grows with
-/// them.
+/// Finds the plans that a job may have on each type and number of machines, without deadline and budget: the one that
+/// [`crate::recommend`] recommends, and the best one by the objective if that is another; and the fastest plan on any number of
+/// each type. Numbers on which no plan is more than a little faster than on fewer are left out: they cost more and leave less to
+/// other jobs. Where twice as many do not pay off, no more are tried: there communication takes what they save, and it grows
+/// with them.
 ///
 /// # Errors
 ///
 /// Fails if there is no plan on any of them.
 pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
-    let all = on_types(problem, limits, |on_type| on_type.each_number(limits.fixed.instances));
+    let all = on_types(problem, limits);
     if all.plans.is_empty() {
         let found = search(problem, &limits.fixed, aim(problem, limits));
         return Err(no_plan(problem, limits, &found));
@@ -70,14 +83,6 @@ pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
 }
 
 impl OnEach {
-    /// Adds what is only wanted where these plans miss a deadline or a budget: on the same machines the best plan by the
-    /// objective, where a simpler one is recommended, and the fastest plan on any number of machines of each type.
-    pub fn hurry(&mut self, problem: &Problem) {
-        let own = &self.plans;
-        let all = on_types(problem, &self.limits, |on_type| on_type.hurry(own));
-        self.add(all);
-    }
-
     fn none(limits: &Limits) -> Self {
         Self { plans: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() }
     }
@@ -89,14 +94,15 @@ impl OnEach {
     }
 }
 
-/// Does the same on each type of machines that may be used.
-fn on_types(problem: &Problem, limits: &Limits, search: impl Fn(&mut OnType<'_>) + Sync) -> OnEach {
+/// Finds the plans on each type of machines that may be used.
+fn on_types(problem: &Problem, limits: &Limits) -> OnEach {
     let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
     let problem = &Problem { deadline: None, budget: None, ..problem.clone() };
     let types = problem.place.types();
     let on_type = |(name, most): &(String, u32)| {
         let mut on_type = OnType { problem, limits, name, most: *most, found: OnEach::none(limits) };
-        search(&mut on_type);
+        on_type.each_number();
+        on_type.fastest();
         on_type.found
     };
     let types: Vec<OnEach> = types.par_iter().filter(|(name, _)| wanted(name)).map(on_type).collect();
@@ -127,38 +133,30 @@ impl OnType<'_> {
 
     /// Finds the plans on each number of machines, or on the one that is held: a search within the time that it may take at
     /// most, then the choice.
-    fn each_number(&mut self, held: Option<u32>) {
+    fn each_number(&mut self) {
+        let held = self.limits.fixed.instances;
         let mut in_time = self.problem.clone();
         let mut last = 0;
         for instances in (1..=self.most).filter(|count| held.is_none_or(|held| held == *count)) {
             let limits = self.limits(Some(instances));
             let found = self.search(&in_time, &limits, aim(&in_time, &limits));
-            let on = if found.best.is_empty() { None } else { recommended(self.problem, &limits) };
-            if let Some(on) = on.filter(|on| in_time.deadline.is_none_or(|most| on.best.elapsed_s <= most.0)) {
+            if let Some(best) = found.best.first() {
                 // The time around the steps hardly depends on the number of machines.
-                in_time.deadline = Some(Seconds(on.best.elapsed_s - on.best.time_s * (1.0 - WORTH_WHILE)));
+                in_time.deadline = Some(Seconds(best.elapsed_s - best.time_s * (1.0 - WORTH_WHILE)));
                 last = instances;
-                self.found.plans.push(on);
+                self.keep(recommended(self.problem, &limits));
+                self.keep_as_fast_as(best);
             } else if found.candidates > 0 && last > 0 && 2 * last <= instances {
                 break;
             }
         }
     }
 
-    /// Finds the best plans by the objective on the machines of these, and the fastest on any number.
-    fn hurry(&mut self, known: &[OnMachines]) {
-        let name = self.name;
-        let of_type = known.iter().map(|known| known.best.plan.cluster()).filter(|own| own.instance == name);
-        for own in of_type {
-            let limits = self.limits(Some(own.instances));
-            if let Ok((_, Some(optimum))) = best_and_optimum(self.problem, &limits) {
-                self.keep_as_fast_as(&optimum, known);
-            }
-        }
-        let limits = self.limits(None);
-        let found = self.search(self.problem, &limits, Aim::best(Objective::Time));
+    /// Finds the fastest plan on any number of machines.
+    fn fastest(&mut self) {
+        let found = self.search(self.problem, &self.limits(None), Aim::best(Objective::Time));
         if let Some(fastest) = found.best.first() {
-            self.keep_as_fast_as(fastest, known);
+            self.keep_as_fast_as(fastest);
         }
     }
 
@@ -169,16 +167,23 @@ impl OnType<'_> {
         found
     }
 
-    /// Keeps the plan that is recommended where no more time is left than this one takes, unless it is known.
-    fn keep_as_fast_as(&mut self, plan: &Evaluated, known: &[OnMachines]) {
-        let limits = self.limits(Some(plan.plan.cluster().instances));
-        let deadline = Seconds(plan.elapsed_s * (1.0 + ROUNDING));
-        let Some(on) = recommended(&Problem { deadline: Some(deadline), ..self.problem.clone() }, &limits) else {
+    /// Keeps the plan that is recommended where no more time is left than this one takes.
+    fn keep_as_fast_as(&mut self, plan: &Evaluated) {
+        if self.knows(plan) {
             return;
-        };
-        if known.iter().chain(&self.found.plans).all(|known| known.best.plan != on.best.plan) {
-            self.found.plans.push(on);
         }
+        let limits = self.limits(Some(plan.plan.cluster().instances));
+        let deadline = Some(Seconds(plan.elapsed_s * (1.0 + ROUNDING)));
+        self.keep(recommended(&Problem { deadline, ..self.problem.clone() }, &limits));
+    }
+
+    /// Keeps a plan, unless it is known.
+    fn keep(&mut self, on: Option<OnMachines>) {
+        self.found.plans.extend(on.filter(|on| !self.knows(&on.best)));
+    }
+
+    fn knows(&self, plan: &Evaluated) -> bool {
+        self.found.plans.iter().any(|known| known.best.plan == plan.plan)
     }
 }
 

@@ -29,10 +29,10 @@ pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
 pub(crate) use robust::{
-    GIVEN_UP_MAX, SAME, SEVERAL_MACHINES, choose, choose_briefly, given_up_for_set_up, indistinct,
+    GIVEN_UP_MAX, SEVERAL_MACHINES, SIMPLER_FOR_USD, choose, choose_briefly, given_up_for_set_up, indistinct,
     is_more_set_up_than_saved, preferred,
 };
-pub use robust::{INDISTINCT, LEFT_OVER, MUCH, simpler_than};
+pub use robust::{INDISTINCT, LEFT_OVER, MUCH, SAME, simpler_than};
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
 pub use totals::Evaluated;

@@ -31,7 +31,7 @@ pub(crate) const GIVEN_UP_MAX: f64 = 0.1;
 
 /// The most that a simpler plan of other software may cost more, or use more time of GPUs, in USD: a stated default, about
 /// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.
-const SIMPLER_FOR_USD: f64 = 1000.0;
+pub(crate) const SIMPLER_FOR_USD: f64 = 1000.0;
 
 /// The most that a plan may cost more, in USD, for which less has to be set up (fewer kinds of parallelism, even stages, no
 /// offloading): a stated default, what some minutes of an engineer cost, who needs more for that.
@@ -236,7 +236,7 @@ fn put_first(found: &mut Found, chosen: Evaluated) {
 }
 
 /// The relative difference of the objective that is nothing where tenths of a percent are told.
-pub(crate) const SAME: f64 = 0.000_5;
+pub const SAME: f64 = 0.000_5;
 
 /// Explains why a plan is recommended although another one has the lower objective; `None` where it is simpler
 /// and comes to the same.

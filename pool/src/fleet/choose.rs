@@ -4,7 +4,7 @@ use super::schedule::{Effort, Figures, Placed, Pools, Schedule, excess};
 use super::valid::Goal;
 use std::cmp::Ordering;
 use trainyard_plan::Objective;
-use trainyard_planner::{INDISTINCT, LEFT_OVER, MUCH};
+use trainyard_planner::{GivenUp, INDISTINCT, LEFT_OVER, MUCH};
 
 /// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second of work.
 const MOST_PLACED: u64 = 1_000_000;
@@ -97,8 +97,11 @@ pub(super) struct Solution {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simplified {
     pub(super) instead_of: Placed,
-    /// What is given up, as a part of what the kind costs or of the time that all take.
+    /// What is given up, as a part of what the kind costs or of the time that all take. Less than nothing where the other
+    /// option is much better in the other of the two.
     pub(super) part: f64,
+    /// By how much more the other of time and cost of all is, as a part of it.
+    pub(super) other: f64,
 }
 
 /// Finds the best choice and schedule; `None` if none ends within the simulation's clock.
@@ -158,17 +161,22 @@ fn with_one_changed(pools: &Pools<'_>, choice: &[Placed]) -> Vec<Vec<Placed>> {
 
 /// Returns a solution in which kinds have simpler options where that gives up less than predictions can tell of the
 /// objective, not much more of the other of time and cost, and leaves as much of the deadline and the budget over as `plan`
-/// does. `gives_up` returns which part may be given up for an option instead of another of its kind; `None` if it is not
-/// simpler.
+/// does. `gives_up` returns what may be given up for an option instead of another of its kind; `None` if it is not simpler.
 pub(super) fn or_simpler(
     pools: &mut Pools<'_>,
     judge: Judge,
     mut solution: Solution,
-    gives_up: impl Fn(Placed, Placed) -> Option<f64>,
+    gives_up: impl Fn(Placed, Placed) -> Option<GivenUp>,
 ) -> Solution {
     let optimum = solution.best.clone();
     for (kind, own) in optimum.choice.iter().copied().enumerate() {
-        let parts = Parts { judge, optimum: &optimum, now: solution.best.worth, of_kind: pools.alone(own).cost };
+        let parts = Parts {
+            judge,
+            optimum: &optimum,
+            now: solution.best.worth,
+            of_kind: pools.alone(own).cost,
+            are_priced: pools.are_priced(),
+        };
         let mut found: Vec<(Placed, Chosen)> = Vec::new();
         for option in 0..pools.kinds[kind].options.len() {
             let placed = Placed { kind, option };
@@ -186,7 +194,7 @@ pub(super) fn or_simpler(
         }
         let simplest = found.iter().filter(|(one, _)| !found.iter().any(|(other, _)| gives_up(*other, *one).is_some()));
         if let Some((_, chosen)) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth)) {
-            solution.simplified.push(Simplified { instead_of: own, part: parts.given_up(&chosen.worth) });
+            solution.simplified.push(parts.simplified(own, &chosen.worth));
             solution.best = chosen.clone();
         }
     }
@@ -201,6 +209,7 @@ struct Parts<'a> {
     now: Worth,
     /// What the kind costs in the optimum.
     of_kind: f64,
+    are_priced: bool,
 }
 
 impl Parts<'_> {
@@ -211,23 +220,24 @@ impl Parts<'_> {
         }
     }
 
-    fn admit(&self, figures: &Figures, most: f64) -> bool {
+    fn simplified(&self, instead_of: Placed, worth: &Worth) -> Simplified {
+        let part = match self.judge.goal.objective {
+            Objective::Cost => self.given_up(worth),
+            Objective::Time => worth.value / self.now.value - 1.0,
+        };
+        Simplified { instead_of, part, other: worth.other / self.now.other - 1.0 }
+    }
+
+    fn admit(&self, figures: &Figures, most: GivenUp) -> bool {
         let worth = self.judge.worth(figures);
+        let more_usd = if self.are_priced { figures.cost - self.optimum.schedule.figures.cost } else { 0.0 };
         let tight = |figures: &Figures| self.judge.leaving(LEFT_OVER).worth(figures).excess;
         worth.excess <= self.optimum.worth.excess
             && tight(figures) <= tight(&self.optimum.schedule.figures)
             && worth.other <= self.optimum.worth.other * MUCH
-            && self.given_up(&worth) <= most
+            && self.given_up(&worth) <= most.part
+            && more_usd <= most.usd
     }
-}
-
-/// Returns `true` if every kind has the option that is best for the objective, whatever the others do.
-pub(super) fn are_best(pools: &Pools<'_>, choice: &[Placed], judge: Judge) -> bool {
-    let value = |placed: Placed| judge.worth(&pools.alone(placed)).value;
-    choice.iter().all(|own| {
-        let options = 0..pools.kinds[own.kind].options.len();
-        options.map(|option| value(Placed { option, ..*own })).all(|other| value(*own) <= other)
-    })
 }
 
 /// Combines lower bounds of several kinds, as if they did not compete for instances.

@@ -57,7 +57,7 @@ pub struct FleetPrediction {
     /// What it costs, by the second; absent for machines without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<QueueCost>,
-    /// The same jobs with the same plans in the same order, had no instance been kept warm; absent without warm pools.
+    /// The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_warm_pool: Option<ColdFleet>,
 }
@@ -129,10 +129,10 @@ pub struct FleetSearch {
     pub schedules: u64,
     /// Whether every choice was scheduled or proved no better.
     pub complete: bool,
-    /// Whether it is proved that no choice of the recommended plans and no schedule meets the goal.
+    /// Whether it is proved that no choice of these plans and no schedule meets the goal.
     pub impossible: bool,
-    /// No choice of the recommended plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD
-    /// or seconds. Plans that were passed over for simpler ones are not among them.
+    /// No choice of these plans and no schedule within the goal has a smaller cost, or makespan if that is sought; USD or
+    /// seconds.
     pub bound: f64,
     /// How much more than that is reached, as a fraction of it.
     pub gap: f64,

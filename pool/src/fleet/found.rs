@@ -4,12 +4,10 @@ use super::choose::{Judge, Simplified, Solution};
 use super::schedule::{Effort, Placed, Pools, Schedule};
 use super::valid::ValidFleet;
 use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
-use crate::queue::{
-    InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueSpec, StartSpec, predict_queue, waiting,
-};
+use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_queue, waiting};
 use std::collections::BTreeSet;
 use trainyard_plan::Objective;
-use trainyard_planner::{Evaluated, INDISTINCT, OnEach, simpler_than, usd};
+use trainyard_planner::{Evaluated, INDISTINCT, OnEach, SAME, simpler_than, usd};
 use trainyard_reports::format::percent;
 use trainyard_reports::strategy_and_state;
 use trainyard_units::{Invalid, Seconds, Span, human_duration};
@@ -23,42 +21,26 @@ pub(super) struct Found<'f, 'a> {
     pub(super) pools: &'f mut Pools<'a>,
     pub(super) judge: Judge,
     pub(super) solution: &'f Solution,
+    /// What the fleet would take without a warm pool, if it has one.
+    pub(super) cold: Option<ColdFleet>,
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
     let files = &found.fleet.shared.files;
-    let predict = |spec: &QueueSpec| predict_queue(spec, files, 0);
-    let specs: Vec<&QueueSpec> = found.solution.best.schedule.parts.iter().map(|part| &part.queue).collect();
-    let pools: Vec<QueueDocument> = specs.iter().map(|spec| predict(spec)).collect::<Result<_, _>>()?;
-    let cold: Vec<QueueDocument> = if found.spec.pool.warm_pool {
-        specs.iter().map(|spec| predict(&without_warm_pool(spec))).collect::<Result<_, _>>()?
-    } else {
-        Vec::new()
-    };
+    let parts = found.solution.best.schedule.parts.iter();
+    let pools: Vec<QueueDocument> = parts.map(|part| predict_queue(&part.queue, files, 0)).collect::<Result<_, _>>()?;
     let kinds = 0..found.solution.best.choice.len();
     let plans = kinds.map(|kind| found.plan(kind, &pools)).collect();
     Ok(FleetDocument {
         schema: FLEET_SCHEMA.into(),
         fleet: found.spec.clone(),
-        prediction: found.prediction(&pools, &cold),
+        prediction: found.prediction(&pools),
         plans,
         reasons: found.reasons(),
         warnings: found.warnings(&pools),
         search: found.search(),
         pools,
     })
-}
-
-/// Returns the same queue without a warm pool.
-fn without_warm_pool(spec: &QueueSpec) -> QueueSpec {
-    let pool = PoolSpec {
-        warm_pool: false,
-        keep_alive: None,
-        max_warm_instances: None,
-        start: StartSpec { warm: None, ..spec.pool.start.clone() },
-        ..spec.pool.clone()
-    };
-    QueueSpec { pool, ..spec.clone() }
 }
 
 fn last_end(pools: &[QueueDocument]) -> f64 {
@@ -81,7 +63,7 @@ fn dearest(runs: &[&JobRun]) -> Option<f64> {
 }
 
 impl Found<'_, '_> {
-    fn prediction(&self, pools: &[QueueDocument], cold: &[QueueDocument]) -> FleetPrediction {
+    fn prediction(&self, pools: &[QueueDocument]) -> FleetPrediction {
         let first = self.judge.first;
         let makespan_s = last_end(pools) - first;
         // Pools may use less than the quota, on all of which the bound is. Sums may be rounded.
@@ -106,9 +88,7 @@ impl Found<'_, '_> {
             instance_seconds,
             utilisation_of_held: instance_seconds.busy / instance_seconds.held,
             cost: total_cost(pools),
-            // Warm pools are of rented instances, which have a price.
-            without_warm_pool: total_cost(cold)
-                .map(|cost| ColdFleet { makespan_s: last_end(cold) - first, cost_usd: cost.total_usd }),
+            without_warm_pool: self.cold,
         }
     }
 
@@ -170,9 +150,16 @@ impl Found<'_, '_> {
                 format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
             })
             .collect();
-        let simpler: Vec<String> = self.solution.simplified.iter().map(|own| self.simpler(*own)).collect();
-        let kinds = 0..self.solution.best.choice.len();
-        kinds.map(|kind| self.reason(kind)).chain(simpler).chain(fewer).collect()
+        let kinds = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind));
+        kinds.collect::<Vec<_>>().into_iter().chain(fewer).collect()
+    }
+
+    /// Explains the option of a kind, and why it is not the best one where a simpler one is preferred.
+    fn of_kind(&mut self, kind: usize) -> Vec<String> {
+        let simplified = self.solution.simplified.iter().find(|own| own.instead_of.kind == kind);
+        let simpler = simplified.map(|own| self.simpler(*own));
+        let own = simplified.is_none_or(|own| own.instead_of != self.best_of(kind)).then(|| self.reason(kind));
+        own.into_iter().chain(simpler).collect()
     }
 
     /// Explains why a kind has not the option that is best for the objective.
@@ -180,15 +167,33 @@ impl Found<'_, '_> {
         let kind = instead.instead_of.kind;
         let plan = |placed: Placed| &self.plans[kind].plans[self.pools.option(placed).plan].best;
         let (own, other) = (plan(self.solution.best.choice[kind]), plan(instead.instead_of));
-        let worse = match self.judge.goal.objective {
-            Objective::Cost => "more expensive",
-            Objective::Time => "slower for all",
-        };
         let name = &self.pools.kinds[kind].name;
-        let (part, simpler) = (percent(instead.part), simpler_than(own, other));
-        let on = machines_and_plan(other);
+        let (on, simpler) = (machines_and_plan(other), simpler_than(own, other));
+        let (worse, better, same) = match self.judge.goal.objective {
+            Objective::Cost => ("more expensive than on", "cheaper than on", "as cheap as on"),
+            Objective::Time => ("slower for all than on", "faster for all than on", "as fast for all as on"),
+        };
         let doubt = if instead.part > INDISTINCT { "" } else { ", less than predictions can tell" };
-        format!("{name}: {part} {worse} than on {on}{doubt}, but {simpler}")
+        let part = percent(instead.part.abs());
+        if instead.part >= SAME {
+            return format!("{name}: {part} {worse} {on}{doubt}, but {simpler}");
+        }
+        let more = percent(instead.other);
+        let though = match self.judge.goal.objective {
+            _ if instead.other < SAME => String::new(),
+            Objective::Cost => format!(", though all take {more} longer"),
+            Objective::Time if self.pools.are_priced() => format!(", though all cost {more} more"),
+            Objective::Time => String::new(),
+        };
+        let compared = if instead.part > -SAME { same.into() } else { format!("{part} {better}") };
+        format!("{name}: {compared} {on}, and {simpler}{though}")
+    }
+
+    /// Returns the option of a kind that is best for the objective, whatever the others do.
+    fn best_of(&self, kind: usize) -> Placed {
+        let value = |placed: &Placed| self.judge.worth(&self.pools.alone(*placed)).value;
+        let all = (0..self.pools.kinds[kind].options.len()).map(|option| Placed { kind, option });
+        all.min_by(|a, b| value(a).total_cmp(&value(b))).expect("every kind has an option")
     }
 
     fn reason(&mut self, index: usize) -> String {
@@ -197,8 +202,7 @@ impl Found<'_, '_> {
         let plans = &self.plans[index].plans;
         let name = |placed: Placed| machines_and_plan(&plans[options[placed.option].plan].best);
         let value = |placed: &Placed| self.judge.worth(&self.pools.alone(*placed)).value;
-        let all = (0..options.len()).map(|option| Placed { kind: index, option });
-        let best = all.min_by(|a, b| value(a).total_cmp(&value(b))).expect("every kind has an option");
+        let best = self.best_of(index);
         let (kind, own) = (&self.pools.kinds[index].name, name(choice[index]));
         let most = match self.judge.goal.objective {
             Objective::Cost => "cheapest",
@@ -288,11 +292,8 @@ fn machines_and_plan(plan: &Evaluated) -> String {
 pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     let missed: Vec<String> =
         missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
-    let nothing = if document.search.impossible {
-        "no choice of the recommended plans, in any schedule,"
-    } else {
-        "no schedule that was found"
-    };
+    let nothing =
+        if document.search.impossible { "no choice of plans, in any schedule," } else { "no schedule that was found" };
     (!missed.is_empty()).then(|| format!("{nothing} can {}", missed.join("; nor ")))
 }
 

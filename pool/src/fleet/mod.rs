@@ -21,13 +21,14 @@ pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 use crate::queue::PoolSpec;
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
-use choose::{Judge, Worth, are_best, choose, or_much_better, or_simpler};
+use choose::{Judge, Solution, choose, or_much_better, or_simpler};
 use found::{Found, document};
-use option::{plans, with_options};
+use machines::Shared;
+use option::{Kind, plans, with_options};
 use schedule::{Placed, Pools};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
-use trainyard_planner::{INDISTINCT, Limits, OnEach, Resources, recommend};
+use trainyard_planner::{Limits, OnEach, Resources, recommend};
 use valid::{ValidFleet, ValidKind, valid_fleet};
 
 /// Draws the schedule of a fleet: the queues of its pools, one below the other.
@@ -106,17 +107,7 @@ pub fn plan_fleet(
         found.push(plans(kind, index, limits)?);
         done();
     }
-    let first = fleet.kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min);
-    let judge = Judge { goal: fleet.goal, first };
-    let usual = Scheduled::new(spec, &fleet, &found, judge)?;
-    let document = if usual.pressed {
-        for (kind, plans) in fleet.kinds.iter().zip(&mut found) {
-            plans.hurry(&kind.problem);
-        }
-        Scheduled::new(spec, &fleet, &found, judge)?.if_better_than(usual).document
-    } else {
-        usual.document
-    };
+    let document = Question::new(spec, &fleet, &found)?.answer()?;
     let planned = fleet.kinds.into_iter().zip(&found).zip(&document.plans);
     let kinds = planned.map(|((kind, found), plan)| PlannedKind::new(kind, found, plan)).collect();
     Ok(PlannedFleet { document, kinds })
@@ -128,42 +119,50 @@ fn largest<'a>(fleet: &'a ValidFleet, fixed: &Fixed) -> Option<&'a PoolSpec> {
     fleet.shared.pools.values().filter(wanted).max_by_key(|pool| pool.quota())
 }
 
-/// A fleet with some plans of each kind, scheduled.
-struct Scheduled {
-    document: FleetDocument,
-    worth: Worth,
-    /// Whether deadlines and budgets are missed, or keep a kind from the plan that is best for the objective.
-    pressed: bool,
+/// A fleet whose kinds of jobs have plans to choose from.
+struct Question<'a> {
+    spec: &'a FleetSpec,
+    fleet: &'a ValidFleet,
+    found: &'a [OnEach],
+    kinds: Vec<Kind>,
+    judge: Judge,
 }
 
-impl Scheduled {
-    fn new(spec: &FleetSpec, fleet: &ValidFleet, found: &[OnEach], judge: Judge) -> Result<Self, FleetError> {
+impl<'a> Question<'a> {
+    fn new(spec: &'a FleetSpec, fleet: &'a ValidFleet, found: &'a [OnEach]) -> Result<Self, FleetError> {
         let kinds = fleet.kinds.iter().zip(found).map(|(kind, found)| with_options(kind, found));
-        let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
-        let mut pools = Pools::new(spec, &fleet.shared, &kinds)?;
-        let solution = choose(&mut pools, judge).ok_or_else(|| too_long(MILLENNIA))?;
-        let worth = solution.best.worth;
-        let has_goal =
-            judge.goal.is_limited() || kinds.iter().any(|kind| kind.deadline.is_some() || kind.budget.is_some());
-        let pressed = has_goal && (worth.excess > 0.0 || !are_best(&pools, &solution.best.choice, judge));
-        let solution = or_much_better(&mut pools, judge, solution);
-        let plan = |placed: Placed| &found[placed.kind].plans[kinds[placed.kind].options[placed.option].plan];
-        let gives_up = |one: Placed, other: Placed| {
-            let kind = &fleet.kinds[one.kind];
-            plan(one).preferred_by(plan(other), &kind.problem, kind.count)
-        };
-        let solution = or_simpler(&mut pools, judge, solution, gives_up);
-        let document = document(Found { spec, fleet, plans: found, pools: &mut pools, judge, solution: &solution })?;
-        Ok(Self { document, worth, pressed })
+        let first = fleet.kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min);
+        let judge = Judge { goal: fleet.goal, first };
+        Ok(Self { spec, fleet, found, kinds: kinds.collect::<Result<_, _>>()?, judge })
     }
 
-    /// Returns this one, whose plans are less simple, if it misses less, or saves more than nothing by the objective or in
-    /// both time and cost.
-    fn if_better_than(self, other: Self) -> Self {
-        let (own, others) = (self.worth, other.worth);
-        let least = 1.0 - INDISTINCT;
-        let saves = own.value < others.value * least || own.value <= others.value && own.other < others.other * least;
-        if own.excess < others.excess || own.excess <= others.excess && saves { self } else { other }
+    fn answer(&self) -> Result<FleetDocument, FleetError> {
+        let (spec, fleet, judge) = (self.spec, self.fleet, self.judge);
+        let mut pools = Pools::new(spec, &fleet.shared, &self.kinds)?;
+        let solution = self.solve(&mut pools)?;
+        let cold = if spec.pool.warm_pool { Some(self.without_warm_pool()?) } else { None };
+        Ok(document(Found { spec, fleet, plans: self.found, pools: &mut pools, judge, solution: &solution, cold })?)
+    }
+
+    fn solve(&self, pools: &mut Pools<'_>) -> Result<Solution, FleetError> {
+        let solution = choose(pools, self.judge).ok_or_else(|| too_long(MILLENNIA))?;
+        let solution = or_much_better(pools, self.judge, solution);
+        let plan = |placed: Placed| &self.found[placed.kind].plans[self.kinds[placed.kind].options[placed.option].plan];
+        let gives_up = |one: Placed, other: Placed| {
+            let kind = &self.fleet.kinds[one.kind];
+            plan(one).preferred_by(plan(other), &kind.problem, kind.count)
+        };
+        Ok(or_simpler(pools, self.judge, solution, gives_up))
+    }
+
+    /// Plans the same fleet in a pool that keeps no instance warm.
+    fn without_warm_pool(&self) -> Result<ColdFleet, FleetError> {
+        let spec = FleetSpec { pool: self.spec.pool.without_warm_pool(), ..self.spec.clone() };
+        let pools = self.fleet.shared.pools.iter();
+        let cold = pools.map(|(name, pool)| (name.clone(), spec.pool.of_type(name, pool.max_instances))).collect();
+        let shared = Shared { pools: cold, files: self.fleet.shared.files.clone() };
+        let figures = self.solve(&mut Pools::new(&spec, &shared, &self.kinds)?)?.best.schedule.figures;
+        Ok(ColdFleet { makespan_s: figures.end - self.judge.first, cost_usd: figures.cost })
     }
 }
 

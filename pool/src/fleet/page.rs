@@ -65,9 +65,9 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
     if let (Some(cold), Some(cost)) = (prediction.without_warm_pool, cost) {
         let later = cold.makespan_s - prediction.makespan_s;
         let more = cold.cost_usd - cost.total_usd;
-        let took = if later >= 0.0 { "longer" } else { "less" };
+        let took = if later >= 0.0 { "longer" } else { "shorter" };
         let cost = if more >= 0.0 { "more" } else { "less" };
-        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(more.abs()));
+        let text = format!("{} {took} and {} {cost}, planned for that", time(later.abs()), usd(more.abs()));
         rows.push(("without warm pool", text));
     } else if !any.is_owned() {
         rows.pop();
@@ -139,7 +139,7 @@ fn search(document: &FleetDocument) -> Vec<String> {
     let each =
         if document.fleet.pool.file.is_some() { "kind and number of machines" } else { "type and number of instances" };
     let plans = format!(
-        "{} considered, {} simulated: the one to recommend on each {each}",
+        "{} considered, {} simulated: the one to recommend and the best one on each {each}",
         counted(search.candidates, "plan"),
         human_count(search.simulated)
     );
@@ -150,9 +150,9 @@ fn search(document: &FleetDocument) -> Vec<String> {
     };
     let all = if search.complete { "the rest is proved no better in any of these orders" } else { "stopped early" };
     let proof = if search.impossible {
-        "it is proved that no schedule of the recommended plans meets the goal".into()
+        "it is proved that no schedule of these plans meets the goal".into()
     } else {
-        format!("no choice of the recommended plans and no schedule {bound}; gap {}", percent(search.gap))
+        format!("no choice of these plans and no schedule {bound}; gap {}", percent(search.gap))
     };
     vec![
         plans,

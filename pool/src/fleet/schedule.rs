@@ -123,6 +123,11 @@ impl<'a> Pools<'a> {
         Ok(Self { fleet, shared, kinds, terms, known: BTreeMap::new(), schedules: 0, runs: 0 })
     }
 
+    /// Returns `true` if the machines have a price.
+    pub(super) fn are_priced(&self) -> bool {
+        self.shared.are_priced()
+    }
+
     pub(super) fn option(&self, placed: Placed) -> &'a JobOption {
         &self.kinds[placed.kind].options[placed.option]
     }

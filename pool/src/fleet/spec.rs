@@ -120,6 +120,17 @@ impl FleetPoolSpec {
             max_warm_instances: self.max_warm_instances,
         }
     }
+
+    /// Returns the same pool, in which no instance is kept for another job.
+    pub(super) fn without_warm_pool(&self) -> Self {
+        Self {
+            start: StartSpec { warm: None, ..self.start.clone() },
+            warm_pool: false,
+            keep_alive: None,
+            max_warm_instances: None,
+            ..self.clone()
+        }
+    }
 }
 
 impl FleetJobSpec {

@@ -20,13 +20,6 @@ pub(super) struct Goal {
     pub(super) budget: Option<f64>,
 }
 
-impl Goal {
-    /// Returns `true` if it has a deadline or a budget.
-    pub(super) fn is_limited(&self) -> bool {
-        self.deadline.is_some() || self.budget.is_some()
-    }
-}
-
 /// A kind of jobs that is known to fit into its fleet.
 #[derive(Clone, Debug)]
 pub(super) struct ValidKind {
