@@ -63,8 +63,8 @@ pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
-    DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, InputChoice,
-    JobError, MAX_INSTANCES, NoWarmPool, Place, Problem, Rental, Resources, Training, UNNAMED_MODEL,
+    DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, GlobalBatches,
+    InputChoice, JobError, MAX_INSTANCES, NoWarmPool, Place, Problem, Rental, Resources, Training, UNNAMED_MODEL,
     check_hyper_parameters, deadline_and_budget, executable, forward_passes, no_warm_pool, price_not_found, price_of,
     price_used, problem, purchase, stored_bytes,
 };

@@ -321,7 +321,7 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
         match &mut listed.what {
             What::Job(job) => {
                 place(job, arguments.on.as_deref()).map_err(within)?;
-                count(job, |problem| look(&problem.model, problem.global_batches[0])).map_err(within)?;
+                count(job, |problem| look(&problem.model, problem.global_batches.min())).map_err(within)?;
             }
             What::Planned { document, .. } => {
                 let plan = trainyard_plan::Plan::try_from(document.plan.clone())

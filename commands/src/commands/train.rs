@@ -50,7 +50,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     let data = source(&job, Some(arguments))?;
     let found = count(&mut job, |problem| {
         check_weights(arguments.weights.as_deref(), &problem.model)?;
-        check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
+        check_data(&data, &problem.model, problem.global_batches.min(), arguments.seed)
     })?;
     output.note(format!("data      {}", described(&found)));
     check_beside(arguments, &found, output)?;

@@ -272,9 +272,9 @@ impl<'a> Changes<'a> {
                 && *other <= present.saturating_mul(BATCH_FACTOR_MAX)
                 && *other >= present.div_ceil(BATCH_FACTOR_MAX)
         };
-        let allowed = &self.problem.global_batches;
-        let mut batches: Vec<u64> = if allowed.len() > 1 {
-            allowed.clone()
+        let allowed = self.problem.global_batches;
+        let mut batches: Vec<u64> = if allowed.are_open() {
+            allowed.like(present)
         } else {
             [present.saturating_mul(2), present / 2, present.saturating_mul(4), present / 4].into()
         };
@@ -404,7 +404,7 @@ fn gigabits(bytes_per_second: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::problem::{GlobalBatches, Resources, problem};
     use crate::search::{Aim, Within, search};
     use trainyard_plan::{GlobalBatch, JobSpec};
 
@@ -443,7 +443,7 @@ mod tests {
         let (mut problem, found) = decided();
         let batches = |problem: &Problem| Changes::new(problem, &found.best[0], &found, None).near_batches();
         assert_eq!(batches(&problem), [128, 32, 256, 16]);
-        problem.global_batches = vec![8, 16, 32, 64, 128];
+        problem.global_batches = GlobalBatches::between(8, 128);
         assert_eq!(batches(&problem), [128, 32, 16]);
     }
 

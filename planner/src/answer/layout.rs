@@ -36,7 +36,7 @@ pub(super) fn held_as(problem: &Problem, fixed: &Fixed, found: &Evaluated) -> Fi
         context: Some(mesh.context()),
         expert: plan.graph().divisible().map(|_| mesh.parallel().expert).or(fixed.expert),
         sequence: (mesh.tensor() > 1).then(|| mesh.parallel().sequence).or(fixed.sequence),
-        global: (problem.global_batches.len() > 1).then_some(batch.global).or(fixed.global),
+        global: problem.global_batches.are_open().then_some(batch.global).or(fixed.global),
         micro: Some(batch.micro),
         schedule: plan.schedule().is_pipelined().then(|| plan.schedule()).or(fixed.schedule),
         virtual_stages: (mesh.pipeline() > 1).then(|| plan.stages().chunks_per_stage()).or(fixed.virtual_stages),

@@ -6,8 +6,8 @@ use super::solve::DRAFT_EFFORT;
 use super::ways_out::{Freed, WaysOut};
 use crate::cost::JOB_OF_A_STEP;
 use crate::problem::{
-    Description, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today, of_type,
-    refused, software_of, trains,
+    Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
+    of_type, refused, software_of, trains,
 };
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
@@ -352,7 +352,7 @@ fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
 /// used, what machines or software cannot do, and a held word that goes with nothing else that is held.
 fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let has_plans = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    let most = problem.global_batches.iter().max().copied().unwrap_or_default();
+    let most = problem.global_batches.max();
     if let Some(micro) = fixed.micro.filter(|micro| *micro > most) {
         let why = format!("batch.micro {micro} is larger than the global batch of {most}");
         return Some(NoPlan::Refused { why, hint: instead(problem, fixed, Field::Micro) });
@@ -401,12 +401,13 @@ fn instead(problem: &Problem, fixed: &Fixed, field: Field) -> String {
 /// Says which of the held degrees, or the batch, leaves nothing that divides evenly.
 fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
     if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
-        // A range is tried at its lower end and at doublings of it, which the user may not expect.
-        let tried = match batches.len() {
-            0 | 1 => String::new(),
-            _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
+        // That not every batch of a range is tried users may not expect.
+        let tried = if problem.global_batches.are_open() && fixed.global.is_none() {
+            let batches: Vec<String> = problem.global_batches.usual().iter().map(u64::to_string).collect();
+            format!("; of the range, global batches {} were tried", batches.join(", "))
+        } else {
+            String::new()
         };
         let key = field.name();
         let others = if value.parse::<u32>().is_ok() { others(problem, fixed, field) } else { String::new() };
@@ -415,13 +416,14 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         );
     }
     let held = if fixed.each().is_empty() { "" } else { " and the held fields" };
-    let near = match problem.global_batches.as_slice() {
-        [batch] => batches_near(problem, fixed, *batch),
-        _ => String::new(),
+    let allowed = problem.global_batches;
+    let (batches, near) = if allowed.are_open() {
+        (format!("from {} to {}", allowed.min(), allowed.max()), String::new())
+    } else {
+        (allowed.min().to_string(), batches_near(problem, fixed, allowed.min()))
     };
     format!(
-        "with global batch {}{held}, data × tensor × pipeline × context cannot use every device evenly{near}",
-        batches.join(", ")
+        "with global batch {batches}{held}, data × tensor × pipeline × context cannot use every device evenly{near}"
     )
 }
 
@@ -557,7 +559,11 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
-    let briefly = |batch| Problem { effort: Some(DRAFT_EFFORT), global_batches: vec![batch], ..problem.clone() };
+    let briefly = |batch| Problem {
+        effort: Some(DRAFT_EFFORT),
+        global_batches: GlobalBatches::exactly(batch),
+        ..problem.clone()
+    };
     let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);

@@ -4,7 +4,7 @@
 use super::limits::Limits;
 use super::solve::DRAFT_EFFORT;
 use crate::edits::gigabits;
-use crate::problem::{Description, Place, Problem};
+use crate::problem::{Description, GlobalBatches, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
@@ -36,7 +36,7 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
     let batch = chosen.plan.batch().global;
     if used == all
         || batch.is_multiple_of(cluster.devices().into())
-        || problem.global_batches.len() > 1
+        || problem.global_batches.are_open()
         || limits.fixed.instances.is_some()
         || problem.place.max_instances().is_some()
         // Who seeks cost leaves machines idle on purpose.
@@ -45,7 +45,10 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
         return None;
     }
     let with = |batch: u64| {
-        best(&Problem { effort: Some(DRAFT_EFFORT), global_batches: vec![batch], ..problem.clone() }, limits)
+        best(
+            &Problem { effort: Some(DRAFT_EFFORT), global_batches: GlobalBatches::exactly(batch), ..problem.clone() },
+            limits,
+        )
     };
     let devices = u64::from(cluster.devices());
     let near = near(batch, devices).into_iter().filter_map(with).filter(|plan| plan.plan.cluster().instances == all);

@@ -5,7 +5,7 @@ use super::layout::{differences, held_as};
 use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
-use crate::problem::{Description, Place, Problem};
+use crate::problem::{Description, GlobalBatches, Place, Problem};
 use crate::relative::{apart, pace, pace_beside, price, same, would_be};
 use crate::search::{
     Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, SEVERAL_MACHINES, Totals, UNSHARDED, Within,
@@ -389,7 +389,7 @@ impl Reasons<'_> {
         let devices = u64::from(self.chosen.plan.mesh().ranks() / cluster.instances.max(1));
         let divides = |count: &u32| {
             let ranks = devices * u64::from(*count);
-            *count != cluster.instances && self.problem.global_batches.iter().any(|own| own.is_multiple_of(ranks))
+            *count != cluster.instances && !self.problem.global_batches.over(ranks).is_empty()
         };
         let mut counts: Vec<u32> = (1..=most).filter(divides).collect();
         counts.sort_by_key(|count| (count.abs_diff(cluster.instances), *count));
@@ -406,7 +406,7 @@ impl Reasons<'_> {
     /// there are devices.
     fn fits_unsplit(&self) -> bool {
         let ranks = u64::from(self.chosen.plan.mesh().ranks());
-        let problem = Problem { global_batches: vec![ranks], ..self.problem.clone() };
+        let problem = Problem { global_batches: GlobalBatches::exactly(ranks), ..self.problem.clone() };
         let fixed = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
         recommended(&problem, &fixed).0.is_some()
     }

@@ -195,7 +195,7 @@ impl Told {
         .all();
         let remedies = Remedies::new(problem, fixed, chosen).all();
         let (changes, would_change) = Changes::new(problem, chosen, found, other_gpu.as_ref()).all();
-        let open = problem.global_batches.len() > 1;
+        let open = problem.global_batches.are_open();
         let further = [remedy_reason(&remedies), batch_reason(&batches, problem.training).filter(|_| open)];
         let further = further.into_iter().flatten().chain(would_change).collect();
         Self { reasons, further, changes, remedies, precisions: tuning.precisions(&tried), batches }

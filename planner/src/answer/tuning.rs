@@ -83,13 +83,14 @@ impl Tuning<'_> {
         if !is_quick(&self.chosen.plan) {
             return Vec::new();
         }
-        let open = self.problem.global_batches.len() > 1 && self.fixed.global.is_none();
+        let open = self.problem.global_batches.are_open() && self.fixed.global.is_none();
         let all: Vec<BatchChoice> = if open { self.global_batches() } else { self.micro_batches() };
         if all.len() > 1 { all } else { Vec::new() }
     }
 
     fn global_batches(&self) -> Vec<BatchChoice> {
-        let (own, all) = (self.chosen.plan.batch().global, &self.problem.global_batches);
+        let own = self.chosen.plan.batch().global;
+        let all = self.problem.global_batches.like(own);
         let at = all.iter().position(|batch| *batch == own).unwrap_or(0);
         let near =
             all.iter().enumerate().filter(|(index, _)| index.abs_diff(at) <= NEIGHBOURS).map(|(_, batch)| *batch);

@@ -301,7 +301,7 @@ impl Warnings<'_> {
     fn convergence(&self) -> Vec<String> {
         match self.problem.training {
             Training::Target(curve) => extrapolated(curve, &self.problem.model, self.plan.batch().global),
-            _ if self.problem.global_batches.len() > 1 => {
+            _ if self.problem.global_batches.are_open() => {
                 vec![
                     "how many samples convergence needs at each global batch is not modelled: the data volume decides"
                         .into(),
@@ -342,14 +342,14 @@ impl Warnings<'_> {
     fn learning_rate(&self) -> Option<String> {
         let (reference, whose) = match self.problem.training {
             Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
-            _ => (*self.problem.global_batches.first()?, "that of the smallest allowed".into()),
+            _ => (self.problem.global_batches.min(), "that of the smallest allowed".into()),
         };
         let global = self.plan.batch().global;
         let images = matches!(self.problem.model.sample(), Sample::Image(_));
         let rule = learning_rate_rule(self.problem.optimizer, global, reference, images)?;
         let own = self.job.training.learning_rate.map(|rate| match factor(self.problem.optimizer, global, reference) {
             // A learning rate that the job writes beside one batch is that batch's.
-            _ if self.problem.global_batches.len() == 1 => {
+            _ if !self.problem.global_batches.are_open() => {
                 format!("; training.learning_rate {rate} is taken to be for {}", human_count(global))
             }
             factor => format!("; training.learning_rate {rate} would become {}", digits(rate * factor)),

@@ -3,6 +3,7 @@
 use super::campaign_settings::{Settings, above_zero, settings};
 use super::error::{JobError, inside};
 use super::evaluations::ForwardPasses;
+use super::global_batches::GlobalBatches;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::{Wanted, place};
@@ -41,8 +42,8 @@ pub struct Problem {
     pub training: Training,
     /// The data set; `None` if samples are assumed to be at hand.
     pub data: Option<Data>,
-    /// Global batch sizes that may be chosen, ascending.
-    pub global_batches: Vec<u64>,
+    /// Global batch sizes that may be chosen.
+    pub global_batches: GlobalBatches,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
     /// `true` if the job names them; otherwise eight bits are left out.
@@ -303,7 +304,7 @@ pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, Invalid> {
+fn global_batches(batch: Option<GlobalBatch>) -> Result<GlobalBatches, Invalid> {
     let range = |field, value: u64| {
         if (1..=BATCH_MAX).contains(&value) { Ok(value) } else { Err(Invalid::range(field, value, 1..=BATCH_MAX)) }
     };
@@ -312,15 +313,13 @@ fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, Invalid> {
             "training.global_batch",
             "write the samples of an optimizer step, global_batch = 512 or { min = 256, max = 4096 }",
         )),
-        Some(GlobalBatch::Exactly(samples)) => Ok(vec![range("training.global_batch", samples)?]),
+        Some(GlobalBatch::Exactly(samples)) => Ok(GlobalBatches::exactly(range("training.global_batch", samples)?)),
         Some(GlobalBatch::Between { min, max }) => {
             let (min, max) = (range("training.global_batch.min", min)?, range("training.global_batch.max", max)?);
             if min > max {
                 return Err(Invalid::value("training.global_batch.min", min, format!("at most max, {max}")));
             }
-            Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2))
-                .take_while(|batch| *batch <= max)
-                .collect())
+            Ok(GlobalBatches::between(min, max))
         }
     }
 }

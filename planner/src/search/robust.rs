@@ -12,7 +12,7 @@ use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
 use super::usual_batch::with_usual_batch;
 use crate::amount::usd;
-use crate::problem::Problem;
+use crate::problem::{Problem, odd_part};
 use crate::relative::{pace, percent_of, price};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
@@ -315,7 +315,12 @@ fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let stages = |plan: &Evaluated| plan.plan.mesh().pipeline();
     let shallow = stages(optimum) > DEEPEST_USUAL && stages(chosen) <= DEEPEST_USUAL;
     let shallow = shallow.then(|| format!("{} pipeline stages instead of {}", stages(chosen), stages(optimum)));
-    parts.chain(even.then(|| "every stage has the same number of layers".into())).chain(shallow).collect()
+    let [own_batch, other_batch] = [chosen, optimum].map(|plan| plan.plan.batch().global);
+    let rounder = odd_part(own_batch) < odd_part(other_batch);
+    let rounder = rounder
+        .then(|| format!("a global batch of {} instead of {}", human_count(own_batch), human_count(other_batch)));
+    let even = even.then(|| "every stage has the same number of layers".into());
+    parts.chain(even).chain(shallow).chain(rounder).collect()
 }
 
 /// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.

@@ -471,11 +471,11 @@ impl<'a> Space<'a> {
         parallel: ParallelSpec,
         precisions: &[Precision],
     ) {
-        let batches = self.problem.global_batches.iter().copied();
         let most = self.largest_micro_batch;
         let hasty = self.problem.effort.is_some() && self.fixed.micro.is_none() && self.fixed.accumulation.is_none();
-        for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
-            let replica = global / u64::from(parallel.data);
+        let replicas = u64::from(parallel.data);
+        for global in self.global_batches(replicas) {
+            let replica = global / replicas;
             let mut sizes = divisors(replica);
             sizes.retain(|micro| *micro <= most && (!hasty || micro.is_power_of_two()));
             for micro in sizes {
@@ -491,6 +491,15 @@ impl<'a> Space<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// Lists the global batches of so many replicas: the one that is held, or those that are tried.
+    fn global_batches(&self, replicas: u64) -> Vec<u64> {
+        let allowed = self.problem.global_batches;
+        match self.fixed.global.filter(|held| allowed.allow(*held)) {
+            Some(held) => Some(held).filter(|held| held.is_multiple_of(replicas)).into_iter().collect(),
+            None => allowed.over(replicas),
         }
     }
 

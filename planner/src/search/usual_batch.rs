@@ -28,9 +28,11 @@ fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Ev
         return None;
     }
     let aim = alike(among, one, chosen, 1.0 + INDISTINCT);
-    let mut smaller: Vec<u64> =
-        problem.global_batches.iter().copied().filter(|batch| *batch < chosen.plan.batch().global).collect();
+    let (allowed, own) = (problem.global_batches, chosen.plan.batch().global);
+    let mut smaller = [allowed.usual(), allowed.like(own)].concat();
+    smaller.retain(|batch| *batch < own);
     smaller.sort_unstable();
+    smaller.dedup();
     smaller.into_iter().find_map(|batch| among.best(Aim { global: Some(batch), ..aim }))
 }
 
