@@ -66,7 +66,8 @@ fn states(plan: &PlanSpec) -> Option<String> {
 /// Formats the strategy of a plan with what makes room for it: `data 8, ZeRO-3, offload optimizer`.
 pub fn strategy_and_state(plan: &PlanSpec) -> String {
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
-    format!("{}{}{offload}", strategy(plan), sharing(plan.state_sharding))
+    let ranks = plan.sharding_ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+    format!("{}{}{ranks}{offload}", strategy(plan), sharing(plan.state_sharding))
 }
 
 /// Formats what follows a strategy on what replicas share out: `, ZeRO-3`; nothing if they share out nothing.

@@ -221,7 +221,9 @@ impl Reasons<'_> {
     /// Compares with the best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
         let other = self.other_gpu?;
-        Some(format!("{} rather than {}: {}", self.chosen.machines(), other.machines(), self.against(other)))
+        let (own, others) = (self.chosen.machines(), other.machines());
+        let side = self.missed_goal(&others, other).unwrap_or_else(|| self.against(other));
+        Some(format!("{own} rather than {others}: {side}"))
     }
 
     /// Compares with fewer machines, of which the best plan is on the front of time and cost: over other numbers the model
@@ -246,7 +248,7 @@ impl Reasons<'_> {
             let (number, found) = tried.find(|(_, (best, large))| best.is_some() || large.is_some())?;
             return match found {
                 (Some(fewer), _) => {
-                    let side = self.missed_deadline(number, &fewer).or_else(|| self.against_fewer(&fewer))?;
+                    let side = self.missed_goal(&number.to_string(), &fewer).or_else(|| self.against_fewer(&fewer))?;
                     Some(format!("{own} {machine}s rather than {number}: {side}"))
                 }
                 (None, large) => Some(format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?))),
@@ -285,12 +287,19 @@ impl Reasons<'_> {
         fewer.min_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s)).map(|plan| plan.plan.cluster().instances)
     }
 
-    /// Tells how long a plan on fewer machines takes, where that misses the deadline and the chosen plan does not.
-    fn missed_deadline(&self, number: u32, fewer: &Evaluated) -> Option<String> {
-        let met = self.problem.deadline.filter(|deadline| self.chosen.elapsed_s <= deadline.0);
-        let deadline = met.filter(|deadline| fewer.elapsed_s > deadline.0)?;
-        let time = human_duration(Seconds(fewer.elapsed_s));
-        Some(format!("{number} would take {time}, more than {}", human_duration(deadline)))
+    /// Tells how long a plan on other machines takes, or what it costs, where that misses the deadline or the budget and the
+    /// chosen plan does not.
+    fn missed_goal(&self, machines: &str, other: &Evaluated) -> Option<String> {
+        let late = self.problem.deadline.filter(|most| self.chosen.elapsed_s <= most.0 && other.elapsed_s > most.0);
+        let late = late.map(|most| {
+            let [time, most] = [Seconds(other.elapsed_s), most].map(human_duration);
+            format!("{machines} would take {time}, more than {most}")
+        });
+        let costs = self.chosen.cost_usd.zip(other.cost_usd).zip(self.problem.budget);
+        let dear = costs.filter(|((own, others), most)| own <= most && others > most);
+        let dear =
+            dear.map(|((_, cost), most)| format!("{machines} would cost {}, more than {}", usd(cost), usd(most)));
+        late.or(dear)
     }
 
     /// Compares with a plan on fewer machines, where either gains something and no other reason tells it.

@@ -107,7 +107,7 @@ pub(crate) fn choose_briefly(prepared: &Prepared<'_>, aim: Aim) -> Option<Evalua
 
 /// Returns the plan with `aim` that is much faster (where cost is minimized) or much cheaper (where time is) than this one,
 /// or this one if there is none.
-fn or_much_better(among: Among<'_, '_>, aim: Aim, plan: Evaluated) -> Evaluated {
+pub(super) fn or_much_better(among: Among<'_, '_>, aim: Aim, plan: Evaluated) -> Evaluated {
     let (other, totals) = (other(aim.objective), Totals::found(&plan));
     let end = among.best(Aim { objective: other, ..aim });
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
@@ -153,19 +153,24 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let among = Among { prepared, simulated: is_cut.then_some(&simulated) };
     let Some(best) = found.best.first().filter(|_| problem.effort.is_none()) else { return found };
     let one = Aim { top: 1, ..aim };
-    let Some(mut chosen) = preferred_near(among, problem, one, best) else { return found };
-    if aim.objective == Objective::Cost && chosen.plan.cluster().instances > 1 {
-        let alone = preferred_near(among, problem, Aim { on_one_machine: true, ..one }, best);
-        chosen = alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen);
-    }
-    if !is_cut {
-        chosen = with_usual_batch(among, problem, one, chosen);
-    }
+    let Some(chosen) = preferred_plan(among, problem, one, best) else { return found };
+    let chosen = if is_cut { chosen } else { with_usual_batch(among, problem, one, chosen) };
     put_first(&mut found, chosen);
     found
 }
 
-/// Does so with an aim of one plan, among the plans near the `best`; `None` if there are none.
+/// Returns the plan to recommend with an aim of one plan, the best of which is `best`, whatever its global batch; `None` if there
+/// is none.
+pub(super) fn preferred_plan(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
+    let chosen = preferred_near(among, problem, one, best)?;
+    if one.objective != Objective::Cost || chosen.plan.cluster().instances == 1 {
+        return Some(chosen);
+    }
+    let alone = preferred_near(among, problem, Aim { on_one_machine: true, ..one }, best);
+    Some(alone.filter(|alone| is_more_set_up_than_saved(alone, &chosen)).unwrap_or(chosen))
+}
+
+/// Does so on any number of machines, among the plans near the `best`.
 fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);

@@ -1,7 +1,7 @@
 //! Of the batches of a plan that cannot be told apart, those that people train with.
 
 use super::aim::{Aim, Ceilings, other};
-use super::robust::{Among, INDISTINCT};
+use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan};
 use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::{Problem, Training};
@@ -16,11 +16,28 @@ const ROOM: f64 = 0.2;
 /// Returns the plan with the smallest global batch whose time and cost cannot be told from those of this plan, and of its
 /// micro-batches the largest; the plan itself if it has them. `one` is the aim of a plan within the goal.
 ///
+/// With a smaller batch the plan is chosen as if that batch had been asked for, unless that one can be told from this plan.
+///
 /// Over the same data a larger batch takes fewer optimizer steps, which has to pay. To a target, samples follow from the
 /// batch, and a stated number of steps reads less with a smaller one: there the objective decides.
 pub(super) fn with_usual_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: Evaluated) -> Evaluated {
-    let chosen = smallest_batch(among, problem, one, &chosen).unwrap_or(chosen);
+    let smaller =
+        smallest_batch(among, problem, one, &chosen).map(|smaller| asked_for(among, problem, one, &chosen, smaller));
+    let chosen = smaller.unwrap_or(chosen);
     fewest_micro_batches(among, problem, one, &chosen).unwrap_or(chosen)
+}
+
+/// Returns the plan to recommend with the batch of the `smaller` one, if that is as good as the `chosen` plan and not much worse
+/// in the other of time and cost; otherwise the smaller one, or what is as good as that and much better in the other.
+fn asked_for(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated, smaller: Evaluated) -> Evaluated {
+    let held = Aim { global: Some(smaller.plan.batch().global), ..one };
+    let near = |objective, times| Ceilings::near(objective, Totals::found(chosen), times);
+    let near = near(one.objective, 1.0 + INDISTINCT).and(near(other(one.objective), MUCH));
+    let best = among.best(held).and_then(|best| preferred_plan(among, problem, held, &best));
+    best.filter(|best| near.admit(Totals::found(best))).unwrap_or_else(|| {
+        let as_good = Ceilings::near(one.objective, Totals::found(&smaller), 1.0);
+        or_much_better(among, Aim { ceilings: one.ceilings.and(as_good), ..held }, smaller)
+    })
 }
 
 fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {

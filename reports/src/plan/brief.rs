@@ -6,7 +6,7 @@ use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_plan::{PlanSpec, Recompute};
-use trainyard_units::counted;
+use trainyard_units::{Seconds, counted};
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
 const TOLD: [(usize, usize); 6] = [(5, 3), (4, 3), (4, 2), (3, 2), (3, 1), (2, 1)];
@@ -96,7 +96,9 @@ fn others(document: &PlanDocument, width: Width) -> String {
     let rows = chosen.into_iter().map(|(name, other)| {
         let [_, strategy, _, time, cost, memory] = alternative(other);
         let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
-        let strategy = format!("{strategy}{recompute}");
+        let batch = other.plan.batch.global;
+        let batch = if batch == document.plan.batch.global { String::new() } else { format!(", batch {batch}") };
+        let strategy = format!("{strategy}{recompute}{batch}");
         let stack = other.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
         let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
         [name.to_owned(), format!("{}{with}", cluster(&other.plan)), strategy, time, cost, memory]
@@ -106,13 +108,22 @@ fn others(document: &PlanDocument, width: Width) -> String {
 
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
 /// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
-/// features of the software, on no more machines, unless it is much worse; then runners-up.
+/// features of the software, on no more machines, unless it is much worse; then runners-up. Where the plan keeps to the
+/// deadline and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
-    let (own, terms) = (&document.prediction, document.plan.pricing);
+    let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let misses = |time_s: f64, cost_usd: Option<f64>| {
+        let late = deadline.is_some_and(|most| time_s > most.0);
+        late || goal.budget.zip(cost_usd).is_some_and(|(most, cost)| cost > most)
+    };
     let of_stacks = document.stacks.iter().filter_map(|choice| choice.best.as_ref());
     let known: Vec<&Alternative> = (document.alternatives.iter().chain(&document.optimum).chain(of_stacks))
         .chain(document.pareto.iter().filter(|point| point.plan.pricing == terms))
-        .filter(|other| other.plan != document.plan)
+        .filter(|other| {
+            other.plan != document.plan
+                && (misses(own.elapsed_s(), own.cost_usd) || !misses(other.time_s, other.cost_usd))
+        })
         .collect();
     let cost = |other: &Alternative| other.cost_usd.unwrap_or(f64::INFINITY);
     let own_cost = own.cost_usd.unwrap_or(f64::INFINITY);
