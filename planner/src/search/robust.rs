@@ -17,7 +17,7 @@ use crate::relative::{pace, percent_of, price};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
-use trainyard_plan::{Objective, Plan, StateSharding};
+use trainyard_plan::{Objective, Plan, Pricing, StateSharding};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count};
 
 /// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
@@ -172,6 +172,8 @@ pub(super) fn preferred_plan(among: Among<'_, '_>, problem: &Problem, one: Aim, 
 
 /// Does so on any number of machines, among the plans near the `best`.
 fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
+    let fastest = fastest_in_block(among, problem, one, best);
+    let best = fastest.as_ref().unwrap_or(best);
     let stacks = problem.place.stacks();
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(one.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
@@ -182,7 +184,13 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
     if !not_much_worse.admit(Totals::found(&chosen)) {
         chosen = end;
     }
-    let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
+    let fastest = Totals::found(&chosen);
+    // A block costs the same however much of it is used, so what a plan gives up of its time does not show in its cost.
+    let as_fast = |stack: &Stack| match problem.place.pricing() {
+        Pricing::CapacityBlock => Ceilings::near(Objective::Time, fastest, 1.0 + indistinct(own_stack, stack)),
+        _ => Ceilings::NONE,
+    };
+    let within = |stack| Aim { ceilings: near(stack).and(not_much_worse).and(as_fast(stack)), ..one };
     let own = among.prepared.complexity(&chosen);
     let clear = |stack| Aim { left_over: LEFT_OVER, ..within(stack) };
     let simpler = simplest(among, clear(own_stack), |class| class < own);
@@ -208,7 +216,19 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
         chosen = least.map_or(chosen, |(_, plan)| plan);
     }
     let plain = plainer(among, Aim { ceilings: not_much_worse, ..one }, &chosen);
-    Some(plain.unwrap_or(chosen))
+    let chosen = plain.unwrap_or(chosen);
+    let as_simple = Aim { complexity: Some(among.prepared.complexity(&chosen)), ..one };
+    Some(fastest_in_block(among, problem, as_simple, &chosen).unwrap_or(chosen))
+}
+
+/// Returns the fastest plan that costs no more than this one, if machines are booked in blocks of whole days: many plans cost
+/// the same then.
+fn fastest_in_block(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Evaluated) -> Option<Evaluated> {
+    if problem.place.pricing() != Pricing::CapacityBlock {
+        return None;
+    }
+    let as_cheap = one.ceilings.and(Ceilings::near(Objective::Cost, Totals::found(best), 1.0 + SAME));
+    among.best(Aim { objective: Objective::Time, ceilings: as_cheap, ..one })
 }
 
 /// Returns `true` if the first plan is on one machine, and the other on several that save less time than they take to be set up.
