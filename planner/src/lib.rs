@@ -68,7 +68,7 @@ pub use problem::{
     check_hyper_parameters, deadline_and_budget, executable, forward_passes, no_warm_pool, price_not_found, price_of,
     price_used, problem, purchase, stored_bytes,
 };
-pub use relative::{pace, price};
+pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
 pub use trainyard_plan::Fixed;

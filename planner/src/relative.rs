@@ -48,6 +48,16 @@ pub fn price(own: f64, other: f64) -> String {
     }
 }
 
+/// Says by how much an amount is beyond a limit: `3 % over the deadline`, `2.84 times the deadline`.
+pub fn beyond(amount: f64, limit: f64, what: &str) -> String {
+    let ratio = amount / limit;
+    if is_multiple(ratio) {
+        format!("{ratio:.2} times {what}")
+    } else {
+        format!("{} over {what}", percent_of(ratio - 1.0))
+    }
+}
+
 /// Formats by what share two amounts differ: in whole per cent, and in tenths below one.
 pub(crate) fn percent_of(share: f64) -> String {
     let percent = 100.0 * share;
@@ -99,6 +109,8 @@ mod tests {
         assert_eq!(pace_beside(100.0, 120.0, "2 stages"), "20 % faster than 2 stages");
         assert_eq!(pace_beside(100.0, 280.0, "2 stages"), "2.8 times as fast as 2 stages");
         assert_eq!(would_be(240.0, 100.0), "would take 2.4 times as long");
+        assert_eq!(beyond(354.03, 353.0, "the budget"), "0.3 % over the budget");
+        assert_eq!(beyond(284.0, 100.0, "the deadline"), "2.84 times the deadline");
         assert_eq!(would_be(100.1, 100.0), "would be no faster");
         assert_eq!(
             (would_be(112.0, 100.0), would_be(100.0, 112.0)),

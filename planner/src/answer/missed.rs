@@ -1,6 +1,7 @@
 //! The amount by which a plan misses the deadline or the budget.
 
 use crate::amount::usd;
+use crate::relative::beyond;
 use trainyard_plan::document::PlanDocument;
 use trainyard_units::{Seconds, human_duration};
 
@@ -39,19 +40,19 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
                 ),
             };
             format!(
-                "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {:.2} times as long{costs}",
+                "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {}{costs}",
                 human_duration(deadline),
                 human_duration(time),
                 if surrounded { " with start-up, checkpoints and failures" } else { "" },
-                time.0 / deadline.0
+                beyond(time.0, deadline.0, "the deadline")
             )
         }
         Missed::Budget { budget, cost, kept } => format!(
-            "no plan {}costs at most {}: the nearest costs {}, {:.2} times as much",
+            "no plan {}costs at most {}: the nearest costs {}, {}",
             kept.map_or_else(String::new, |deadline| format!("that ends within {} ", human_duration(deadline))),
             usd(budget),
             usd(cost),
-            cost / budget
+            beyond(cost, budget, "the budget")
         ),
     })
 }
@@ -60,13 +61,14 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
 pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
     Some(match missed(document)? {
         Missed::Deadline { deadline, time, .. } => format!(
-            "the chosen plan takes {}, {:.2} times the deadline of {}",
+            "the chosen plan takes {}, {} of {}",
             human_duration(time),
-            time.0 / deadline.0,
+            beyond(time.0, deadline.0, "the deadline"),
             human_duration(deadline)
         ),
         Missed::Budget { budget, cost, .. } => {
-            format!("the chosen plan costs {}, {:.2} times the budget of {}", usd(cost), cost / budget, usd(budget))
+            let over = beyond(cost, budget, "the budget");
+            format!("the chosen plan costs {}, {over} of {}", usd(cost), usd(budget))
         }
     })
 }

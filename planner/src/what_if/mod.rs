@@ -26,7 +26,7 @@ use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{AUTO_STACK, DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
-use crate::relative::apart;
+use crate::relative::{apart, beyond};
 use crate::search::preferred;
 use assumed::with_assumed;
 use choice::{GivenUp, compares_otherwise, indistinct, other_software};
@@ -623,11 +623,11 @@ fn within_margin(expected: &Expected) -> Option<String> {
 fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     if let Some(deadline) = deadline.filter(|deadline| own.elapsed_s() > deadline.0) {
-        let (time, over) = (human_duration(Seconds(own.elapsed_s())), own.elapsed_s() / deadline.0);
-        return Some(format!("{time} in all is {over:.2} times the deadline"));
+        let over = beyond(own.elapsed_s(), deadline.0, "the deadline");
+        return Some(format!("{} in all is {over}", human_duration(Seconds(own.elapsed_s()))));
     }
     let (budget, cost) = (goal.budget?, own.cost_usd?);
-    (cost > budget).then(|| format!("{} is {:.2} times the budget", usd(cost), cost / budget))
+    (cost > budget).then(|| format!("{} is {}", usd(cost), beyond(cost, budget, "the budget")))
 }
 
 fn case(

@@ -7,7 +7,7 @@ use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, 
 use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_queue, waiting};
 use std::collections::BTreeSet;
 use trainyard_plan::Objective;
-use trainyard_planner::{Evaluated, INDISTINCT, OnEach, SAME, simpler_than, usd};
+use trainyard_planner::{Evaluated, INDISTINCT, OnEach, SAME, beyond, simpler_than, usd};
 use trainyard_reports::format::percent;
 use trainyard_reports::strategy_and_state;
 use trainyard_units::{Invalid, Seconds, Span, human_duration};
@@ -310,10 +310,12 @@ fn missed_by_all(document: &FleetDocument) -> Option<String> {
     }
     let takes = deadline.map(|deadline| {
         let took = human_duration(Seconds(makespan));
-        format!("takes {took}{}", if late { format!(", {} long", times(makespan, deadline.0)) } else { String::new() })
+        let over = || format!(", {}", beyond(makespan, deadline.0, "the deadline"));
+        format!("takes {took}{}", if late { over() } else { String::new() })
     });
     let costs = goal.budget.map(|budget| {
-        format!("costs {}{}", usd(cost), if dear { format!(", {} much", times(cost, budget)) } else { String::new() })
+        let over = || format!(", {}", beyond(cost, budget, "the budget"));
+        format!("costs {}{}", usd(cost), if dear { over() } else { String::new() })
     });
     let in_time = deadline.map(|deadline| format!("end all jobs within {}", human_duration(deadline)));
     let for_so_much = goal.budget.map(|budget| format!("for at most {}", usd(budget)));
@@ -330,11 +332,11 @@ fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
     let (stay, cost) = (plan.longest_stay_s, plan.cost_usd.unwrap_or(0.0));
     let late = plan.deadline_s.filter(|deadline| stay > *deadline).map(|deadline| {
         format!(
-            "end every job of {} within {} of its submission: the nearest takes {}, {} long",
+            "end every job of {} within {} of its submission: the nearest takes {}, {}",
             plan.name,
             human_duration(Seconds(deadline)),
             human_duration(Seconds(stay)),
-            times(stay, deadline)
+            beyond(stay, deadline, "the deadline")
         )
     });
     let dear = plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
@@ -342,8 +344,4 @@ fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
         format!("train each job of {} for at most {budget}: the nearest costs {cost}", plan.name)
     });
     late.into_iter().chain(dear).collect()
-}
-
-fn times(value: f64, limit: f64) -> String {
-    format!("{:.2} times as", value / limit)
 }
