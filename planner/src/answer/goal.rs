@@ -6,7 +6,7 @@ use super::solve::DRAFT_EFFORT;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem, Quotas, Rental, of_type};
-use crate::search::{Aim, Evaluated, INDISTINCT, Ranking, Totals, Within, search};
+use crate::search::{Aim, Ceilings, Evaluated, INDISTINCT, Ranking, Totals, Within, search};
 use trainyard_plan::{Fixed, JobSpec, Objective};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
@@ -141,7 +141,8 @@ impl Larger {
         Some(Self { cap, caps: caps.collect(), of: of.map(Into::into) })
     }
 
-    /// Finds the cheapest plan within these limits on the fewest machines with which a short search has one.
+    /// Finds the cheapest plan within these limits on the fewest machines with which a short search has one that costs little
+    /// more than with some others more: numbers that the model divides badly need not be paid for.
     fn first(&self, problem: &Problem, limits: &Limits, within: Within) -> Option<Evaluated> {
         let aim = Aim { within, ..Aim::best(Objective::Cost) };
         let fixed = Fixed { instance: self.of.clone().or(limits.fixed.instance.clone()), ..limits.fixed.clone() };
@@ -151,7 +152,8 @@ impl Larger {
         };
         let (index, plan) = self.caps.iter().enumerate().find_map(|(index, most)| Some((index, at_most(*most)?)))?;
         let missed = index.checked_sub(1).map_or(self.cap, |before| self.caps[before]);
-        Some(fewest(missed, plan, at_most))
+        let near = Ceilings::near(Objective::Cost, Totals::found(&plan), 1.0 + INDISTINCT);
+        Some(fewest(missed, plan, |most| at_most(most).filter(|fewer| near.admit(Totals::found(fewer)))))
     }
 
     /// Says that so many machines meet the goal, and how to allow them.

@@ -22,7 +22,7 @@ mod space;
 mod totals;
 mod usual_batch;
 
-pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
+pub(crate) use aim::{Aim, Ceilings, Ranking, Within, nearest, other};
 pub(crate) use arrangement::{UNSHARDED, other_offload, other_recomputation, other_sharding};
 pub use cases::cases_to_measure;
 pub(crate) use complexity::Complexity;
