@@ -35,9 +35,10 @@ impl OnMachines {
             return None;
         }
         let [own, others] = [self, other].map(|on| problem.place.software(on.best.choice));
-        let less_set_up = problem.objective == Objective::Cost && self.complexity.set_up() < other.complexity.set_up();
-        let cost = other.best.cost_usd.filter(|_| less_set_up).map(|cost| cost * f64::from(times));
-        let part = indistinct(own, others).max(cost.map_or(0.0, given_up_for_set_up));
+        let cost = other.best.cost_usd.filter(|_| problem.objective == Objective::Cost);
+        let for_set_up =
+            cost.map_or(0.0, |cost| given_up_for_set_up(cost * f64::from(times), self.complexity, other.complexity));
+        let part = indistinct(own, others).max(for_set_up);
         Some(GivenUp { part, usd: if own.name == others.name { f64::INFINITY } else { SIMPLER_FOR_USD } })
     }
 }

@@ -65,6 +65,11 @@ impl Complexity {
         (self.unusual_format, self.offloads, self.uneven, self.deep, self.kinds, self.converted)
     }
 
+    /// Returns `true` if models and data must be converted.
+    pub(crate) fn is_converted(self) -> bool {
+        self.converted
+    }
+
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
         let variant = Variant {
             schedule: plan.schedule(),

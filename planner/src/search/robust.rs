@@ -37,6 +37,10 @@ pub(crate) const SIMPLER_FOR_USD: f64 = 1000.0;
 /// offloading): a stated default, what some minutes of an engineer cost, who needs more for that.
 const SET_UP_USD: f64 = 10.0;
 
+/// The same for a plan whose software trains models and data as they are, in place of one for which they have to be converted,
+/// and weights back: a stated default, what an hour or two of an engineer costs.
+const CONVERSION_USD: f64 = 100.0;
+
 /// The same as a part of what the other plan costs, so that small trainings stay cheap.
 const SET_UP_MAX: f64 = 0.2;
 
@@ -65,9 +69,14 @@ pub(crate) fn indistinct(one: &Stack, other: &Stack) -> f64 {
     known.clamp(INDISTINCT, GIVEN_UP_MAX)
 }
 
-/// Returns the part of a training's cost that may be given up for a plan for which less has to be set up.
-pub(crate) fn given_up_for_set_up(cost_usd: f64) -> f64 {
-    (SET_UP_USD / cost_usd).min(SET_UP_MAX)
+/// Returns the part of a training's cost that may be given up for a plan of a complexity for which less has to be set up than
+/// for another one.
+pub(crate) fn given_up_for_set_up(cost_usd: f64, own: Complexity, other: Complexity) -> f64 {
+    if own.set_up() >= other.set_up() {
+        return 0.0;
+    }
+    let most = if other.is_converted() && !own.is_converted() { CONVERSION_USD } else { SET_UP_USD };
+    (most / cost_usd).min(SET_UP_MAX)
 }
 
 /// The plans among which one is chosen.
@@ -118,24 +127,26 @@ pub(super) fn or_much_better(among: Among<'_, '_>, aim: Aim, plan: Evaluated) ->
 /// counts.
 fn plainer(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
     let (own, totals) = (among.prepared.complexity(plan), Totals::found(plan));
-    let part = given_up_for_set_up(totals.worth_usd);
-    if aim.objective != Objective::Cost || part <= INDISTINCT {
+    if aim.objective != Objective::Cost {
         return None;
     }
-    let ceilings = aim.ceilings.and(Ceilings::near(aim.objective, totals, 1.0 + part));
-    let aim = Aim { ceilings, left_over: LEFT_OVER, ..aim };
+    let part = |class| given_up_for_set_up(totals.worth_usd, class, own);
+    let up_to = |part: f64| {
+        let ceilings = aim.ceilings.and(Ceilings::near(aim.objective, totals, 1.0 + part));
+        Aim { ceilings, left_over: LEFT_OVER, ..aim }
+    };
     let mut plainest: Option<(Complexity, Evaluated)> = None;
-    for class in among.complexities(aim).into_iter().filter(|class| class.set_up() < own.set_up()) {
+    for class in among.complexities(up_to(SET_UP_MAX)).into_iter().filter(|class| part(*class) > INDISTINCT) {
         if plainest.as_ref().is_some_and(|(first, _)| first.set_up() < class.set_up()) {
             break;
         }
-        let Some(other) = simplest(among, aim, |own| own == class) else { continue };
+        let Some(other) = simplest(among, up_to(part(class)), |own| own == class) else { continue };
         let value = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
         if plainest.as_ref().is_none_or(|(_, best)| value(&other.1) < value(best)) {
             plainest = Some(other);
         }
     }
-    plainest.map(|(class, plan)| or_much_better(among, Aim { complexity: Some(class), ..aim }, plan))
+    plainest.map(|(class, plan)| or_much_better(among, Aim { complexity: Some(class), ..up_to(part(class)) }, plan))
 }
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
@@ -397,6 +408,21 @@ mod tests {
         for other in [fsdp, megatron] {
             assert!(indistinct(ddp, other) > INDISTINCT && indistinct(ddp, other) <= GIVEN_UP_MAX);
         }
+    }
+
+    /// A training of GPT-2 XL is 11 % cheaper with Megatron Core, for which models and data have to be converted.
+    #[test]
+    fn nobody_converts_models_to_save_a_few_dollars() {
+        let stack = |tokens: f64| {
+            let mut job = JobSpec::default();
+            (job.model.name, job.data.tokens) = (Some("gpt2-xl".into()), Some(tokens));
+            job.training.global_batch = Some(GlobalBatch::Exactly(512));
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            recommend(&problem, &Limits::default(), &job).expect("a plan").plan.stack
+        };
+        assert_eq!(stack(5e9).as_deref(), Some("pytorch-ddp-compiled"));
+        assert_eq!(stack(100e9).as_deref(), Some("megatron-core"));
     }
 
     /// Two machines take half the time at about the same cost.
