@@ -1765,7 +1765,7 @@ class ExpectedInterruptions:
     expected: float
     """Machines that are lost; each stops all."""
     waiting_s: float
-    """Seconds until they are replaced."""
+    """Seconds until they are replaced, those in a scheduler's queue included, where no machine is paid for."""
     restarts_s: float
     """Seconds of making replaced ones ready and of reading checkpoints."""
     lost_s: float

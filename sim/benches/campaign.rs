@@ -9,7 +9,7 @@ use trainyard_units::Seconds;
 
 /// 90 epochs of ImageNet at batch 2 048 on 8 spot instances: 56 340 steps of 0.1 s, evaluated after each epoch.
 fn resnet50() -> Campaign {
-    let start = StartUp { machines: Seconds(150.0), software: Seconds(130.0), spread: 0.4 };
+    let start = StartUp { queue: Seconds(0.0), machines: Seconds(150.0), software: Seconds(130.0), spread: 0.4 };
     Campaign {
         instances: 8,
         steps: Steps { mean: 56_340, spread: 0.02 },

@@ -113,7 +113,7 @@ impl Assembly<'_> {
                 ),
                 Some(_) => format!(
                     "machines are there after {} and ready {} later (medians): {}",
-                    human_duration(start.machines - self.settings.queue_wait),
+                    human_duration(start.machines),
                     human_duration(start.software),
                     operations.cold.machines.source
                 ),
@@ -184,7 +184,7 @@ impl Assembly<'_> {
                 )
             }
         };
-        let stops = human_duration(restart.machines + restart.software);
+        let stops = human_duration(restart.total());
         format!("a failure stops the training for {stops} (median), reading the checkpoint apart: {why}")
     }
 

@@ -111,7 +111,7 @@ impl RunConditions<'_> {
             // Machines of a block are there when it begins, from which its time counts.
             start.machines = Seconds(0.0);
         }
-        StartUp { machines: self.settings.queue_wait + start.machines, ..start }
+        StartUp { queue: self.settings.queue_wait, ..start }
     }
 
     /// Returns the start-up after a failure, before training resumes: what the job says, or the time until the failure is
@@ -120,10 +120,11 @@ impl RunConditions<'_> {
     pub(crate) fn restart(&self) -> StartUp {
         if let Some(stated) = self.settings.restart {
             let spread = operations().start_spread.value;
-            return StartUp { machines: Seconds(0.0), software: stated, spread };
+            return StartUp { queue: Seconds(0.0), machines: Seconds(0.0), software: stated, spread };
         }
         let start = start_up(if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool });
-        StartUp { machines: operations().hang_timeout.value + self.settings.queue_wait + start.machines, ..start }
+        let machines = operations().hang_timeout.value + start.machines;
+        StartUp { queue: self.settings.queue_wait, machines, ..start }
     }
 
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
@@ -283,6 +284,7 @@ fn start_up(kind: StartKind) -> StartUp {
         StartKind::WarmPool => &operations.warm_pool,
     };
     StartUp {
+        queue: Seconds(0.0),
         machines: phases.machines.value,
         software: phases.image.value + phases.framework.value,
         spread: operations.start_spread.value,

@@ -28,7 +28,7 @@ pub struct SimulatedRun {
 /// Where the time of a campaign goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunPhases {
-    /// Until machines are there.
+    /// Until machines are there, in a scheduler's queue and after it.
     pub waiting: Seconds,
     /// Until their software is ready.
     pub start_up: Seconds,
@@ -233,13 +233,13 @@ impl Run<'_> {
         self.course
     }
 
-    /// Waits for machines while `others` are paid for, makes them ready and reads a checkpoint. False if another
-    /// interruption comes first.
+    /// Waits for machines, makes them ready and reads a checkpoint. From the end of the queue, in which nothing is held, `others`
+    /// are paid for while they wait. False if another interruption comes first.
     fn prepare(&mut self, start: StartUp, others: u32, read: f64) -> bool {
-        let waiting = self.random.around(start.machines.0, start.spread);
+        let luck = self.random.around(1.0, start.spread);
         let software = self.random.around(start.software.0, start.spread);
-        self.course.phases.waiting += Seconds(waiting);
-        self.course.machine_time += Seconds(waiting * f64::from(others));
+        self.course.phases.waiting += Seconds(luck * (start.queue + start.machines).0);
+        self.course.machine_time += Seconds(luck * start.machines.0 * f64::from(others));
         self.left = self.random.until(self.campaign.reclaim_rate() + self.campaign.failure_rate());
         let download = self.campaign.download.0;
         self.job = software + download + read;
@@ -252,7 +252,7 @@ impl Run<'_> {
     fn replace(&mut self, cause: Cause) -> bool {
         let campaign = self.campaign;
         let start = match cause {
-            Cause::Reclaim => StartUp { machines: campaign.hazards.wait, ..campaign.restart },
+            Cause::Reclaim => StartUp { queue: Seconds(0.0), machines: campaign.hazards.wait, ..campaign.restart },
             Cause::Failure => campaign.restart,
         };
         self.prepare(start, campaign.instances - 1, campaign.checkpoint.read.0)
@@ -333,7 +333,7 @@ mod tests {
         campaign.start.machines = Seconds(0.0);
         campaign.start.software = Seconds(140.0);
         campaign.checkpoint.read = Seconds(20.0);
-        let again = StartUp { machines: Seconds(300.0), ..campaign.start };
+        let again = StartUp { queue: Seconds(300.0), ..campaign.start };
         campaign.jobs = Some(JobLimit { usable: Seconds(1_000.0), start: again });
         let course = only(&campaign);
         // 10,000 = 850 + 11 × 830 + 20.
@@ -367,6 +367,20 @@ mod tests {
         campaign.price =
             Some(CampaignPrice { instance_hour: [Usd(0.0), Usd(0.0)], storage_hour: Usd(3.6), by_block: false });
         assert!((only(&campaign).cost.0 - 3.6 / 3600.0 * course.time().0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nobody_pays_for_machines_in_the_queue() {
+        let mut campaign = failing(3_000.0);
+        campaign.restart.machines = Seconds(60.0);
+        let at_once = drawn(&campaign, 20, 5);
+        assert!(at_once.iter().any(|run| run.failures > 2));
+        (campaign.start.queue, campaign.restart.queue) = (Seconds(9_000.0), Seconds(9_000.0));
+        for (queued, run) in drawn(&campaign, 20, 5).iter().zip(&at_once) {
+            assert_eq!((queued.machine_time, queued.failures), (run.machine_time, run.failures));
+            let waited = 9_000.0 * (1 + run.failures) as f64;
+            assert!((queued.time().0 - run.time().0 - waited).abs() < 1e-6, "{queued:?} {run:?}");
+        }
     }
 
     #[test]
