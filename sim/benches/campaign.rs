@@ -3,17 +3,22 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use trainyard_sim::campaign::{
-    Campaign, Checkpoint, Evaluation, Hazards, StartUp, StepTime, Steps, reclaims_per_hour, simulate_campaign,
+    Campaign, Checkpoint, Evaluation, Hazards, SplitLognormal, StartUp, StepTime, Steps, reclaims_per_hour,
+    simulate_campaign,
 };
 use trainyard_units::Seconds;
 
 /// 90 epochs of ImageNet at batch 2 048 on 8 spot instances: 56 340 steps of 0.1 s, evaluated after each epoch.
 fn resnet50() -> Campaign {
-    let start = StartUp { machines: Seconds(150.0), software: Seconds(130.0), spread: 0.4 };
+    let start = StartUp { queue: Seconds(0.0), machines: Seconds(150.0), software: Seconds(130.0), spread: 0.4 };
     Campaign {
         instances: 8,
         steps: Steps { mean: 56_340, spread: 0.02 },
-        step_time: StepTime { median: Seconds(0.1), spread: 0.1, straggler: 0.05 },
+        step_time: StepTime {
+            median: Seconds(0.1),
+            spread: SplitLognormal { below: 0.1, above: 0.1 },
+            straggler: 0.05,
+        },
         start,
         restart: start,
         download: Seconds(300.0),

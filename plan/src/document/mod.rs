@@ -186,7 +186,7 @@ pub struct JobsOfScheduler {
 pub struct ExpectedInterruptions {
     /// Machines that are lost; each stops all.
     pub expected: f64,
-    /// Seconds until they are replaced.
+    /// Seconds until they are replaced, those in a scheduler's queue included, where no machine is paid for.
     pub waiting_s: f64,
     /// Seconds of making replaced ones ready and of reading checkpoints.
     pub restarts_s: f64,

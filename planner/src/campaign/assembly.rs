@@ -35,7 +35,7 @@ impl Assembly<'_> {
             step_time: StepTime {
                 // Steps of the first pass over the data may wait for it, and later ones not.
                 median: Seconds(prediction.time_s / prediction.steps as f64),
-                spread: spread_of(prediction.interval_s),
+                spread: spread_of(prediction),
                 straggler: self.settings.straggler,
             },
             start: StartUp { software: start.software + reference, ..start },
@@ -113,7 +113,7 @@ impl Assembly<'_> {
                 ),
                 Some(_) => format!(
                     "machines are there after {} and ready {} later (medians): {}",
-                    human_duration(start.machines - self.settings.queue_wait),
+                    human_duration(start.machines),
                     human_duration(start.software),
                     operations.cold.machines.source
                 ),
@@ -174,6 +174,9 @@ impl Assembly<'_> {
     fn restarted(&self, conditions: &RunConditions<'_>) -> String {
         let restart = conditions.restart();
         let why = match (self.settings.restart, conditions.rented) {
+            (Some(_), _) if restart.queue > Seconds(0.0) => {
+                format!("the job; {} of it are taken to be in the queue", human_duration(restart.queue))
+            }
             (Some(_), _) => "the job".to_owned(),
             (None, rented) => {
                 let machine = if rented.is_some() { "a new machine starts cold" } else { "a spare machine stands by" };
@@ -184,7 +187,7 @@ impl Assembly<'_> {
                 )
             }
         };
-        let stops = human_duration(restart.machines + restart.software);
+        let stops = human_duration(restart.total());
         format!("a failure stops the training for {stops} (median), reading the checkpoint apart: {why}")
     }
 

@@ -107,8 +107,7 @@ fn simulated_runs(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<Simul
     simulated.ok_or_else(|| {
         let hazards = campaign.hazards;
         let per_hour = (hazards.reclaims_per_hour + hazards.failures_per_hour) * f64::from(campaign.instances);
-        let restart = campaign.restart;
-        let restart = restart.machines + restart.software + campaign.download + campaign.checkpoint.read;
+        let restart = campaign.restart.total() + campaign.download + campaign.checkpoint.read;
         let sentence = format!(
             "the training makes hardly any progress: a machine is lost every {}, and starting again takes {}",
             human_duration(Seconds(3600.0 / per_hour)),

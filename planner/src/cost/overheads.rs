@@ -15,10 +15,10 @@ pub(crate) const JOB_OF_A_STEP: &str =
 /// The overheads of a training that do not depend on how long a step takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overheads {
-    /// Time until the machines are there; it is not paid for.
+    /// Time in the scheduler's queue, which any plan waits; it is not paid for.
+    queue: Seconds,
+    /// Time from there until the machines are there; it is not paid for either.
     waiting: Seconds,
-    /// The part of it in the scheduler's queue, which any plan waits.
-    queue_wait: Seconds,
     /// Time from there until training can begin.
     software: Seconds,
     /// Writing a checkpoint.
@@ -98,7 +98,7 @@ impl TrainingCost {
         let storage_hour = overheads.map_or(0.0, |overheads| overheads.storage_hour(input));
         let of_losses = |losses: Option<Losses>| {
             losses.map_or(0.0, |losses| {
-                // While one is replaced, the others are paid for.
+                // While one is replaced, the others are paid for; a job that is queued again has given them back.
                 hourly.of_others(losses.waiting) + hourly.of_all(losses.restarts + losses.lost + losses.saving)
             })
         };
@@ -145,6 +145,7 @@ impl Overheads {
             instances: conditions.instances(),
             hazards,
             restart: restart.software + write,
+            queue: restart.queue,
             replacing: restart.machines,
             write,
             interval,
@@ -156,8 +157,8 @@ impl Overheads {
         };
         let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
         Self {
+            queue: start.queue,
             waiting: start.machines,
-            queue_wait: settings.queue_wait,
             software: start.software,
             write,
             interval,
@@ -194,9 +195,9 @@ impl Overheads {
         TrainingCost {
             steps: time,
             jobs,
-            start_up: Seconds(self.waiting.0 * jobs as f64) + paid_start_up,
+            start_up: Seconds((self.queue + self.waiting).0 * jobs as f64) + paid_start_up,
             paid_start_up,
-            queued: Seconds(self.queue_wait.0 * jobs as f64),
+            queued: Seconds(self.queue.0 * jobs as f64),
             checkpoints: Seconds(self.write.0 * (written as f64 + again)),
             forward,
             reclaims: self.reclaimed.then(|| exposure.reclaims(exposed, step)),

@@ -101,7 +101,7 @@ impl Rent {
         [prediction.interruptions, prediction.failures] = [own.reclaims, own.failures].map(|losses| {
             losses.map(|losses| ExpectedInterruptions {
                 expected: losses.expected,
-                waiting_s: losses.waiting.0,
+                waiting_s: (losses.queued + losses.waiting).0,
                 restarts_s: losses.restarts.0,
                 lost_s: (losses.lost + losses.saving).0,
             })

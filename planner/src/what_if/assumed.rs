@@ -33,8 +33,7 @@ pub(super) fn with_assumed(
             own.monthly_reclaims = conditions.monthly_reclaims().ok().map(|(share, _)| share);
         }
         "campaign.restart" if own.restart.is_none() => {
-            let restart = conditions.restart();
-            own.restart = Some((restart.machines + restart.software).to_string());
+            own.restart = Some(conditions.restart().total().to_string());
         }
         _ => return job,
     }

@@ -1,7 +1,7 @@
 //! Whole trainings of recommended plans: every field of the job changes something, and what is wrong is refused.
 
 use crate::common::plan;
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective,
     Optimizer, Pricing, StartKind, StorageMode,
@@ -145,6 +145,25 @@ fn what_is_assumed_of_waiting_is_told_apart() {
     assert!(told(&spot, |_| ()).contains("a reclaimed machine is replaced after 10 min (median): stated default"));
     let slow = told(&spot, |c| c.spot_wait = Some("2 h".into()));
     assert!(slow.contains("a reclaimed machine is replaced after 2 h 00 min (median): the job"), "{slow}");
+}
+
+#[test]
+fn a_wait_in_the_queue_takes_time_and_costs_nothing() {
+    let of = |wait: &str| {
+        let mut document = planned(&job());
+        let (queue_wait, node_mtbf) = (Some(wait.into()), Some("2 h".into()));
+        document.job.campaign = Some(CampaignSpec { queue_wait, node_mtbf, ..CampaignSpec::default() });
+        resimulate(&document, MachineFiles::default(), Options::default()).expect("a prediction").0.prediction
+    };
+    let [at_once, queued] = ["0 h", "5 h"].map(of);
+    let paid = |prediction: &Prediction| {
+        let parts = prediction.cost_parts.expect("rented");
+        parts.total() - parts.storage_usd
+    };
+    let failures = queued.failures.expect("rented").expected;
+    assert!(failures > 0.5 && (paid(&queued) / paid(&at_once) - 1.0).abs() < 1e-12, "{queued:?}");
+    let waited = queued.elapsed_s() - at_once.elapsed_s();
+    assert!((waited / (18_000.0 * (1.0 + failures)) - 1.0).abs() < 1e-9, "{waited} {failures}");
 }
 
 #[test]

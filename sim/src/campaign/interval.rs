@@ -21,7 +21,7 @@ pub fn expected_time(campaign: &Campaign) -> Seconds {
         if losing == 0.0 {
             return length;
         }
-        let wait = (campaign.failure_rate() * campaign.restart.machines.0
+        let wait = (campaign.failure_rate() * (campaign.restart.queue + campaign.restart.machines).0
             + (losing - campaign.failure_rate()) * campaign.hazards.wait.0)
             / losing;
         (1.0 / losing + wait) * (losing * restart).exp() * (losing * length).exp_m1()

@@ -16,7 +16,9 @@ pub struct Exposure {
     pub hazards: Hazards,
     /// Making a replaced machine ready, copying the data set to it and reading a checkpoint.
     pub restart: Seconds,
-    /// Time until a failure is noticed and the machine replaced.
+    /// Time in a scheduler's queue after a failure, where the job holds no machine.
+    pub queue: Seconds,
+    /// Time besides until a failure is noticed and the machine replaced.
     pub replacing: Seconds,
     /// Writing a checkpoint.
     pub write: Seconds,
@@ -29,7 +31,9 @@ pub struct Exposure {
 pub struct Losses {
     /// Machines that are lost.
     pub expected: f64,
-    /// Until lost machines are replaced; the others are paid for.
+    /// In a scheduler's queue; no machine is paid for.
+    pub queued: Seconds,
+    /// Until lost machines are replaced, the queue apart; the others are paid for.
     pub waiting: Seconds,
     /// Making replaced machines ready and reading checkpoints.
     pub restarts: Seconds,
@@ -42,7 +46,7 @@ pub struct Losses {
 impl Losses {
     /// All that is added.
     pub fn total(&self) -> Seconds {
-        self.waiting + self.restarts + self.lost + self.saving
+        self.queued + self.waiting + self.restarts + self.lost + self.saving
     }
 }
 
@@ -79,7 +83,9 @@ impl Exposure {
     /// the next is done again until it passes without a failure, (exp(λ(τ+δ)) − 1) / λ on average (Daly 2006,
     /// doi:10.1016/j.future.2004.11.016, section 3). While a machine is replaced, nothing can fail.
     pub fn failures(&self, training: Seconds, step: Seconds) -> Losses {
-        self.unannounced(self.hazards.failure_rate(self.instances), self.replacing, training, step)
+        let rate = self.hazards.failure_rate(self.instances);
+        let losses = self.unannounced(rate, self.replacing, training, step);
+        Losses { queued: Seconds(losses.expected * self.queue.0), ..losses }
     }
 
     fn unannounced(&self, rate: f64, replacing: Seconds, training: Seconds, step: Seconds) -> Losses {
@@ -124,7 +130,7 @@ mod tests {
         let mut campaign = calm();
         campaign.steps.mean = 100_000;
         campaign.step_time.median = Seconds(2.0);
-        campaign.restart = StartUp { machines: Seconds(0.0), software: Seconds(200.0), spread: 0.0 };
+        campaign.restart.software = Seconds(200.0);
         campaign.checkpoint.write = Seconds(write);
         campaign.checkpoint.read = Seconds(write);
         campaign.download = Seconds(30.0);
@@ -138,8 +144,8 @@ mod tests {
         let restart = campaign.restart.software + campaign.download + campaign.checkpoint.read;
         let (hazards, write) = (campaign.hazards, campaign.checkpoint.write);
         let interval = Some(campaign.checkpoint.interval);
-        let replacing = campaign.restart.machines;
-        Exposure { instances: campaign.instances, hazards, restart, replacing, write, interval }
+        let StartUp { queue, machines: replacing, .. } = campaign.restart;
+        Exposure { instances: campaign.instances, hazards, restart, queue, replacing, write, interval }
     }
 
     fn of(campaign: &Campaign) -> Losses {
@@ -183,8 +189,15 @@ mod tests {
             campaign.hazards = Hazards { reclaims_per_hour: 0.0, failures_per_hour: often, ..campaign.hazards };
             campaign.restart.machines = Seconds(700.0);
             campaign.checkpoint.interval = best_interval(&campaign);
-            let expected = exposure(&campaign).failures(training(&campaign), campaign.step_time.median);
+            let failures =
+                |campaign: &Campaign| exposure(campaign).failures(training(campaign), campaign.step_time.median);
+            let expected = failures(&campaign);
             assert_near(expected, drawn(&campaign), 0.03);
+            // The queue adds nothing but itself.
+            campaign.restart.queue = Seconds(4_000.0);
+            let queued = Seconds(expected.expected * 4_000.0);
+            assert_eq!(failures(&campaign), Losses { queued, ..expected });
+            assert_near(failures(&campaign), drawn(&campaign), 0.03);
         }
     }
 
@@ -211,6 +224,7 @@ mod tests {
                 instances: 8,
                 hazards: campaign.hazards,
                 restart: Seconds(200.0),
+                queue: Seconds(5_000.0),
                 replacing: Seconds(700.0),
                 write: Seconds(write),
                 interval: interval.map(Seconds),

@@ -10,6 +10,7 @@ mod interval;
 mod jobs;
 mod losses;
 mod random;
+mod split;
 mod straggler;
 mod stretch;
 
@@ -17,6 +18,7 @@ pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
 pub use jobs::{CHECKPOINT_MARGIN, JobChain, JobLimit, REQUEUE, longest_lead, signal_lead};
 pub use losses::{Exposure, Losses};
+pub use split::SplitLognormal;
 
 use straggler::slowest;
 use trainyard_units::{Seconds, Usd};
@@ -64,8 +66,8 @@ pub struct Steps {
 pub struct StepTime {
     /// As simulated.
     pub median: Seconds,
-    /// Standard deviation of its logarithm: how far the prediction may be off, in all steps alike.
-    pub spread: f64,
+    /// How far the prediction may be off, in all steps alike.
+    pub spread: SplitLognormal,
     /// Standard deviation of the logarithm of one machine's time for one step, in each step anew.
     pub straggler: f64,
 }
@@ -73,11 +75,13 @@ pub struct StepTime {
 /// Times of what happens before a step, one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartUp {
-    /// Median time until the machines are there.
+    /// Median time in a scheduler's queue, where a job holds no machine.
+    pub queue: Seconds,
+    /// Median time from there until the machines are there.
     pub machines: Seconds,
     /// Median time from there until training can begin: image and framework.
     pub software: Seconds,
-    /// Standard deviation of the logarithm of both.
+    /// Standard deviation of the logarithm: one of the wait for machines, queue included, and one of the software.
     pub spread: f64,
 }
 
@@ -135,6 +139,13 @@ pub struct CampaignPrice {
 pub fn reclaims_per_hour(monthly_share: f64) -> f64 {
     assert!((0.0..1.0).contains(&monthly_share), "a share of {monthly_share}");
     -(-monthly_share).ln_1p() / MONTH_HOURS
+}
+
+impl StartUp {
+    /// Returns the median time of all of it.
+    pub fn total(&self) -> Seconds {
+        self.queue + self.machines + self.software
+    }
 }
 
 impl Hazards {
@@ -203,12 +214,12 @@ mod tests {
 
     /// A training of 10 000 seconds on 8 machines that nothing disturbs.
     pub(super) fn calm() -> Campaign {
-        let at_once = StartUp { machines: Seconds(0.0), software: Seconds(0.0), spread: 0.0 };
+        let at_once = StartUp { queue: Seconds(0.0), machines: Seconds(0.0), software: Seconds(0.0), spread: 0.0 };
         Campaign {
             instances: 8,
             steps: Steps { mean: 10_000, spread: 0.0 },
-            step_time: StepTime { median: Seconds(1.0), spread: 0.0, straggler: 0.0 },
-            start: StartUp { machines: Seconds(100.0), software: Seconds(50.0), spread: 0.0 },
+            step_time: StepTime { median: Seconds(1.0), spread: SplitLognormal::default(), straggler: 0.0 },
+            start: StartUp { machines: Seconds(100.0), software: Seconds(50.0), ..at_once },
             restart: at_once,
             download: Seconds(0.0),
             checkpoint: Checkpoint { write: Seconds(10.0), read: Seconds(0.0), interval: Seconds(600.0) },
