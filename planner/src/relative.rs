@@ -51,10 +51,10 @@ pub fn price(own: f64, other: f64) -> String {
 /// Says by how much an amount is beyond a limit: `3 % over the deadline`, `2.84 times the deadline`.
 pub fn beyond(amount: f64, limit: f64, what: &str) -> String {
     let ratio = amount / limit;
-    if is_multiple(ratio) {
-        format!("{ratio:.2} times {what}")
-    } else {
-        format!("{} over {what}", percent_of(ratio - 1.0))
+    match ratio - 1.0 {
+        _ if is_multiple(ratio) => format!("{ratio:.2} times {what}"),
+        part if part < 0.000_5 => format!("a little over {what}"),
+        part => format!("{} over {what}", percent_of(part)),
     }
 }
 

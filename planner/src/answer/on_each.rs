@@ -21,6 +21,8 @@ pub struct OnMachines {
     pub best: Evaluated,
     /// The deadline with which it is recommended; `None` if it is without one.
     pub within: Option<Seconds>,
+    /// The fields with which it is recommended.
+    pub fixed: Fixed,
     /// Time from the end of the start-up to the last checkpoint: download, steps, evaluation, checkpoints and expected
     /// failures. Reclaims are left out.
     pub training: Seconds,
@@ -31,7 +33,9 @@ impl OnMachines {
     /// Returns what may be given up for this plan instead of another one of the same job, which is done so many times; `None`
     /// if this one is not simpler.
     pub fn preferred_by(&self, other: &Self, problem: &Problem, times: u32) -> Option<GivenUp> {
-        if self.complexity >= other.complexity {
+        // Of plans that are as simple, that with the smaller batch is nearer to what people train with.
+        let order = |on: &Self| (on.complexity, on.best.plan.batch().global);
+        if order(self) >= order(other) {
             return None;
         }
         let [own, others] = [self, other].map(|on| problem.place.software(on.best.choice));
@@ -53,7 +57,7 @@ pub struct GivenUp {
 }
 
 /// The plans on each type and number of machines that pays off, and the effort of finding them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OnEach {
     /// By type, then by number.
     pub plans: Vec<OnMachines>,
@@ -61,8 +65,6 @@ pub struct OnEach {
     pub candidates: u64,
     /// Plans that were simulated.
     pub simulated: u64,
-    /// Fields that were held.
-    pub limits: Limits,
 }
 
 /// Finds the plans that a job may have on each type and number of machines, without deadline and budget: the one that
@@ -84,10 +86,6 @@ pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
 }
 
 impl OnEach {
-    fn none(limits: &Limits) -> Self {
-        Self { plans: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() }
-    }
-
     fn add(&mut self, other: Self) {
         self.plans.extend(other.plans);
         self.candidates += other.candidates;
@@ -101,13 +99,13 @@ fn on_types(problem: &Problem, limits: &Limits) -> OnEach {
     let problem = &Problem { deadline: None, budget: None, ..problem.clone() };
     let types = problem.place.types();
     let on_type = |(name, most): &(String, u32)| {
-        let mut on_type = OnType { problem, limits, name, most: *most, found: OnEach::none(limits) };
+        let mut on_type = OnType { problem, limits, name, most: *most, found: OnEach::default() };
         on_type.each_number();
         on_type.fastest();
         on_type.found
     };
     let types: Vec<OnEach> = types.par_iter().filter(|(name, _)| wanted(name)).map(on_type).collect();
-    types.into_iter().fold(OnEach::none(limits), |mut all, own| {
+    types.into_iter().fold(OnEach::default(), |mut all, own| {
         all.add(own);
         all
     })
@@ -145,11 +143,26 @@ impl OnType<'_> {
                 // The time around the steps hardly depends on the number of machines.
                 in_time.deadline = Some(Seconds(best.elapsed_s - best.time_s * (1.0 - WORTH_WHILE)));
                 last = instances;
-                self.keep(recommended(self.problem, &limits));
-                self.keep_as_fast_as(best);
+                let recommended = recommended(self.problem, &limits);
+                let batch = recommended.as_ref().map(|on| on.best.plan.batch().global);
+                self.keep(recommended);
+                self.keep_best_with(batch, best, &limits);
             } else if found.candidates > 0 && last > 0 && 2 * last <= instances {
                 break;
             }
+        }
+    }
+
+    /// Keeps the best plan on these machines with a global batch, that which is recommended there: larger ones are no options,
+    /// as they are none where the job is planned by itself.
+    fn keep_best_with(&mut self, batch: Option<u64>, best: &Evaluated, limits: &Limits) {
+        if batch.is_none_or(|batch| batch == best.plan.batch().global) {
+            return self.keep_as_fast_as(best, limits);
+        }
+        let held = Limits { fixed: Fixed { global: batch, ..limits.fixed.clone() }, ..limits.clone() };
+        let found = self.search(self.problem, &held, aim(self.problem, &held));
+        if let Some(best) = found.best.first() {
+            self.keep_as_fast_as(best, &held);
         }
     }
 
@@ -157,7 +170,7 @@ impl OnType<'_> {
     fn fastest(&mut self) {
         let found = self.search(self.problem, &self.limits(None), Aim::best(Objective::Time));
         if let Some(fastest) = found.best.first() {
-            self.keep_as_fast_as(fastest);
+            self.keep_as_fast_as(fastest, &self.limits(Some(fastest.plan.cluster().instances)));
         }
     }
 
@@ -168,14 +181,13 @@ impl OnType<'_> {
         found
     }
 
-    /// Keeps the plan that is recommended where no more time is left than this one takes.
-    fn keep_as_fast_as(&mut self, plan: &Evaluated) {
+    /// Keeps the plan that is recommended within these limits where no more time is left than this one takes.
+    fn keep_as_fast_as(&mut self, plan: &Evaluated, limits: &Limits) {
         if self.knows(plan) {
             return;
         }
-        let limits = self.limits(Some(plan.plan.cluster().instances));
         let deadline = Some(Seconds(plan.elapsed_s * (1.0 + ROUNDING)));
-        self.keep(recommended(&Problem { deadline, ..self.problem.clone() }, &limits));
+        self.keep(recommended(&Problem { deadline, ..self.problem.clone() }, limits));
     }
 
     /// Keeps a plan, unless it is known.
@@ -193,5 +205,5 @@ fn recommended(problem: &Problem, limits: &Limits) -> Option<OnMachines> {
     let Solved { prepared, found, .. } = solve(problem, limits);
     let best = found.best.into_iter().next()?;
     let (training, complexity) = (best.training(problem), prepared.complexity(&best));
-    Some(OnMachines { best, within: problem.deadline, training, complexity })
+    Some(OnMachines { best, within: problem.deadline, fixed: limits.fixed.clone(), training, complexity })
 }

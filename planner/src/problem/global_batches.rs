@@ -65,7 +65,7 @@ impl GlobalBatches {
 }
 
 /// Returns what is left of a number, which must not be 0, when it is halved as often as it can be.
-pub(crate) fn odd_part(number: u64) -> u64 {
+fn odd_part(number: u64) -> u64 {
     number >> number.trailing_zeros()
 }
 

@@ -27,7 +27,6 @@ pub(crate) use error::{in_job, inside};
 pub(crate) use evaluations::forward_plan;
 pub use evaluations::{Evaluations, ForwardPasses, ForwardTimes, forward_passes};
 pub use global_batches::GlobalBatches;
-pub(crate) use global_batches::odd_part;
 pub(crate) use hourly::Hourly;
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice, stored_bytes};

@@ -1,7 +1,6 @@
 //! The complexity of a plan beyond data parallelism.
 
 use super::space::{Candidate, Variant};
-use crate::problem::GlobalBatches;
 use trainyard_plan::{Offload, ParallelSpec, Plan, Precision, StateSharding};
 
 /// The deepest pipeline that is usual: that of Llama 3 405B (Llama Team, arXiv:2407.21783, table 4).
@@ -18,8 +17,6 @@ pub(crate) struct Ordinary {
     pub(crate) own_engine: bool,
     /// Number of repeated layers, which stages usually share evenly.
     pub(crate) blocks: u32,
-    /// The global batches that the job allows.
-    pub(crate) batches: GlobalBatches,
     /// What people do about the optimizer's state of replicas.
     pub(crate) optimizer_state: OptimizerState,
 }
@@ -53,7 +50,7 @@ pub(crate) struct Complexity {
     kinds: u32,
     /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
     /// converted models and data, a library on top of PyTorch, software that shards what is too small for it, or that does
-    /// not share out what it usually does, a global batch that follows from an odd number of machines.
+    /// not share out what it usually does.
     parts: u32,
     /// `true` if models and data must be converted, and weights back: of as many parts that is the most work.
     converted: bool,
@@ -79,17 +76,12 @@ impl Complexity {
             gradient_reduction: plan.gradient_reduction(),
             offload: plan.offload(),
         };
-        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary).at(plan.batch().global, ordinary)
+        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary)
     }
 
     /// Computes the complexity of a variant of a candidate.
     pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, ordinary: Ordinary) -> Self {
-        Self::of_parts(candidate.parallel, candidate.precision, variant, ordinary).at(candidate.batch.global, ordinary)
-    }
-
-    /// Returns the complexity of the same plan with this global batch.
-    fn at(self, global_batch: u64, ordinary: Ordinary) -> Self {
-        Self { parts: self.parts + u32::from(!ordinary.batches.is_usual(global_batch)), ..self }
+        Self::of_parts(candidate.parallel, candidate.precision, variant, ordinary)
     }
 
     fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
@@ -139,18 +131,8 @@ mod tests {
         own_scripts: true,
         own_engine: true,
         blocks: 40,
-        batches: GlobalBatches::between(64, 1024),
         optimizer_state: OptimizerState::Either,
     };
-
-    #[test]
-    fn batches_that_odd_numbers_of_machines_share_are_less_usual() {
-        let of = |batch| {
-            Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &Variant::PLAIN, ORDINARY)
-                .at(batch, ORDINARY)
-        };
-        assert!(of(64) == of(1024) && of(1024) < of(96));
-    }
 
     #[test]
     fn plain_data_parallelism_goes_before_that_of_a_library() {

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
-use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
+use trainyard_plan::{Fixed, Method, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
 
@@ -80,7 +80,7 @@ impl<'a> Prepared<'a> {
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
-        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks(), problem)).collect();
+        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks(), problem.method())).collect();
         Self {
             problem,
             space,
@@ -232,7 +232,7 @@ impl<'a> Prepared<'a> {
 
 /// Returns the ordinary settings on a machine: mixed precision if its GPUs have the units for it, bfloat16 before half
 /// precision; single precision on CPUs.
-fn ordinary(machine: &Machine, blocks: u32, problem: &Problem) -> Ordinary {
+fn ordinary(machine: &Machine, blocks: u32, method: Method) -> Ordinary {
     let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
     let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
     let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
@@ -244,8 +244,7 @@ fn ordinary(machine: &Machine, blocks: u32, problem: &Problem) -> Ordinary {
         own_scripts,
         own_engine,
         blocks,
-        batches: problem.global_batches,
-        optimizer_state: match (shards, problem.method().has_adapters()) {
+        optimizer_state: match (shards, method.has_adapters()) {
             (true, true) => OptimizerState::TooSmall,
             (true, false) if !(own_scripts && own_engine) => OptimizerState::Shared,
             _ => OptimizerState::Either,

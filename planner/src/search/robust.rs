@@ -12,7 +12,7 @@ use super::prepared::Prepared;
 use super::totals::{Evaluated, Totals};
 use super::usual_batch::with_usual_batch;
 use crate::amount::usd;
-use crate::problem::{Problem, odd_part};
+use crate::problem::Problem;
 use crate::relative::{pace, percent_of, price};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
@@ -146,7 +146,11 @@ fn plainer(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated
             plainest = Some(other);
         }
     }
-    plainest.map(|(class, plan)| or_much_better(among, Aim { complexity: Some(class), ..up_to(part(class)) }, plan))
+    plainest.map(|(class, plan)| {
+        let near = Ceilings::near(aim.objective, Totals::found(&plan), 1.0 + INDISTINCT);
+        let up_to = up_to(part(class));
+        or_much_better(among, Aim { complexity: Some(class), ceilings: up_to.ceilings.and(near), ..up_to }, plan)
+    })
 }
 
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
@@ -249,7 +253,11 @@ pub(crate) fn is_more_set_up_than_saved(alone: &Evaluated, other: &Evaluated) ->
 }
 
 /// Returns the best plan of the simplest of these complexities that has one.
-fn simplest(among: Among<'_, '_>, aim: Aim, of_class: impl Fn(Complexity) -> bool) -> Option<(Complexity, Evaluated)> {
+pub(super) fn simplest(
+    among: Among<'_, '_>,
+    aim: Aim,
+    of_class: impl Fn(Complexity) -> bool,
+) -> Option<(Complexity, Evaluated)> {
     among
         .complexities(aim)
         .into_iter()
@@ -351,12 +359,8 @@ fn without(chosen: &Evaluated, optimum: &Evaluated) -> Vec<String> {
     let stages = |plan: &Evaluated| plan.plan.mesh().pipeline();
     let shallow = stages(optimum) > DEEPEST_USUAL && stages(chosen) <= DEEPEST_USUAL;
     let shallow = shallow.then(|| format!("{} pipeline stages instead of {}", stages(chosen), stages(optimum)));
-    let [own_batch, other_batch] = [chosen, optimum].map(|plan| plan.plan.batch().global);
-    let rounder = odd_part(own_batch) < odd_part(other_batch);
-    let rounder = rounder
-        .then(|| format!("a global batch of {} instead of {}", human_count(own_batch), human_count(other_batch)));
     let even = even.then(|| "every stage has the same number of layers".into());
-    parts.chain(even).chain(shallow).chain(rounder).collect()
+    parts.chain(even).chain(shallow).collect()
 }
 
 /// Says that one plan is simpler than another, and in what: `simpler (no interleaving)`.
@@ -366,7 +370,7 @@ pub fn simpler_than(chosen: &Evaluated, optimum: &Evaluated) -> String {
     without.extend(other_stack.filter(|_| without.is_empty()).map(|stack| format!("no {stack}")));
     let [own, other] = [chosen, optimum].map(|plan| plan.plan.batch());
     if without.is_empty() && own.global < other.global {
-        return format!("a batch of {} takes more steps over the same data", human_count(own.global));
+        return format!("with a smaller global batch ({})", human_count(own.global));
     }
     if without.is_empty() && own.accumulation < other.accumulation {
         return format!("in micro-batches of {} instead of {}", human_count(own.micro), human_count(other.micro));

@@ -1,7 +1,7 @@
 //! Of the batches of a plan that cannot be told apart, those that people train with.
 
 use super::aim::{Aim, Ceilings, other};
-use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan};
+use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
 use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::{Problem, Training};
@@ -21,10 +21,27 @@ const ROOM: f64 = 0.2;
 /// Over the same data a larger batch takes fewer optimizer steps, which has to pay. To a target, samples follow from the
 /// batch, and a stated number of steps reads less with a smaller one: there the objective decides.
 pub(super) fn with_usual_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: Evaluated) -> Evaluated {
-    let smaller =
-        smallest_batch(among, problem, one, &chosen).map(|smaller| asked_for(among, problem, one, &chosen, smaller));
-    let chosen = smaller.unwrap_or(chosen);
+    let smaller = smallest_batch(among, problem, one, &chosen);
+    let chosen = match smaller {
+        Some(smaller) => asked_for(among, problem, one, &chosen, smaller),
+        None => chosen,
+    };
     fewest_micro_batches(among, problem, one, &chosen).unwrap_or(chosen)
+}
+
+/// Returns the simplest plan with the smallest batch for which no more has to be set up, and that takes and costs little more.
+fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
+    if !matches!(problem.training, Training::Passes(_)) {
+        return None;
+    }
+    let (allowed, own) = (problem.global_batches, chosen.plan.batch().global);
+    let mut smaller = [allowed.usual(), allowed.like(own)].concat();
+    smaller.retain(|batch| *batch < own);
+    smaller.sort_unstable();
+    smaller.dedup();
+    let (aim, own) = (alike(one, chosen, 1.0 + INDISTINCT), among.prepared.complexity(chosen));
+    let with = |batch| simplest(among, Aim { global: Some(batch), ..aim }, |class| class.set_up() <= own.set_up());
+    smaller.into_iter().find_map(with).map(|(_, plan)| plan)
 }
 
 /// Returns the plan to recommend with the batch of the `smaller` one, if that is as good as the `chosen` plan and not much worse
@@ -40,23 +57,10 @@ fn asked_for(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluat
     })
 }
 
-fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
-    if !matches!(problem.training, Training::Passes(_)) {
-        return None;
-    }
-    let aim = alike(among, one, chosen, 1.0 + INDISTINCT);
-    let (allowed, own) = (problem.global_batches, chosen.plan.batch().global);
-    let mut smaller = [allowed.usual(), allowed.like(own)].concat();
-    smaller.retain(|batch| *batch < own);
-    smaller.sort_unstable();
-    smaller.dedup();
-    smaller.into_iter().find_map(|batch| among.best(Aim { global: Some(batch), ..aim }))
-}
-
 fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
     let memory = chosen.machine(problem).cluster.first().device.gpu()?.memory.value;
     let has_room = |plan: &Evaluated| plan.memory_peak.as_f64() <= (1.0 - ROOM) * memory.as_f64();
-    let aim = alike(among, one, chosen, 1.0 + AS_GOOD);
+    let aim = Aim { complexity: Some(among.prepared.complexity(chosen)), ..alike(one, chosen, 1.0 + AS_GOOD) };
     let plan = &chosen.plan;
     let fewer = |own: &&Candidate| {
         (own.choice, own.instances, own.parallel) == (chosen.choice, plan.cluster().instances, plan.mesh().parallel())
@@ -69,11 +73,10 @@ fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chose
     fewer.into_iter().find_map(|own| among.best(Aim { only: Some(own), ..aim }).filter(has_room))
 }
 
-/// Returns the aim of a plan as simple as this one that takes and costs little more, if others may be searched for.
-fn alike(among: Among<'_, '_>, one: Aim, chosen: &Evaluated, times: f64) -> Aim {
+/// Returns the aim of a plan that takes and costs little more than this one.
+fn alike(one: Aim, chosen: &Evaluated, times: f64) -> Aim {
     let near = |objective| Ceilings::near(objective, Totals::found(chosen), times);
-    let ceilings = one.ceilings.and(near(one.objective)).and(near(other(one.objective)));
-    Aim { ceilings, complexity: Some(among.prepared.complexity(chosen)), ..one }
+    Aim { ceilings: one.ceilings.and(near(one.objective)).and(near(other(one.objective))), ..one }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use option::{Kind, plans, with_options};
 use schedule::{Placed, Pools};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
-use trainyard_planner::{Limits, OnEach, Resources, recommend};
+use trainyard_planner::{Limits, OnEach, OnMachines, Resources, recommend};
 use valid::{ValidFleet, ValidKind, valid_fleet};
 
 /// Draws the schedule of a fleet: the queues of its pools, one below the other.
@@ -64,14 +64,10 @@ struct PlannedKind {
 }
 
 impl PlannedKind {
-    /// Holds a kind to the instances of its plan in the fleet, and to the deadline with which that plan is recommended.
-    fn new(mut kind: ValidKind, found: &OnEach, plan: &FleetPlan) -> Self {
-        let cluster = &plan.plan.cluster;
-        let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);
-        kind.problem.deadline = own.and_then(|on| on.within);
-        let (instance, instances) = (Some(cluster.instance.clone()), Some(cluster.instances));
-        let fixed = Fixed { instance, instances, ..found.limits.fixed.clone() };
-        Self { kind, limits: Limits { top: 1, fixed, ..found.limits.clone() } }
+    /// Holds a kind to the fields with which its plan in the fleet is recommended, and to the deadline.
+    fn new(mut kind: ValidKind, limits: &Limits, plan: &OnMachines) -> Self {
+        kind.problem.deadline = plan.within;
+        Self { kind, limits: Limits { top: 1, fixed: plan.fixed.clone(), ..limits.clone() } }
     }
 }
 
@@ -108,8 +104,11 @@ pub fn plan_fleet(
         done();
     }
     let document = Question::new(spec, &fleet, &found)?.answer()?;
-    let planned = fleet.kinds.into_iter().zip(&found).zip(&document.plans);
-    let kinds = planned.map(|((kind, found), plan)| PlannedKind::new(kind, found, plan)).collect();
+    let chosen = found.iter().zip(&document.plans).map(|(found, plan)| {
+        let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);
+        own.expect("a plan of a fleet is one of the options")
+    });
+    let kinds = fleet.kinds.into_iter().zip(chosen).map(|(kind, plan)| PlannedKind::new(kind, limits, plan)).collect();
     Ok(PlannedFleet { document, kinds })
 }
 
