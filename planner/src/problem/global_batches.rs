@@ -23,12 +23,13 @@ impl GlobalBatches {
         self.min
     }
 
-    pub(crate) fn max(self) -> u64 {
+    /// Returns the largest batch.
+    pub fn max(self) -> u64 {
         self.max
     }
 
     /// Returns `true` if there is a choice.
-    pub(crate) fn are_open(self) -> bool {
+    pub fn are_open(self) -> bool {
         self.min < self.max
     }
 

@@ -3,6 +3,7 @@
 use super::schedule::{Effort, Figures, Placed, Pools, Schedule, excess};
 use super::valid::Goal;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use trainyard_plan::Objective;
 use trainyard_planner::{GivenUp, INDISTINCT, LEFT_OVER, MUCH};
 
@@ -91,6 +92,8 @@ pub(super) struct Solution {
     pub(super) impossible: bool,
     /// The options that kinds would have if simpler ones were not preferred.
     pub(super) simplified: Vec<Simplified>,
+    /// What the best choice is worth by the objective, whatever is preferred.
+    pub(super) optimum: Worth,
 }
 
 /// An option that a kind does not have because another one is simpler.
@@ -120,12 +123,19 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     let polished = search.schedule(&best.choice, Effort::Thorough)?;
     let best = if polished.worth.beats(&best.worth) { polished } else { best };
     let bound = found.min(best.worth.value);
-    Some(Solution { bound, best, complete, impossible, simplified: Vec::new() })
+    let optimum = best.worth;
+    Some(Solution { bound, best, complete, impossible, simplified: Vec::new(), optimum })
 }
 
 /// Returns a solution, or one with another option of one kind at most that cannot be told from it by the objective and is
-/// much better in the other of time and cost: nobody waits for days to save a percent.
-pub(super) fn or_much_better(pools: &mut Pools<'_>, judge: Judge, mut solution: Solution) -> Solution {
+/// much better in the other of time and cost: nobody waits for days to save a percent. `may_replace` says whether the second
+/// of two options of a kind may be taken instead of the first.
+pub(super) fn or_much_better(
+    pools: &mut Pools<'_>,
+    judge: Judge,
+    mut solution: Solution,
+    may_replace: impl Fn(Placed, Placed) -> bool,
+) -> Solution {
     let best = solution.best.clone();
     let near = |worth: &Worth| {
         worth.excess <= best.worth.excess
@@ -133,7 +143,8 @@ pub(super) fn or_much_better(pools: &mut Pools<'_>, judge: Judge, mut solution: 
             && worth.other * MUCH < best.worth.other
     };
     for choice in with_one_changed(pools, &best.choice) {
-        if !near(&judge.worth(&pools.bound(&choice))) {
+        let mut replaced = best.choice.iter().zip(&choice).filter(|(own, other)| own != other);
+        if !replaced.all(|(own, other)| may_replace(*own, *other)) || !near(&judge.worth(&pools.bound(&choice))) {
             continue;
         }
         for schedule in pools.schedules_of(&choice, Effort::Thorough) {
@@ -143,6 +154,8 @@ pub(super) fn or_much_better(pools: &mut Pools<'_>, judge: Judge, mut solution: 
             }
         }
     }
+    let Solution { best: now, simplified, .. } = &mut solution;
+    simplified.retain(|own| now.choice[own.instead_of.kind] == best.choice[own.instead_of.kind]);
     solution
 }
 
@@ -159,46 +172,77 @@ fn with_one_changed(pools: &Pools<'_>, choice: &[Placed]) -> Vec<Vec<Placed>> {
     std::iter::once(choice.to_vec()).chain(changed).collect()
 }
 
+/// What is preferred among the options of a kind.
+pub(super) struct Preferences<'a> {
+    /// Returns what may be given up for an option instead of another of its kind; `None` if it is not simpler.
+    pub(super) gives_up: &'a dyn Fn(Placed, Placed) -> Option<GivenUp>,
+    /// Returns the software of an option.
+    pub(super) software: &'a dyn Fn(Placed) -> Option<&'a str>,
+}
+
 /// Returns a solution in which kinds have simpler options where that gives up less than predictions can tell of the
 /// objective, not much more of the other of time and cost, and leaves as much of the deadline and the budget over as `plan`
-/// does. `gives_up` returns what may be given up for an option instead of another of its kind; `None` if it is not simpler.
+/// does. Simpler software is taken only where no kind needs the other any more.
 pub(super) fn or_simpler(
     pools: &mut Pools<'_>,
     judge: Judge,
     mut solution: Solution,
-    gives_up: impl Fn(Placed, Placed) -> Option<GivenUp>,
+    preferences: &Preferences<'_>,
 ) -> Solution {
     let optimum = solution.best.clone();
-    for (kind, own) in optimum.choice.iter().copied().enumerate() {
-        let parts = Parts {
-            judge,
-            optimum: &optimum,
-            now: solution.best.worth,
-            of_kind: pools.alone(own).cost,
-            are_priced: pools.are_priced(),
-        };
-        let mut found: Vec<(Placed, Chosen)> = Vec::new();
-        for option in 0..pools.kinds[kind].options.len() {
-            let placed = Placed { kind, option };
-            let Some(most) = gives_up(placed, own) else { continue };
-            let mut choice = solution.best.choice.clone();
-            choice[kind] = placed;
-            if !parts.admit(&pools.bound(&choice), most) {
-                continue;
-            }
-            let all = pools.schedules_of(&choice, Effort::Thorough).into_iter();
-            let near = all.filter(|schedule| parts.admit(&schedule.figures, most));
-            let judged = near.map(|schedule| (judge.worth(&schedule.figures), schedule));
-            let best = judged.min_by(|a, b| a.0.order(&b.0));
-            found.extend(best.map(|(worth, schedule)| (placed, Chosen { choice, schedule, worth })));
-        }
-        let simplest = found.iter().filter(|(one, _)| !found.iter().any(|(other, _)| gives_up(*other, *one).is_some()));
-        if let Some((_, chosen)) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth)) {
-            solution.simplified.push(parts.simplified(own, &chosen.worth));
-            solution.best = chosen.clone();
+    let software = |placed: &Placed| (preferences.software)(*placed);
+    let all: BTreeSet<Option<&str>> = optimum.choice.iter().map(software).collect();
+    for given_up in all {
+        let kinds = (0..optimum.choice.len()).filter(|kind| software(&optimum.choice[*kind]) == given_up);
+        let without = kinds.into_iter().try_fold(solution.clone(), |without, kind| {
+            let is_other = |placed: &Placed| software(placed) != given_up;
+            simplified(pools, (judge, &optimum), without, kind, (preferences, &is_other)).ok()
+        });
+        solution = without.unwrap_or(solution);
+    }
+    for kind in 0..optimum.choice.len() {
+        if solution.best.choice[kind] == optimum.choice[kind] {
+            let own = software(&optimum.choice[kind]);
+            let is_same = |placed: &Placed| software(placed) == own;
+            let next = simplified(pools, (judge, &optimum), solution, kind, (preferences, &is_same));
+            solution = next.unwrap_or_else(|same| same);
         }
     }
     solution
+}
+
+/// Returns a solution with the simplest option of a kind, of those that are `wanted` and near enough to the optimum; the same
+/// one as an error if there is none.
+fn simplified(
+    pools: &mut Pools<'_>,
+    (judge, optimum): (Judge, &Chosen),
+    mut solution: Solution,
+    kind: usize,
+    (preferences, wanted): (&Preferences<'_>, &dyn Fn(&Placed) -> bool),
+) -> Result<Solution, Solution> {
+    let own = optimum.choice[kind];
+    let (now, of_kind, are_priced) = (solution.best.worth, pools.alone(own).cost, pools.are_priced());
+    let parts = Parts { judge, optimum, now, of_kind, are_priced };
+    let mut found: Vec<(Placed, Chosen)> = Vec::new();
+    for placed in (0..pools.kinds[kind].options.len()).map(|option| Placed { kind, option }).filter(wanted) {
+        let Some(most) = (preferences.gives_up)(placed, own) else { continue };
+        let mut choice = solution.best.choice.clone();
+        choice[kind] = placed;
+        if !parts.admit(&pools.bound(&choice), most) {
+            continue;
+        }
+        let all = pools.schedules_of(&choice, Effort::Thorough).into_iter();
+        let near = all.filter(|schedule| parts.admit(&schedule.figures, most));
+        let judged = near.map(|schedule| (judge.worth(&schedule.figures), schedule));
+        let best = judged.min_by(|a, b| a.0.order(&b.0));
+        found.extend(best.map(|(worth, schedule)| (placed, Chosen { choice, schedule, worth })));
+    }
+    let is_simplest = |one: Placed| !found.iter().any(|(other, _)| (preferences.gives_up)(*other, one).is_some());
+    let simplest = found.iter().filter(|(one, _)| is_simplest(*one));
+    let Some((_, chosen)) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth)) else { return Err(solution) };
+    solution.simplified.push(parts.simplified(own, &chosen.worth));
+    solution.best = chosen.clone();
+    Ok(solution)
 }
 
 /// What is given up for a simpler option of a kind.

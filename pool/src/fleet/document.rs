@@ -70,6 +70,9 @@ pub struct ColdFleet {
     pub makespan_s: f64,
     /// What it would cost.
     pub cost_usd: f64,
+    /// Whether it would miss a deadline or a budget, of all jobs or of each.
+    #[serde(default)]
+    pub misses_goal: bool,
 }
 
 /// How each job of a kind runs.

@@ -10,7 +10,10 @@ use trainyard_plan::Objective;
 use trainyard_planner::{Evaluated, INDISTINCT, OnEach, SAME, beyond, simpler_than, usd};
 use trainyard_reports::format::percent;
 use trainyard_reports::strategy_and_state;
-use trainyard_units::{Invalid, Seconds, Span, human_duration};
+use trainyard_units::{Invalid, Seconds, Span, human_count, human_duration};
+
+/// The part by which a fleet is worse than the best one from which that is told.
+const TOLD: f64 = 0.01;
 
 /// The result of planning a fleet.
 pub(super) struct Found<'f, 'a> {
@@ -150,8 +153,36 @@ impl Found<'_, '_> {
                 format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
             })
             .collect();
-        let kinds = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind));
-        kinds.collect::<Vec<_>>().into_iter().chain(fewer).collect()
+        let kinds: Vec<String> = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind)).collect();
+        self.given_up().into_iter().chain(kinds).chain(fewer).collect()
+    }
+
+    /// Says what the best by the objective would take and cost, where others are preferred that are more than a little worse.
+    fn given_up(&self) -> Option<String> {
+        let (own, best) = (self.solution.best.worth, self.solution.optimum);
+        let part = own.value / best.value - 1.0;
+        let time = |seconds: f64| human_duration(Seconds(seconds));
+        (own.excess <= best.excess && part > TOLD).then(|| match self.judge.goal.objective {
+            Objective::Cost => format!(
+                "all jobs cost {} ({}) more than the cheapest choice, with which they take {}",
+                usd(own.value - best.value),
+                percent(part),
+                time(best.other)
+            ),
+            Objective::Time if self.pools.are_priced() => format!(
+                "all jobs take {} ({}) longer than with the fastest choice, which costs {}",
+                time(own.value - best.value),
+                percent(part),
+                usd(best.other)
+            ),
+            Objective::Time => {
+                format!(
+                    "all jobs take {} ({}) longer than with the fastest choice",
+                    time(own.value - best.value),
+                    percent(part)
+                )
+            }
+        })
     }
 
     /// Explains the option of a kind, and why it is not the best one where a simpler one is preferred.
@@ -159,7 +190,14 @@ impl Found<'_, '_> {
         let simplified = self.solution.simplified.iter().find(|own| own.instead_of.kind == kind);
         let simpler = simplified.map(|own| self.simpler(*own));
         let own = simplified.is_none_or(|own| own.instead_of != self.best_of(kind)).then(|| self.reason(kind));
-        own.into_iter().chain(simpler).collect()
+        let batches = self.fleet.kinds[kind].problem.global_batches;
+        let batch = batches.are_open().then(|| {
+            let (name, plan) = (&self.pools.kinds[kind].name, &self.plans[kind].plans);
+            let global = plan[self.pools.option(self.solution.best.choice[kind]).plan].best.plan.batch().global;
+            let [global, min, max] = [global, batches.min(), batches.max()].map(human_count);
+            format!("{name}: a global batch of {global}, of {min} to {max}; the learning rate depends on it")
+        });
+        own.into_iter().chain(simpler).chain(batch).collect()
     }
 
     /// Explains why a kind has not the option that is best for the objective.
@@ -175,10 +213,14 @@ impl Found<'_, '_> {
         };
         let doubt = if instead.part > INDISTINCT { "" } else { ", less than predictions can tell" };
         let part = percent(instead.part.abs());
-        if instead.part >= SAME {
-            return format!("{name}: {part} {worse} {on}{doubt}, but {simpler}");
-        }
         let more = percent(instead.other);
+        if instead.part >= SAME {
+            let too = match self.judge.goal.objective {
+                Objective::Cost if instead.other > INDISTINCT => format!(", and all take {more} longer"),
+                _ => String::new(),
+            };
+            return format!("{name}: {part} {worse} {on}{doubt}{too}, but {simpler}");
+        }
         let though = match self.judge.goal.objective {
             _ if instead.other < SAME => String::new(),
             Objective::Cost => format!(", though all take {more} longer"),

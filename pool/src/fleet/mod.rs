@@ -21,7 +21,7 @@ pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 use crate::queue::PoolSpec;
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
-use choose::{Judge, Solution, choose, or_much_better, or_simpler};
+use choose::{Judge, Preferences, Solution, choose, or_much_better, or_simpler};
 use found::{Found, document};
 use machines::Shared;
 use option::{Kind, plans, with_options};
@@ -145,13 +145,16 @@ impl<'a> Question<'a> {
 
     fn solve(&self, pools: &mut Pools<'_>) -> Result<Solution, FleetError> {
         let solution = choose(pools, self.judge).ok_or_else(|| too_long(MILLENNIA))?;
-        let solution = or_much_better(pools, self.judge, solution);
+        let solution = or_much_better(pools, self.judge, solution, |_, _| true);
         let plan = |placed: Placed| &self.found[placed.kind].plans[self.kinds[placed.kind].options[placed.option].plan];
         let gives_up = |one: Placed, other: Placed| {
             let kind = &self.fleet.kinds[one.kind];
             plan(one).preferred_by(plan(other), &kind.problem, kind.count)
         };
-        Ok(or_simpler(pools, self.judge, solution, gives_up))
+        let software = |placed: Placed| plan(placed).best.plan.stack();
+        let preferences = Preferences { gives_up: &gives_up, software: &software };
+        let solution = or_simpler(pools, self.judge, solution, &preferences);
+        Ok(or_much_better(pools, self.judge, solution, |own, other| gives_up(own, other).is_none()))
     }
 
     /// Plans the same fleet in a pool that keeps no instance warm.
@@ -160,8 +163,13 @@ impl<'a> Question<'a> {
         let pools = self.fleet.shared.pools.iter();
         let cold = pools.map(|(name, pool)| (name.clone(), spec.pool.of_type(name, pool.max_instances))).collect();
         let shared = Shared { pools: cold, files: self.fleet.shared.files.clone() };
-        let figures = self.solve(&mut Pools::new(&spec, &shared, &self.kinds)?)?.best.schedule.figures;
-        Ok(ColdFleet { makespan_s: figures.end - self.judge.first, cost_usd: figures.cost })
+        let best = self.solve(&mut Pools::new(&spec, &shared, &self.kinds)?)?.best;
+        let figures = best.schedule.figures;
+        Ok(ColdFleet {
+            makespan_s: figures.end - self.judge.first,
+            cost_usd: figures.cost,
+            misses_goal: best.worth.excess > 0.0,
+        })
     }
 }
 

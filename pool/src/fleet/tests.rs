@@ -1,4 +1,4 @@
-use super::choose::{Judge, Worth, choose, or_much_better, or_simpler};
+use super::choose::{Judge, Preferences, Worth, choose, or_much_better, or_simpler};
 use super::machines::{Machines, Shared};
 use super::option::{JobOption, Kind};
 use super::schedule::{Effort, Placed, Pools};
@@ -239,6 +239,8 @@ fn earlier_is_simpler(one: Placed, other: Placed) -> Option<GivenUp> {
     (one.option < other.option).then_some(GivenUp { part: GIVEN_UP, usd: GIVEN_UP_USD })
 }
 
+const EARLIER_IS_SIMPLER: Preferences<'static> = Preferences { gives_up: &earlier_is_simpler, software: &|_| None };
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -268,7 +270,7 @@ proptest! {
             let little = worth.value <= most.value + given_up && worth.other <= most.other * MUCH;
             worth.excess <= most.excess && little && affordable
         };
-        let simpler = or_simpler(&mut pools, judge, best, earlier_is_simpler);
+        let simpler = or_simpler(&mut pools, judge, best, &EARLIER_IS_SIMPLER);
         prop_assert!(near(simpler.best.worth), "{:?} {most:?}", simpler.best.worth);
         let replaced: Vec<Placed> = simpler.simplified.iter().map(|simplified| simplified.instead_of).collect();
         for (own, now) in own.iter().zip(&simpler.best.choice) {
@@ -347,9 +349,12 @@ proptest! {
         let loose = at(more);
         let (mut pools, judge) = (loose.pools(), judge(&loose));
         let best = choose(&mut pools, judge).expect("short jobs");
-        let best = or_much_better(&mut pools, judge, best);
-        let preferred = or_simpler(&mut pools, judge, best, earlier_is_simpler).best.worth.value;
-        prop_assert!(tight.excess > 0.0 || preferred <= tight.value * (1.0 + INDISTINCT) * (1.0 + GIVEN_UP) + 1e-9);
+        let best = or_much_better(&mut pools, judge, best, |_, _| true);
+        let simpler = or_simpler(&mut pools, judge, best, &EARLIER_IS_SIMPLER);
+        let no_less_simple = |own, other| earlier_is_simpler(own, other).is_none();
+        let preferred = or_much_better(&mut pools, judge, simpler, no_less_simple).best.worth.value;
+        let most = tight.value * (1.0 + INDISTINCT).powi(2) * (1.0 + GIVEN_UP);
+        prop_assert!(tight.excess > 0.0 || preferred <= most + 1e-9);
     }
 }
 
