@@ -516,7 +516,9 @@ class CampaignSpec(TypedDict, total=False):
     restart: str | None
     """Time from a failure until training goes on from the last checkpoint, reading it apart: noticing it, replacing
     the machine, starting; `30 min`. If left out, a cold start on rented machines, and on others the timeout of a
-    collective and a start of the framework, as if a spare machine stood by.
+    collective and a start of the framework, as if a spare machine stood by; and before that `queue_wait`. With that
+    stated too, what a restart takes longer than it would without a queue is spent there, where machines are not
+    paid for.
     """
     job_limit: str | None
     """The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which

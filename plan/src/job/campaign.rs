@@ -39,7 +39,8 @@ pub struct CampaignSpec {
     pub node_mtbf: Option<String>,
     /// Time from a failure until training goes on from the last checkpoint, reading it apart: noticing it, replacing the
     /// machine, starting; `30 min`. If left out, a cold start on rented machines, and on others the timeout of a collective
-    /// and a start of the framework, as if a spare machine stood by.
+    /// and a start of the framework, as if a spare machine stood by; and before that `queue_wait`. With that stated too, what a
+    /// restart takes longer than it would without a queue is spent there, where machines are not paid for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
     /// The longest that one job of the scheduler may run, `48h`: a longer training is a chain of jobs, each of which starts up,

@@ -174,6 +174,9 @@ impl Assembly<'_> {
     fn restarted(&self, conditions: &RunConditions<'_>) -> String {
         let restart = conditions.restart();
         let why = match (self.settings.restart, conditions.rented) {
+            (Some(_), _) if restart.queue > Seconds(0.0) => {
+                format!("the job; {} of it are taken to be in the queue", human_duration(restart.queue))
+            }
             (Some(_), _) => "the job".to_owned(),
             (None, rented) => {
                 let machine = if rented.is_some() { "a new machine starts cold" } else { "a spare machine stands by" };

@@ -114,17 +114,14 @@ impl RunConditions<'_> {
         StartUp { queue: self.settings.queue_wait, ..start }
     }
 
-    /// Returns the start-up after a failure, before training resumes: what the job says, or the time until the failure is
-    /// noticed and the wait in the queue with a cold start of rented machines, because one is new, or with a start of the
-    /// framework on machines of one's own, as if a spare one stood by.
+    /// Returns the start-up after a failure, before training resumes: the time until the failure is noticed and the wait in the
+    /// queue with a cold start of rented machines, because one is new, or with a start of the framework on machines of one's
+    /// own, as if a spare one stood by. If the job says how long it takes, its parts are those of so long a one.
     pub(crate) fn restart(&self) -> StartUp {
-        if let Some(stated) = self.settings.restart {
-            let spread = operations().start_spread.value;
-            return StartUp { queue: Seconds(0.0), machines: Seconds(0.0), software: stated, spread };
-        }
         let start = start_up(if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool });
         let machines = operations().hang_timeout.value + start.machines;
-        StartUp { queue: self.settings.queue_wait, machines, ..start }
+        let usual = StartUp { queue: self.settings.queue_wait, machines, ..start };
+        self.settings.restart.map_or(usual, |stated| lasting(usual, stated))
     }
 
     /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
@@ -276,6 +273,16 @@ fn storage() -> &'static Storage {
     catalog().storage()
 }
 
+/// Returns a restart like the usual one that takes so long in all. Where jobs wait in a queue, what is longer than the rest of the
+/// usual one is spent there; all else keeps its proportions.
+fn lasting(usual: StartUp, stated: Seconds) -> StartUp {
+    let held = usual.machines + usual.software;
+    let queued = if usual.queue > Seconds(0.0) { (stated.0 - held.0).max(0.0) } else { 0.0 };
+    let share = (stated.0 - queued) / held.0;
+    let part = |usual: Seconds| Seconds(usual.0 * share);
+    StartUp { queue: Seconds(queued), machines: part(usual.machines), software: part(usual.software), ..usual }
+}
+
 /// Returns the phases of a start-up.
 fn start_up(kind: StartKind) -> StartUp {
     let operations = operations();
@@ -288,5 +295,33 @@ fn start_up(kind: StartKind) -> StartUp {
         machines: phases.machines.value,
         software: phases.image.value + phases.framework.value,
         spread: operations.start_spread.value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten minutes until a failure is noticed, five of machines and software, and an hour in the queue or none.
+    #[test]
+    fn a_stated_restart_has_the_parts_of_the_usual_one() {
+        let usual = |queue: f64| StartUp {
+            queue: Seconds(queue),
+            machines: Seconds(750.0),
+            software: Seconds(150.0),
+            spread: 0.4,
+        };
+        let parts = |queue: f64, stated: f64| {
+            let restart = lasting(usual(queue), Seconds(stated));
+            assert!((restart.total().0 - stated).abs() < 1e-9, "{restart:?}");
+            [restart.queue, restart.machines, restart.software].map(|part| part.0)
+        };
+        for queue in [0.0, 3_600.0] {
+            assert_eq!(lasting(usual(queue), usual(queue).total()), usual(queue));
+            // As if a spare machine stood by: the job is not queued again.
+            assert_eq!(parts(queue, 90.0), [0.0, 75.0, 15.0]);
+        }
+        assert_eq!(parts(3_600.0, 8_100.0), [7_200.0, 750.0, 150.0]);
+        assert_eq!(parts(0.0, 1_800.0), [0.0, 1_500.0, 300.0]);
     }
 }

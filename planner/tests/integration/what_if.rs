@@ -444,6 +444,30 @@ fn a_rate_of_machines_is_told_beside_what_they_have_at_present() {
 }
 
 #[test]
+fn what_a_plan_assumes_of_its_campaign_times_one_changes_nothing() {
+    let mut queued = job();
+    let (job_limit, queue_wait) = (Some("1 h".into()), Some("24 h".into()));
+    queued.campaign =
+        Some(CampaignSpec { job_limit, queue_wait, node_mtbf: Some("10 h".into()), ..Default::default() });
+    for document in [wide(), plan_of(&queued, &["instances=2", "instance=p3.16xlarge"])] {
+        let usual = if document.job.campaign.is_some() { "24 h 14 min 40 s" } else { "14 min 40 s" };
+        for vary in [
+            format!("campaign.restart=x1,{usual}"),
+            "campaign.node_mtbf=x1".into(),
+            "campaign.checkpoint_interval=x1".into(),
+        ] {
+            for own in figures(&ask(&held(&document), &[&vary])) {
+                let changes = [
+                    own.in_all_s / document.prediction.elapsed_s(),
+                    own.cost_usd.expect("rented") / document.prediction.cost_usd.expect("rented"),
+                ];
+                assert!(changes.iter().all(|change| (change - 1.0).abs() < 1e-9), "{vary} {changes:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     let document = wide();
     let costs = |vary: &str| -> Vec<f64> {
