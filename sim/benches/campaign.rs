@@ -3,7 +3,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use trainyard_sim::campaign::{
-    Campaign, Checkpoint, Evaluation, Hazards, StartUp, StepTime, Steps, reclaims_per_hour, simulate_campaign,
+    Campaign, Checkpoint, Evaluation, Hazards, SplitLognormal, StartUp, StepTime, Steps, reclaims_per_hour,
+    simulate_campaign,
 };
 use trainyard_units::Seconds;
 
@@ -13,7 +14,11 @@ fn resnet50() -> Campaign {
     Campaign {
         instances: 8,
         steps: Steps { mean: 56_340, spread: 0.02 },
-        step_time: StepTime { median: Seconds(0.1), spread: 0.1, straggler: 0.05 },
+        step_time: StepTime {
+            median: Seconds(0.1),
+            spread: SplitLognormal { below: 0.1, above: 0.1 },
+            straggler: 0.05,
+        },
         start,
         restart: start,
         download: Seconds(300.0),

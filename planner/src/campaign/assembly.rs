@@ -35,7 +35,7 @@ impl Assembly<'_> {
             step_time: StepTime {
                 // Steps of the first pass over the data may wait for it, and later ones not.
                 median: Seconds(prediction.time_s / prediction.steps as f64),
-                spread: spread_of(prediction.interval_s),
+                spread: spread_of(prediction),
                 straggler: self.settings.straggler,
             },
             start: StartUp { software: start.software + reference, ..start },

@@ -3,44 +3,57 @@
 
 use super::overheads::{TrainingCost, Work};
 use super::rent::{Rent, forward_of};
-use statrs::distribution::{ContinuousCDF, Normal};
+use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 use trainyard_calibration::NORMAL_95;
 use trainyard_models::ConvergenceCurve;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{GoalSpec, StorageMode};
+use trainyard_sim::campaign::SplitLognormal;
 use trainyard_units::Seconds;
 
 /// Prices between the lowest and the highest over which a probability is averaged.
 const PRICES: u32 = 64;
-/// Standard deviations either way within which the longest training that keeps to a goal is sought.
+/// Standard deviations either way within which the longest training that keeps to a goal is sought, and over which a probability
+/// is averaged.
 const DEVIATIONS: f64 = 6.0;
-/// Halvings of that range: they leave a millionth of a standard deviation.
-const HALVINGS: u32 = 24;
+/// Halvings of that range: they leave less than a millionth of a standard deviation.
+const HALVINGS: u32 = 30;
+/// Parts of a standard deviation over which a probability is averaged.
+const PARTS: i32 = 40;
 
-/// The time of all steps over the predicted one: lognormal, as a campaign draws it.
+/// The time of all steps over the predicted one, as a campaign draws it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepsSpread {
-    median: f64,
-    /// Standard deviation of its logarithm.
-    spread: f64,
+    /// How far a step may be off.
+    step: SplitLognormal,
+    /// Standard deviation of the logarithm of the number of steps, which is lognormal and has the predicted mean.
+    seeds: f64,
 }
 
-/// Returns the standard deviation of the logarithm of a step's time, whose 90 % interval is given.
-pub(crate) fn spread_of([low, high]: [f64; 2]) -> f64 {
-    (high / low).ln() / (2.0 * NORMAL_95)
+/// Returns how far the time of all steps may be off: 5 % of it lies below the interval of the prediction, 5 % above, and half of it
+/// on either side of what is predicted.
+pub(crate) fn spread_of(prediction: &Prediction) -> SplitLognormal {
+    let [below, above] = prediction.interval_s.map(|step| {
+        let longer = (step - prediction.step_time_s) * prediction.steps as f64;
+        ((prediction.time_s + longer) / prediction.time_s).ln().abs() / NORMAL_95
+    });
+    // Where steps take no time there is nothing to be off.
+    let known = |spread: f64| if spread.is_finite() { spread } else { 0.0 };
+    SplitLognormal { below: known(below), above: known(above) }
 }
 
 impl StepsSpread {
-    /// Combines the interval of a step with the number of steps that a target takes with one seed or another.
-    fn new(interval_s: [f64; 2], curve: Option<&ConvergenceCurve>) -> Self {
-        let seeds = curve.map_or(0.0, |curve| curve.seeds.deviation.powi(2).ln_1p());
-        Self { median: (-0.5 * seeds).exp(), spread: (spread_of(interval_s).powi(2) + seeds).sqrt() }
+    /// Combines the spread of a step with the number of steps that a target takes with one seed or another.
+    fn new(step: SplitLognormal, curve: Option<&ConvergenceCurve>) -> Self {
+        Self { step, seeds: curve.map_or(0.0, |curve| curve.seeds.deviation.powi(2).ln_1p().sqrt()) }
     }
 
     /// Returns the probability of the factors on the predicted time that keep to a goal. If one does, so do all that are less.
     fn chance(self, keeps: impl Fn(f64) -> bool) -> f64 {
-        let at = |deviations: f64| keeps(self.median * (self.spread * deviations).exp());
-        let [mut kept, mut missed] = [-DEVIATIONS, DEVIATIONS];
+        let at = |logarithm: f64| keeps(logarithm.exp());
+        let beyond = DEVIATIONS * self.seeds;
+        let mut kept = self.step.logarithm(-DEVIATIONS) - beyond;
+        let mut missed = self.step.logarithm(DEVIATIONS) + beyond;
         if at(missed) {
             return 1.0;
         }
@@ -48,14 +61,33 @@ impl StepsSpread {
             return 0.0;
         }
         for _ in 0..HALVINGS {
-            let middle = 0.5 * (kept + missed);
+            let middle = f64::midpoint(kept, missed);
             if at(middle) {
                 kept = middle;
             } else {
                 missed = middle;
             }
         }
-        Normal::standard().cdf(kept)
+        self.probability(kept)
+    }
+
+    /// Returns the probability of a factor whose logarithm is at most this: of numbers of steps that leave room for the time of
+    /// one, averaged over that by Simpson's rule. The density is smooth on either side of the median, a point of the rule.
+    fn probability(self, logarithm: f64) -> f64 {
+        if self.seeds == 0.0 {
+            return self.step.probability(logarithm);
+        }
+        let (normal, half) = (Normal::standard(), DEVIATIONS as i32 * PARTS);
+        let average = |first: i32| {
+            let point = |number: i32| {
+                let deviations = f64::from(first + number) / f64::from(PARTS);
+                let left = logarithm - self.step.logarithm(deviations);
+                let weight = if number == 0 || number == half { 1.0 } else { f64::from(2 + 2 * (number % 2)) };
+                weight * normal.pdf(deviations) * normal.cdf(left / self.seeds + 0.5 * self.seeds)
+            };
+            (0..=half).map(point).sum::<f64>() / (3.0 * f64::from(PARTS))
+        };
+        average(-half) + average(0)
     }
 }
 
@@ -67,7 +99,7 @@ pub(crate) fn add_chances(
     (rent, input): (Option<&Rent>, Option<StorageMode>),
     curve: Option<&ConvergenceCurve>,
 ) {
-    let steps = StepsSpread::new(prediction.interval_s, curve);
+    let steps = StepsSpread::new(spread_of(prediction), curve);
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
     let (forward, time_s, count) = (forward_of(prediction), prediction.time_s, prediction.steps);
     let spent = |factor: f64| {
@@ -89,19 +121,53 @@ pub(crate) fn add_chances(
 mod tests {
     use super::*;
 
+    fn known(step: SplitLognormal) -> StepsSpread {
+        StepsSpread { step, seeds: 0.0 }
+    }
+
     #[test]
     fn the_interval_of_a_step_holds_nine_of_ten_trainings() {
-        let steps = StepsSpread::new([0.5, 2.0], None);
+        // A step of 2 s that takes from 1.6 to 5 s.
+        let step = [1.6f64, 5.0].map(|end| (end / 2.0).ln().abs() / NORMAL_95);
+        let steps = known(SplitLognormal { below: step[0], above: step[1] });
         let within = |most: f64| steps.chance(|factor| factor <= most);
-        for (most, chance) in [(0.5, 0.05), (1.0, 0.5), (2.0, 0.95)] {
+        for (most, chance) in [(0.8, 0.05), (1.0, 0.5), (2.5, 0.95)] {
             assert!((within(most) - chance).abs() < 1e-6, "{most} {}", within(most));
         }
         assert_eq!([within(0.0), within(1e9)].map(f64::to_bits), [0.0, 1.0].map(f64::to_bits));
         // Nothing is uncertain of a step that is known.
-        let known = StepsSpread::new([1.0, 1.0], None);
+        let sure = known(SplitLognormal::default());
         assert_eq!(
-            [0.99, 1.0].map(|most| known.chance(|factor| factor <= most).to_bits()),
+            [0.99, 1.0].map(|most| sure.chance(|factor| factor <= most).to_bits()),
             [0.0, 1.0].map(f64::to_bits)
         );
+    }
+
+    /// A product of lognormal numbers is lognormal; of others the probability is counted over even parts of both.
+    #[test]
+    fn steps_to_a_target_vary_with_the_seed_besides() {
+        let normal = Normal::standard();
+        for (below, above, seeds) in
+            [(0.2, 0.2, 0.1), (0.05, 0.05, 0.2), (0.3, 0.3, 0.015), (0.1, 0.4, 0.2), (0.0, 0.3, 0.1)]
+        {
+            let step = SplitLognormal { below, above };
+            let steps = StepsSpread { step, seeds };
+            for most in [0.7_f64, 0.9, 1.0, 1.2, 1.8] {
+                let chance = steps.chance(|factor| factor <= most);
+                if below.to_bits() == above.to_bits() {
+                    let of_both = below.hypot(seeds);
+                    let exact = normal.cdf((most.ln() + 0.5 * seeds * seeds) / of_both);
+                    assert!((chance - exact).abs() < 1e-4, "{step:?} {most} {chance} {exact}");
+                    continue;
+                }
+                let parts: Vec<f64> =
+                    (0..600).map(|part| normal.inverse_cdf((f64::from(part) + 0.5) / 600.0)).collect();
+                let count = parts.iter().flat_map(|step| parts.iter().map(move |seed| (step, seed)));
+                let kept = count
+                    .filter(|(own, seed)| step.logarithm(**own) + seeds * **seed - 0.5 * seeds * seeds <= most.ln());
+                let counted = kept.count() as f64 / 360_000.0;
+                assert!((chance - counted).abs() < 2e-3, "{step:?} {most} {chance} {counted}");
+            }
+        }
     }
 }

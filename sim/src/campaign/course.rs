@@ -3,7 +3,7 @@
 use super::random::Random;
 use super::straggler::slowest;
 use super::stretch::{Progress, Stretch};
-use super::{Campaign, StartUp};
+use super::{Campaign, StartUp, StepTime};
 use rayon::prelude::*;
 use trainyard_hardware_profiles::{booked, booked_instances};
 use trainyard_units::{Seconds, Usd};
@@ -89,7 +89,8 @@ impl Luck {
     fn draw(campaign: &Campaign, mean: f64, deviation: f64, random: &mut Random) -> Self {
         let steps = (campaign.steps.mean as f64 * random.about_one(campaign.steps.spread)).round().max(1.0);
         let slow = mean + deviation / steps.sqrt() * random.normal();
-        let step = random.around(campaign.step_time.median.0, campaign.step_time.spread) * slow.max(f64::MIN_POSITIVE);
+        let StepTime { median, spread, .. } = campaign.step_time;
+        let step = median.0 * spread.logarithm(random.normal()).exp() * slow.max(f64::MIN_POSITIVE);
         let share = random.uniform();
         let instance_hour = campaign.price.map_or(0.0, |price| {
             let [low, high] = price.instance_hour;
@@ -286,7 +287,7 @@ impl Run<'_> {
 mod tests {
     use super::*;
     use crate::campaign::tests::calm;
-    use crate::campaign::{CampaignPrice, Evaluation, JobLimit, best_interval, expected_time};
+    use crate::campaign::{CampaignPrice, Evaluation, JobLimit, SplitLognormal, best_interval, expected_time};
 
     fn drawn(campaign: &Campaign, courses: u64, seed: u64) -> Vec<SimulatedRun> {
         simulate_campaign(campaign, courses, seed).expect("a training that gets on")
@@ -305,6 +306,23 @@ mod tests {
         let mut campaign = calm();
         campaign.hazards.failures_per_hour = 3600.0 / mean_time / f64::from(campaign.instances);
         campaign
+    }
+
+    fn even(spread: f64) -> SplitLognormal {
+        SplitLognormal { below: spread, above: spread }
+    }
+
+    /// 5, 50 and 95 % of a standard normal number lie below −1.645, 0 and 1.645.
+    #[test]
+    fn a_step_may_be_further_off_one_way_than_the_other() {
+        let mut campaign = calm();
+        campaign.step_time.spread = SplitLognormal { below: 0.1, above: 0.5 };
+        let steps: Vec<f64> = drawn(&campaign, 20_000, 3).iter().map(|run| run.phases.training.0 / 10_000.0).collect();
+        for (most, share) in [((-0.1645f64).exp(), 0.05), (1.0, 0.5), (0.8224f64.exp(), 0.95)] {
+            let found = steps.iter().filter(|step| **step <= most).count() as f64 / 20_000.0;
+            assert!((found - share).abs() < 0.01, "{most} {found}");
+            assert!((campaign.step_time.spread.probability(most.ln()) - share).abs() < 1e-4, "{most}");
+        }
     }
 
     #[test]
@@ -501,7 +519,7 @@ mod tests {
         };
         assert!(deviation(&|_| ()) < 1e-12);
         assert!((deviation(&|campaign| campaign.steps.spread = 0.05) - 0.05).abs() < 0.005);
-        assert!((deviation(&|campaign| campaign.step_time.spread = 0.1) - 0.1).abs() < 0.01);
+        assert!((deviation(&|campaign| campaign.step_time.spread = even(0.1)) - 0.1).abs() < 0.01);
         assert!(deviation(&|campaign| campaign.start.spread = 0.5) > 0.001);
         // Of ten thousand steps a hundredth of one step's spread is left.
         let straggling = deviation(&|campaign| campaign.step_time.straggler = 0.5);
@@ -532,7 +550,7 @@ mod tests {
     #[test]
     fn the_same_courses_come_out_on_any_number_of_threads() {
         let mut campaign = failing(2_000.0);
-        campaign.step_time = crate::campaign::StepTime { spread: 0.1, straggler: 0.05, ..campaign.step_time };
+        campaign.step_time = StepTime { spread: even(0.1), straggler: 0.05, ..campaign.step_time };
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             pool.install(|| drawn(&campaign, 300, 11))

@@ -10,6 +10,7 @@ mod interval;
 mod jobs;
 mod losses;
 mod random;
+mod split;
 mod straggler;
 mod stretch;
 
@@ -17,6 +18,7 @@ pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
 pub use jobs::{CHECKPOINT_MARGIN, JobChain, JobLimit, REQUEUE, longest_lead, signal_lead};
 pub use losses::{Exposure, Losses};
+pub use split::SplitLognormal;
 
 use straggler::slowest;
 use trainyard_units::{Seconds, Usd};
@@ -64,8 +66,8 @@ pub struct Steps {
 pub struct StepTime {
     /// As simulated.
     pub median: Seconds,
-    /// Standard deviation of its logarithm: how far the prediction may be off, in all steps alike.
-    pub spread: f64,
+    /// How far the prediction may be off, in all steps alike.
+    pub spread: SplitLognormal,
     /// Standard deviation of the logarithm of one machine's time for one step, in each step anew.
     pub straggler: f64,
 }
@@ -216,7 +218,7 @@ mod tests {
         Campaign {
             instances: 8,
             steps: Steps { mean: 10_000, spread: 0.0 },
-            step_time: StepTime { median: Seconds(1.0), spread: 0.0, straggler: 0.0 },
+            step_time: StepTime { median: Seconds(1.0), spread: SplitLognormal::default(), straggler: 0.0 },
             start: StartUp { machines: Seconds(100.0), software: Seconds(50.0), ..at_once },
             restart: at_once,
             download: Seconds(0.0),
