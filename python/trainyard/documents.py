@@ -1860,7 +1860,7 @@ class Prediction:
     """Idle time of the pipeline over its ideal time."""
     exposed_communication_s: float
     """What communication adds to the step, but for collectives inside layers, which belong to the time of their
-    kernels.
+    kernels; of a plan that offloads, with copies to and from main memory or disks, and the updates there.
     """
     phases: Phases
     """Where the step goes, on the busiest stage."""
