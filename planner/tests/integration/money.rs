@@ -2,13 +2,13 @@
 
 use crate::common::{self, limits, refused};
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::PriceTable;
+use trainyard_hardware_profiles::{PriceTable, Purchase};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    JobError, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point,
+    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point,
     problem, recommend, resimulate,
 };
 use trainyard_sim::Options;
@@ -271,6 +271,19 @@ fn no_block_is_said_to_be_longer_than_the_longest() {
                 || told.contains("no block is longer than 182 days")
         });
         assert!(told.is_some_and(|told| told.contains(several)), "{:?}", document.warnings);
+    }
+}
+
+#[test]
+fn types_that_are_offered_in_blocks_are_chosen_from() {
+    let mut job = job();
+    (job.cluster.instances, job.cluster.pricing) = (None, Some(Pricing::CapacityBlock));
+    for (region, offered) in [("us-east-1", "p5.48xlarge"), ("us-east-2", "p4d.24xlarge")] {
+        job.cluster.region = Some(region.into());
+        let problem = problem(&job, Resources::default()).expect("types in blocks");
+        let Place::Rented(rental) = problem.place else { panic!("nobody owns machines") };
+        assert!(rental.instances.iter().any(|(own, _)| own.name == offered), "{region}");
+        assert!(rental.instances.iter().all(|(_, price)| price.purchase == Purchase::CapacityBlock));
     }
 }
 
