@@ -13,6 +13,8 @@ const DAILY_UP_TO: f64 = 14.0;
 const WEEK: f64 = 7.0;
 /// Longest block, in days.
 const LONGEST: f64 = 182.0;
+/// Length of the longest block that can be booked.
+pub const LONGEST_BLOCK: Seconds = Seconds(LONGEST * DAY);
 /// Most instances of a block.
 const MOST_INSTANCES: u32 = 64;
 /// Time before the end of a block in which nothing runs any more.

@@ -23,6 +23,9 @@ pub struct Instance {
     /// The model of the processors; left out for systems where no data was loaded in the published measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<Processor>,
+    /// Why that one, where the processors are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_source: Option<String>,
     /// Size of main memory.
     pub memory: Sourced<Bytes>,
     /// Size of the local disk; zero if there is none.

@@ -429,8 +429,9 @@ class ClusterChoice(TypedDict, total=False):
     """Which machines may be chosen."""
 
     instances: list[str] | None
-    """Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out. With a cluster
-    file, the kinds of its machines that may be used; all if left out.
+    """Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out, or all that are
+    offered in capacity blocks where these are wanted. With a cluster file, the kinds of its machines that may be
+    used; all if left out.
     """
     max_instances: int | None
     """The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own."""
@@ -1860,7 +1861,7 @@ class Prediction:
     """Idle time of the pipeline over its ideal time."""
     exposed_communication_s: float
     """What communication adds to the step, but for collectives inside layers, which belong to the time of their
-    kernels.
+    kernels; of a plan that offloads, with copies to and from main memory or disks, and the updates there.
     """
     phases: Phases
     """Where the step goes, on the busiest stage."""

@@ -1,11 +1,11 @@
 //! One plan explained, or two side by side, as a page.
 
 use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
-use crate::layout::{cluster, strategy};
+use crate::layout::{cluster, exposed, strategy};
 use crate::plan::{in_all, memory};
 use crate::simulation::stages;
 use trainyard_plan::document::StageMemory;
-use trainyard_plan::{ExplainedPlan, ExplanationDocument, PathKind, PathPart};
+use trainyard_plan::{ExplainedPlan, ExplanationDocument, Offload, PathKind, PathPart};
 
 /// Formats an explanation document for a reader.
 pub fn explanation(document: &ExplanationDocument, width: Width) -> String {
@@ -59,7 +59,7 @@ fn figures(own: &ExplainedPlan) -> Vec<(&'static str, String)> {
     }
     rows.extend(prediction.mfu.map(|mfu| ("MFU", percent(mfu))));
     rows.push(("bubble", percent(prediction.bubble)));
-    rows.push(("exposed communication", seconds(prediction.exposed_communication_s)));
+    rows.push((exposed(&own.plan), seconds(prediction.exposed_communication_s)));
     rows
 }
 
@@ -187,7 +187,8 @@ fn outcomes(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<[String; 4]> {
         percent(theirs.bubble),
         difference(ours.bubble, theirs.bubble, percent),
     ]);
-    rows.push(times("exposed communication".into(), ours.exposed_communication_s, theirs.exposed_communication_s));
+    let offloading = if own.plan.offload == Offload::NONE { other } else { own };
+    rows.push(times(exposed(&offloading.plan).into(), ours.exposed_communication_s, theirs.exposed_communication_s));
     let used = |plan: &ExplainedPlan| plan.prediction.utilisation.iter().copied().fold(0.0, f64::max);
     rows.push([
         "utilisation of the busiest".into(),

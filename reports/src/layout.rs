@@ -10,6 +10,12 @@ pub fn cluster(plan: &PlanSpec) -> String {
     }
 }
 
+/// Names what a step would be shorter by if links took no time: of a plan that offloads, those to main memory and disks and the updates
+/// there are among them.
+pub(crate) fn exposed(plan: &PlanSpec) -> &'static str {
+    if plan.offload == Offload::NONE { "exposed communication" } else { "exposed communication and offload" }
+}
+
 /// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 chunks per stage)`.
 pub fn strategy(plan: &PlanSpec) -> String {
     let parallel = plan.parallel;

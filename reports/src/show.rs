@@ -286,7 +286,8 @@ pub fn instance(instance: &Instance, width: Width) -> String {
         vec![("gpus", format!("{} × {}", instance.gpus, instance.gpu)), ("vcpus", instance.vcpus.to_string())];
     rows.extend(host(instance));
     if let Some(processor) = &instance.processor {
-        rows.insert(2, ("processor", processor.description.clone()));
+        let source = instance.processor_source.as_ref().map_or_else(String::new, |source| format!("  [{source}]"));
+        rows.insert(2, ("processor", format!("{}{source}", processor.description)));
         rows.insert(3, sourced("CoreMark a vCPU", &processor.coremark));
         rows.insert(4, sourced("speed of a thread (launches)", &processor.single_thread));
     }

@@ -1,7 +1,7 @@
 //! A simulated step as a page.
 
 use crate::format::{Width, facts, percent, seconds, table};
-use crate::layout::{cluster, laid_out};
+use crate::layout::{cluster, exposed, laid_out};
 use crate::plan::{input, memory};
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, Prediction};
@@ -18,7 +18,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
         ("backward", share(phases.backward_s)),
         ("optimizer", share(phases.optimizer_s)),
         ("waiting and moving", share(phases.communication_s + phases.wait_s + phases.other_s)),
-        ("exposed communication", share(prediction.exposed_communication_s)),
+        (exposed(&document.plan), share(prediction.exposed_communication_s)),
         ("bubble", percent(prediction.bubble)),
     ];
     if let Some(mfu) = prediction.mfu {

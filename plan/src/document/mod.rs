@@ -106,7 +106,8 @@ pub struct Prediction {
     pub input: Option<InputPrediction>,
     /// Idle time of the pipeline over its ideal time.
     pub bubble: f64,
-    /// What communication adds to the step, but for collectives inside layers, which belong to the time of their kernels.
+    /// What communication adds to the step, but for collectives inside layers, which belong to the time of their kernels; of a plan
+    /// that offloads, with copies to and from main memory or disks, and the updates there.
     pub exposed_communication_s: f64,
     /// Where the step goes, on the busiest stage.
     pub phases: Phases,

@@ -178,8 +178,8 @@ pub struct DataSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterChoice {
-    /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out. With a cluster file, the
-    /// kinds of its machines that may be used; all if left out.
+    /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out, or all that are offered in
+    /// capacity blocks where these are wanted. With a cluster file, the kinds of its machines that may be used; all if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Vec<String>>,
     /// The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own.

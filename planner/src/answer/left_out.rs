@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::solve::{SEARCHED_MAX, recommended_on};
-use crate::problem::{DEFAULT_INSTANCES, Place, Problem, Rental, has_instead, price_of};
+use crate::problem::{Place, Problem, Rental, has_instead, price_of, usual_types};
 use crate::search::{Evaluated, Found};
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
 use trainyard_plan::JobSpec;
@@ -36,7 +36,8 @@ fn types<'r>(rental: &'r Rental, limits: &Limits, job: &JobSpec) -> Option<Vec<&
     if job.cluster.instances.is_some() || limits.fixed.instance.is_some() {
         return None;
     }
-    let is_left_out = |own: &&Instance| !DEFAULT_INSTANCES.iter().any(|pattern| matches(pattern, &own.name));
+    let usual = usual_types(&rental.catalog, rental.pricing);
+    let is_left_out = |own: &&Instance| !usual.iter().any(|pattern| matches(pattern, &own.name));
     Some(rental.catalog.instances().iter().filter(is_left_out).collect())
 }
 

@@ -4,7 +4,7 @@ use super::reclaimed::spot;
 use crate::amount::expected_count;
 use crate::cost::{Rented, RunConditions};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings};
-use trainyard_hardware_profiles::{Instance, PriceQuery, Purchase, Service, booked, booked_instances};
+use trainyard_hardware_profiles::{Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
@@ -107,26 +107,43 @@ impl Terms<'_> {
         let days = |block: f64| counted((block / 86_400.0) as u64, "day");
         let elapsed = prediction.elapsed_s();
         let block = of(elapsed);
-        let told = format!(
-            "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time; \
-             `aws ec2 describe-capacity-block-offerings` tells when one can begin and what it costs now",
-            counted(instances.into(), "instance"),
-            days(block),
-            usd(block),
-            100.0 * elapsed / block
-        );
+        let longest = LONGEST_BLOCK.0;
+        let told = if block > longest {
+            format!(
+                "no capacity block is longer than {}: the training needs several, one after another, {} in all of {} for {} \
+                 USD, and none of them is sure to follow on the one before; ",
+                days(longest),
+                days(block),
+                counted(instances.into(), "instance"),
+                usd(block)
+            )
+        } else {
+            format!(
+                "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time; ",
+                counted(instances.into(), "instance"),
+                days(block),
+                usd(block),
+                100.0 * elapsed / block
+            )
+        } + "`aws ec2 describe-capacity-block-offerings` tells when one can begin and what it costs now";
         let slow = elapsed + prediction.time_s * (prediction.interval_s[1] / prediction.step_time_s - 1.0);
         let longer = of(slow);
         let tight = (longer > block).then(|| {
+            let ends = format!(
+                ". At the slow end of the interval the training takes {} and the block ends before it: ",
+                human_duration(Seconds(slow))
+            );
+            let beyond = format!("{} cost {} USD", days(longer), usd(longer));
+            if longer <= longest {
+                return format!("{ends}{beyond}, or extend the block in time");
+            }
             format!(
-                ". At the slow end of the interval the training takes {} and the block ends before it: {} cost {} USD, or \
-                 extend the block in time",
-                human_duration(Seconds(slow)),
-                days(longer),
-                usd(longer)
+                "{ends}no block is longer than {}, so that it takes another one after it, which is not sure to be had; {beyond} \
+                 in all",
+                days(longest)
             )
         });
-        Some(told + &tight.unwrap_or_default())
+        Some(told + &tight.filter(|_| block <= longest).unwrap_or_default())
     }
 
     /// Says from which use on a reservation is cheaper than the same instance on demand, if both prices are of one day.

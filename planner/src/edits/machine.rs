@@ -20,6 +20,7 @@ pub(crate) enum Part {
     Tf32,
     Bf16,
     HostBandwidth,
+    HostMemoryBandwidth,
     JpegDecode,
     LinkBandwidth,
     LinkLatency,
@@ -109,6 +110,7 @@ fn change(pool: &mut Pool, part: Part, setting: &Setting) {
     }
     let Some(host) = &mut pool.host else { return };
     match part {
+        Part::HostMemoryBandwidth => host.memory_bandwidth.0 = setting.of(host.memory_bandwidth.0),
         Part::Decode => {
             if let Some(processors) = &mut host.processors {
                 processors.coremark = setting.of(processors.coremark);

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
-    Service, Sourced, Stack, Transport,
+    Purchase, Service, Sourced, Stack, Transport,
 };
 use trainyard_models::predicts_next_token;
 use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
@@ -237,13 +237,13 @@ fn rental(
     prices: Option<&PriceTable>,
     wanted: Wanted<'_>,
 ) -> Result<Rental, JobError> {
-    let patterns =
-        choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
+    let catalog = catalog_with(before.constants.as_ref());
+    let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
+    let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
+    let patterns = choice.instances.clone().unwrap_or_else(|| usual_types(&catalog, pricing));
     if patterns.is_empty() {
         return Err(Invalid::value("cluster.instances", "[]", "a list with at least one instance type").into());
     }
-    let catalog = catalog_with(before.constants.as_ref());
-    let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
     let matching = catalog.matching(&patterns).map_err(|error| inside("cluster.instances", &error, error.hint()))?;
     let transport = choice.transport.as_deref().map(|name| transport_named("cluster.transport", name)).transpose()?;
     let (matching, without_transport) = by_transport(transport, matching);
@@ -252,7 +252,6 @@ fn rental(
     }
     let stacks = stacks(choice, &catalog, wanted)?;
     let max_instances = within_limits(choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES))?;
-    let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
     let named = service(choice.service.as_deref())?;
     let service = named.unwrap_or(Service::Ec2);
     let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
@@ -282,6 +281,17 @@ fn rental(
         changes: Vec::new(),
         repriced: Vec::new(),
     })
+}
+
+/// Returns patterns of the instance types that a job may choose from unless it says otherwise: [`DEFAULT_INSTANCES`], but of capacity
+/// blocks all that are offered in some Region, since most of these are hardly to be had in another way.
+pub(crate) fn usual_types(catalog: &Catalog, pricing: Pricing) -> Vec<String> {
+    let in_blocks = |own: &&Instance| own.prices.iter().any(|price| price.purchase == Purchase::CapacityBlock);
+    let blocks: Vec<String> = match pricing {
+        Pricing::CapacityBlock => catalog.instances().iter().filter(in_blocks).map(|own| own.name.clone()).collect(),
+        _ => Vec::new(),
+    };
+    if blocks.is_empty() { DEFAULT_INSTANCES.map(String::from).into() } else { blocks }
 }
 
 /// Splits instance types into those that have a transport, all of them if none is named, and the others.

@@ -34,6 +34,7 @@ pub(crate) use input::{chosen, data_set};
 pub(crate) use job::{Effort, problem_on};
 pub use job::{Problem, deadline_and_budget, problem};
 pub(crate) use machines::memory_margin;
+pub(crate) use machines::usual_types;
 pub use machines::{DEFAULT_INSTANCES, DEFAULT_REGION, MAX_INSTANCES};
 pub use model::UNNAMED_MODEL;
 pub(crate) use model::{model, valid, with_seq_len};

@@ -173,6 +173,12 @@ const OTHERS: &[Key] = &[
     ),
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
     key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
+    key(
+        "host.memory_bandwidth",
+        Rate,
+        Machine(Part::HostMemoryBandwidth),
+        "main memory of a machine, for what is offloaded: copies, and the update by processors",
+    ),
     key("host.storage", Factor, Machine(Part::Storage), "read rate of object storage, volumes and shared file systems"),
     key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
     key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),

@@ -25,7 +25,7 @@ use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
-use crate::problem::{AUTO_STACK, DEFAULT_INSTANCES, JobError, Place, Resources, model, problem_on};
+use crate::problem::{AUTO_STACK, JobError, Place, Resources, model, problem_on, usual_types};
 use crate::relative::{apart, beyond};
 use crate::search::preferred;
 use assumed::with_assumed;
@@ -38,8 +38,8 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{
-    Field, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument,
-    WhatIfFigures,
+    Field, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Pricing, WHAT_IF_SCHEMA, WhatIfCase,
+    WhatIfDocument, WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
 use trainyard_units::{Invalid, Seconds, UnknownName, human_duration};
@@ -313,9 +313,11 @@ impl Subject {
             Self::Job(job) if job.spec.cluster.profile.is_some() || job.spec.cluster.file.is_some() => Ok(()),
             Self::Job(job) => {
                 let Resources { constants, prices, .. } = &job.resources;
-                let usual = || DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect();
-                let types = job.spec.cluster.instances.clone().unwrap_or_else(usual);
-                known::check(axes, &known::catalog_of(constants.as_ref(), prices.as_ref()), &types)
+                let catalog = known::catalog_of(constants.as_ref(), prices.as_ref());
+                let own = &job.spec.cluster;
+                let usual = || usual_types(&catalog, own.pricing.unwrap_or(Pricing::OnDemand));
+                let types = own.instances.clone().unwrap_or_else(usual);
+                known::check(axes, &catalog, &types)
             }
             Self::Plan(plan) if plan.document.prediction.price.as_ref().and_then(PriceUsed::offered).is_none() => {
                 Ok(())

@@ -2,14 +2,14 @@
 
 use crate::common::{self, limits, refused};
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::PriceTable;
+use trainyard_hardware_profiles::{PriceTable, Purchase};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    JobError, MachineFiles, NoPlan, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point, problem,
-    recommend, resimulate,
+    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point,
+    problem, recommend, resimulate,
 };
 use trainyard_sim::Options;
 
@@ -251,6 +251,39 @@ fn a_capacity_block_is_paid_for_whole_and_the_cheapest_is_found() {
     let (_, cheapest) = booked(None);
     for instances in [1, 2, 3, 4] {
         assert!(booked(Some(instances)).1 > 0.999 * cheapest, "{instances}");
+    }
+}
+
+#[test]
+fn no_block_is_said_to_be_longer_than_the_longest() {
+    let mut job = job();
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    job.cluster.max_instances = None;
+    (job.cluster.pricing, job.cluster.region) = (Some(Pricing::CapacityBlock), Some("us-east-2".into()));
+    job.data.tokens = Some(1e10);
+    let one = common::plan(&job, &["instances=1"], 1).expect("a plan").prediction;
+    // The slow end of the first is longer than a block, the second is.
+    for (days, several) in [(170.0, "so that it takes another one after it"), (400.0, "the training needs several")] {
+        job.data.tokens = Some(1e10 * days * 86_400.0 / one.time_s);
+        let document = common::plan(&job, &["instances=1"], 1).expect("a plan");
+        let told = document.warnings.iter().find(|told| {
+            told.contains("no capacity block is longer than 182 days")
+                || told.contains("no block is longer than 182 days")
+        });
+        assert!(told.is_some_and(|told| told.contains(several)), "{:?}", document.warnings);
+    }
+}
+
+#[test]
+fn types_that_are_offered_in_blocks_are_chosen_from() {
+    let mut job = job();
+    (job.cluster.instances, job.cluster.pricing) = (None, Some(Pricing::CapacityBlock));
+    for (region, offered) in [("us-east-1", "p5.48xlarge"), ("us-east-2", "p4d.24xlarge")] {
+        job.cluster.region = Some(region.into());
+        let problem = problem(&job, Resources::default()).expect("types in blocks");
+        let Place::Rented(rental) = problem.place else { panic!("nobody owns machines") };
+        assert!(rental.instances.iter().any(|(own, _)| own.name == offered), "{region}");
+        assert!(rental.instances.iter().all(|(_, price)| price.purchase == Purchase::CapacityBlock));
     }
 }
 

@@ -158,7 +158,14 @@ fn better_machines_are_never_slower() {
         plan(&["instances=2", "instance=p3.16xlarge"]),
         plan(&["instances=2", "instance=p4d.24xlarge", "state_sharding=parameters"]),
     ];
-    let rates = ["cluster.network", "gpu.memory_bandwidth", "gpu.peak", "link.bandwidth", "gpu.host_bandwidth"];
+    let rates = [
+        "cluster.network",
+        "gpu.memory_bandwidth",
+        "gpu.peak",
+        "link.bandwidth",
+        "gpu.host_bandwidth",
+        "host.memory_bandwidth",
+    ];
     let delays = ["cluster.latency", "link.latency", "stack.launch"];
     for document in &plans {
         for (key, sign) in rates.iter().map(|key| (key, 1.0)).chain(delays.iter().map(|key| (key, -1.0))) {
@@ -444,6 +451,30 @@ fn a_rate_of_machines_is_told_beside_what_they_have_at_present() {
 }
 
 #[test]
+fn what_a_plan_assumes_of_its_campaign_times_one_changes_nothing() {
+    let mut queued = job();
+    let (job_limit, queue_wait) = (Some("1 h".into()), Some("24 h".into()));
+    queued.campaign =
+        Some(CampaignSpec { job_limit, queue_wait, node_mtbf: Some("10 h".into()), ..Default::default() });
+    for document in [wide(), plan_of(&queued, &["instances=2", "instance=p3.16xlarge"])] {
+        let usual = if document.job.campaign.is_some() { "24 h 14 min 40 s" } else { "14 min 40 s" };
+        for vary in [
+            format!("campaign.restart=x1,{usual}"),
+            "campaign.node_mtbf=x1".into(),
+            "campaign.checkpoint_interval=x1".into(),
+        ] {
+            for own in figures(&ask(&held(&document), &[&vary])) {
+                let changes = [
+                    own.in_all_s / document.prediction.elapsed_s(),
+                    own.cost_usd.expect("rented") / document.prediction.cost_usd.expect("rented"),
+                ];
+                assert!(changes.iter().all(|change| (change - 1.0).abs() < 1e-9), "{vary} {changes:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     let document = wide();
     let costs = |vary: &str| -> Vec<f64> {
@@ -620,13 +651,19 @@ fn assumptions_are_sorted_by_what_they_do() {
     assert!(all.iter().any(|own| own.key == "campaign.node_mtbf"));
     let one = HeldPlan { document: self::plan(&["instances=1"]), files: MachineFiles::default() };
     let one = tornado(&one).expect("an answer").sensitivities;
-    assert!(one.iter().all(|own| !["cluster.network", "gpu.host_bandwidth"].contains(&own.key.as_str())));
+    let unused = ["cluster.network", "gpu.host_bandwidth", "host.memory_bandwidth"];
+    assert!(one.iter().all(|own| !unused.contains(&own.key.as_str())));
     let mut job = job();
     job.cluster.stack = Some("deepspeed".into());
     let document = plan_of(&job, &["instances=1", "instance=p3.16xlarge", "offload=optimizer", "batch.micro=1"]);
+    let part = document.prediction.phases.optimizer_s / document.prediction.step_time_s;
     let offloaded = HeldPlan { document, files: MachineFiles::default() };
     let offloaded = tornado(&offloaded).expect("an answer").sensitivities;
     assert!(offloaded.iter().any(|own| own.key == "gpu.host_bandwidth"));
+    let updates = offloaded.iter().find(|own| own.key == "host.memory_bandwidth").expect("updates by processors");
+    // Nothing hides an update: with four and six fifths of the rate it takes 1/4 longer and 1/6 less. Copies may be seen besides.
+    let [longer, shorter] = updates.time_change;
+    assert!(part > 0.05 && longer > 0.95 * part / 4.0 && shorter < -0.95 * part / 6.0, "{part} {updates:?}");
 }
 
 #[test]

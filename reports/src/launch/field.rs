@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::job::Job;
 pub(super) use trainyard_plan::Field;
-use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, StartKind, StorageMode};
+use trainyard_plan::{CheckpointStorage, DecayExempt, DecodePlace, Optimizer, Pricing, StartKind, StorageMode};
 use trainyard_units::counted;
 
 /// Fields that follow from the number of processes and from the other fields.
@@ -116,6 +116,9 @@ pub(super) const DALI: &str =
 
 /// Returns what a user must do for a field that launch files leave out, where one word is not enough.
 pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {
+    if field == Field::Pricing && job.plan().pricing() == Pricing::CapacityBlock {
+        return Some("book the block before; its instances are terminated from 30 minutes before it ends");
+    }
     let input = job.plan().input()?;
     match field {
         Field::Storage if from_objects(input.storage) => {

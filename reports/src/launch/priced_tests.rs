@@ -47,6 +47,16 @@ fn causal_attention_takes_no_mask_from_the_loader() {
 }
 
 #[test]
+fn a_capacity_block_is_to_be_booked_before() {
+    for target in [Target::Torchrun, Target::Slurm, Target::Skypilot, Target::Kubernetes] {
+        for (pricing, told) in [("on-demand", 0), ("capacity-block", 1)] {
+            let launch = export(&[("plan.pricing", json!(pricing))], &pytorch("pytorch-ddp", false), target);
+            assert_eq!(notes(&launch.expect("replicas"), "book the block"), told, "{} {pricing}", target.name());
+        }
+    }
+}
+
+#[test]
 fn gpus_for_which_pypi_has_no_kernels_are_told_where_packages_have_them() {
     let at = |instance: &str, target| {
         let cluster = ("plan.cluster", json!({ "instance": instance, "instances": 1 }));

@@ -6,6 +6,7 @@ use crate::chart::{
     title,
 };
 use crate::format::{percent, seconds};
+use crate::layout::exposed;
 use trainyard_plan::{ExplainedPlan, PathKind};
 
 /// The class of a part of the path, which sets its colour.
@@ -79,7 +80,7 @@ fn waterfall(plan: &ExplainedPlan, name: &str, longest: f64, breadth: Breadth) -
     let legend = Legend::of([MARGIN, breadth.width() - MARGIN], legend);
     let told = |time: f64| format!("{}, {}", seconds(time), percent(time / step));
     let mut names: Vec<String> = parts.iter().map(|part| part.label()).collect();
-    names.extend(["step".to_owned(), "exposed communication".into()]);
+    names.extend(["step", exposed(&plan.plan)].map(String::from));
     let times = parts.iter().map(|part| part.time_s).chain([step, plan.prediction.exposed_communication_s]);
     let after = times.map(|time| measure(&told(time), Letters::PLAIN)).max().unwrap_or(0) + 10;
     let rows = Rows::of(breadth, HEAD + legend.height() + 10, &names, after);
@@ -103,12 +104,12 @@ fn waterfall(plan: &ExplainedPlan, name: &str, longest: f64, breadth: Breadth) -
     rows.name(&mut picture, row, "step", strong);
     picture.bar(rows.part(row, [rows.left, x(step)]), Colour::Muted);
     picture.words(seconds(step), (x(step) + 6, rows.middle(row)), Side::Left, strong);
-    let exposed = plan.prediction.exposed_communication_s;
+    let saved = plan.prediction.exposed_communication_s;
     rows.name(&mut picture, row + 1, &names[row + 1], Letters::PLAIN);
-    let ends = [x(step - exposed), x(step)];
+    let ends = [x(step - saved), x(step)];
     picture.bar(rows.part(row + 1, [rows.left, ends[0]]), Colour::Grid);
     picture.bar(rows.part(row + 1, ends), Colour::Orange);
-    picture.words(told(exposed), (ends[1] + 6, rows.middle(row + 1)), Side::Left, Letters::PLAIN);
+    picture.words(told(saved), (ends[1] + 6, rows.middle(row + 1)), Side::Left, Letters::PLAIN);
     Ok(picture)
 }
 

@@ -6,7 +6,7 @@ use crate::campaign::{QUANTITIES, SCENARIOS, phases, quantities, scenarios};
 use crate::explanation::path;
 use crate::format::{bytes, percent, rate, seconds, usd};
 use crate::front::row;
-use crate::layout::cluster;
+use crate::layout::{cluster, exposed};
 use crate::plan::{alternative, methods_table};
 use crate::plots::{
     bandwidth, campaign_plot, front_plot, memory_plot, path_plot, roofline_plot, step_gantt, what_if_plot,
@@ -23,9 +23,10 @@ pub(super) fn step(content: &ReportContent) -> Markup {
     let gantt = "One lane for each stage of the pipeline, the first device of each. Bars are passes of micro-batches with \
                  their numbers; what is left is idle.";
     let waterfall = "What the step waits for from its start to its end: the parts add up to the step. Exposed \
-                     communication is what the step would save if links took no time, but for collectives inside layers.";
+                     communication is what the step would save if links took no time, but for collectives inside layers; of a plan \
+                     that offloads, so are copies to and from other memory and the updates there.";
     let facts_of = [
-        ("exposed communication", seconds(prediction.exposed_communication_s)),
+        (exposed(&content.document.plan), seconds(prediction.exposed_communication_s)),
         ("bubble", percent(prediction.bubble)),
         ("throughput", format!("{} samples/s", rate(prediction.samples_per_s))),
     ];

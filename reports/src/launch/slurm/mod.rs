@@ -10,7 +10,9 @@ mod launcher;
 
 use super::draft::{Draft, Finished, Head};
 use super::error::LaunchError;
+use super::field::Field;
 use super::software::Engine;
+use trainyard_plan::Pricing;
 use trainyard_planner::{REQUEUE, longest_lead, signal_lead};
 use trainyard_units::{Seconds, human_duration};
 
@@ -27,6 +29,11 @@ const SHORTEST_MIN: u64 = 10;
 /// How often a job is queued again at most, besides as often as its run is longer than a job: one that stops each time
 /// before it has come further would run for ever.
 const RESTARTS_MAX: u64 = 50;
+
+/// What a user must do for a training on a capacity block, of whose end Slurm knows nothing.
+const BLOCK: &str = "book the block, and reserve its machines until 30 minutes before it ends, when they are terminated (scontrol \
+                     create reservation ... EndTime=...; sbatch --reservation=NAME): no job may be longer than what is left \
+                     (--time), and one that is queued again after that waits for machines that are gone";
 
 pub(super) const STARTS: &[Engine] = Engine::ALL;
 
@@ -138,6 +145,9 @@ fn kind(draft: &mut Draft<'_>) -> Option<String> {
 fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     let time = time(draft);
     let kind = kind(draft);
+    if draft.job.plan().pricing() == Pricing::CapacityBlock {
+        draft.note(Field::Pricing, BLOCK);
+    }
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
