@@ -1,8 +1,9 @@
 //! What to be careful about with the terms on which machines are rented.
 
 use super::reclaimed::spot;
-use crate::amount::expected_count;
-use crate::cost::{Rented, RunConditions};
+use super::unlikely::CERTAIN;
+use crate::amount::{expected_count, likelihood};
+use crate::cost::{Rented, RunConditions, spread_of};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings};
 use trainyard_hardware_profiles::{Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances};
 use trainyard_plan::document::Prediction;
@@ -119,11 +120,12 @@ impl Terms<'_> {
             )
         } else {
             format!(
-                "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time; ",
+                "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time{}; ",
                 counted(instances.into(), "instance"),
                 days(block),
                 usd(block),
-                100.0 * elapsed / block
+                100.0 * elapsed / block,
+                long_enough(prediction, block).unwrap_or_default()
             )
         } + "`aws ec2 describe-capacity-block-offerings` tells when one can begin and what it costs now";
         let slow = elapsed + prediction.time_s * (prediction.interval_s[1] / prediction.step_time_s - 1.0);
@@ -205,6 +207,13 @@ impl Terms<'_> {
         let lacking = self.quotas.refusal(self.instance, self.plan.cluster().instances)?;
         Some(format!("the plan {lacking}; have the quota raised before, or hold fewer instances"))
     }
+}
+
+/// Says how likely a training is to end within a block of so many seconds, unless that is as good as certain.
+fn long_enough(prediction: &Prediction, block: f64) -> Option<String> {
+    let steps = (prediction.time_s + block - prediction.elapsed_s()) / prediction.time_s;
+    let chance = spread_of(prediction).probability(steps.ln());
+    (chance <= CERTAIN).then(|| format!(" and is {} likely to end within it", likelihood(chance)))
 }
 
 /// Names the storage of the data set that is missing from the cost, because its price or its size is not known.

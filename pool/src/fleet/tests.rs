@@ -580,6 +580,8 @@ fn mistakes_are_told_with_their_place() {
         "`job[0].cluster.instances` is p4d.*, but `pool.instances` is g4dn.xlarge, p3.2xlarge: jobs of a fleet run in \
          its pool"
     );
+    let late = wrong("[goal]\ndeadline = \"8 h\"", &format!("{JOB}{}submit = \"9 h\"\n", JOB.replace("trial", "late")));
+    assert_eq!(late, "`job[1].submit` is 9 h, but `goal.deadline` is 8 h 00 min, by which all jobs have to end");
     assert!(wrong("warm_pool = true", JOB).starts_with("`pool.service` is ec2, but it must be sagemaker"));
     assert!(wrong("keep_alive = \"5 min\"", JOB).starts_with("`pool.keep_alive` and `pool.warm_pool = false` exclude"));
     let none = refused(&format!("{}{JOB}", POOL.replace("[\"g4dn.xlarge\", \"p3.2xlarge\"]", "[]"))).to_string();

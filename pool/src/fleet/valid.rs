@@ -5,7 +5,7 @@ use super::{FleetError, FleetJob, FleetJobSpec, FleetSpec};
 use crate::queue::{PoolSpec, QueueSpec, QueuedJobSpec, valid};
 use trainyard_plan::{GoalSpec, JobSpec, Objective};
 use trainyard_planner::{Problem, Resources, deadline_and_budget};
-use trainyard_units::{Instant, Invalid, Seconds};
+use trainyard_units::{Instant, Invalid, Seconds, human_duration};
 
 /// The most kinds of jobs: each is a search of its own.
 const MOST_KINDS: usize = 100;
@@ -56,6 +56,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
         idle.push("`goal.objective` changes nothing: the machines have no price, so time is minimized".into());
     }
     let submits = entries(spec, &shared)?;
+    come_in_time(spec, &submits, goal.deadline)?;
     let mut kinds = Vec::new();
     for (index, ((entry, mut job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
         let field = |name: &str| format!("job[{index}].{name}");
@@ -67,9 +68,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
             let decides = machines.who_starts();
             idle.push(format!("`{}` changes nothing: {decides}", field("campaign.start")));
         }
-        if let Some(key) = of_scheduler(&job.spec) {
-            idle.push(format!("`{}` changes nothing: the schedule says when jobs wait", field(key)));
-        }
+        idle.extend(of_scheduler(&job.spec).map(|(key, why)| format!("`{}` changes nothing: {why}", field(key))));
         if let Some(campaign) = &mut job.spec.campaign {
             (campaign.job_limit, campaign.queue_wait) = (None, None);
         }
@@ -89,11 +88,27 @@ pub(super) fn valid_fleet(spec: &FleetSpec, pool: Resources, jobs: Vec<FleetJob>
     Ok(ValidFleet { goal, shared, kinds, idle })
 }
 
-/// Returns what a job says of the scheduler that it would wait for by itself.
-fn of_scheduler(job: &JobSpec) -> Option<&'static str> {
+/// Refuses jobs that come when all have to be done.
+fn come_in_time(spec: &FleetSpec, submits: &[Seconds], deadline: Option<Seconds>) -> Result<(), Invalid> {
+    let (Some(deadline), Some(first)) = (deadline, submits.iter().map(|own| own.0).reduce(f64::min)) else {
+        return Ok(());
+    };
+    let late = submits.iter().position(|own| own.0 - first >= deadline.0);
+    late.map_or(Ok(()), |index| {
+        let rule = format!("`goal.deadline` is {}, by which all jobs have to end", human_duration(deadline));
+        let submit = spec.jobs[index].submit.as_deref().unwrap_or_default();
+        let hint = "a deadline of a job of its own, in [job.goal], counts from its submission";
+        Err(Invalid::breaks(format!("job[{index}].submit"), submit, rule).with_hint(hint))
+    })
+}
+
+/// Returns what a job says of the scheduler under which it would run by itself, with why that does not count.
+fn of_scheduler(job: &JobSpec) -> Option<(&'static str, &'static str)> {
     let campaign = job.campaign.as_ref()?;
-    let limit = campaign.job_limit.is_some().then_some("campaign.job_limit");
-    limit.or_else(|| campaign.queue_wait.is_some().then_some("campaign.queue_wait"))
+    let whole = "a job of a fleet runs from its first step to its last; one in several jobs of a scheduler is planned by itself";
+    let limit = campaign.job_limit.is_some().then_some(("campaign.job_limit", whole));
+    let waits = "the schedule says when jobs wait";
+    limit.or_else(|| campaign.queue_wait.is_some().then_some(("campaign.queue_wait", waits)))
 }
 
 /// Returns a fleet's entries as jobs of a queue, as far as they are known before they are planned.
