@@ -130,7 +130,8 @@ impl<'a> Scheduler<'a> {
             }
             Event::End => {
                 self.busy_instances -= job.instances;
-                self.running.retain(|(_, other)| *other != index);
+                let expected = self.runs[index as usize].ready.after_span(job.expected);
+                self.running.remove(&(expected, index));
                 let held = self.held[index as usize].take().expect("a job that ends has instances");
                 if let Some(until) = self.pool.give_back(index, job, held, now) {
                     self.schedule(until, Event::Expire, index);
