@@ -2,17 +2,19 @@
 
 use crate::bounds::Bounds;
 use crate::catalogs::ModelEntry;
-use crate::question::{Effort, ModelQuestion, PlanQuestion, check_plan};
+use crate::question::{Effort, FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion, check_plan};
 use crate::refusal::Refusal;
 use crate::step::StepPicture;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_models::{Model, ModelSpec};
-use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::{
-    Cancellation, Draft, MachineFiles, SearchCache, draft, missed_by_choice, missed_goal, recommend, resimulate,
+    Cancellation, Draft, MachineFiles, Resources, SearchCache, draft, missed_by_choice, missed_goal, recommend,
+    resimulate, what_if as vary,
 };
+use trainyard_pool::fleet::{FleetDocument, plan_fleet};
 use trainyard_sim::{Options, memory_needed};
 
 /// A plan.
@@ -57,6 +59,22 @@ pub(crate) fn plan(
             Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline()) })
         }
     }
+}
+
+/// Seeks the best plan of a job again for each combination of values. A case without a plan says why.
+pub(crate) fn what_if(
+    question: &WhatIfQuestion,
+    cancellation: Cancellation,
+    cache: SearchCache,
+) -> Result<WhatIfDocument, Refusal> {
+    let axes = question.axes()?;
+    Ok(vary::what_if(&question.subject(cancellation, cache)?, &axes, &|| ())?)
+}
+
+/// Plans jobs that share a pool.
+pub(crate) fn fleet(question: &FleetQuestion, cancellation: &Cancellation) -> Result<FleetDocument, Refusal> {
+    let (jobs, limits) = (question.jobs()?, question.limits()?);
+    Ok(plan_fleet(&question.fleet, Resources::default(), jobs, &limits, cancellation, &|| ())?.document)
 }
 
 /// Simulates a plan document that a client kept.

@@ -38,7 +38,7 @@ pub use export::{ExportAnswer, ExportEntry, ExportedFile, Target};
 pub use guard::{Token, TokenError};
 pub use listen::{Stop, serve};
 pub use openapi::openapi;
-pub use question::{Effort, ModelQuestion, PlanQuestion};
+pub use question::{Effort, FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 pub use refusal::Refusal;
 pub use routes::{Settings, router};
 pub use step::{Doing, RowSegment, RowShare, StageRow, StepPicture};

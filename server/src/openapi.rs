@@ -3,13 +3,15 @@
 use crate::answer::{ModelAnswer, PlanAnswer};
 use crate::catalogs::Catalogs;
 use crate::export::ExportAnswer;
-use crate::question::{ModelQuestion, PlanQuestion};
+use crate::question::{FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 use crate::refusal::Refusal;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 use trainyard_history::{HistoryDocument, KeptDocument};
+use trainyard_plan::WhatIfDocument;
 use trainyard_plan::document::PlanDocument;
+use trainyard_pool::fleet::FleetDocument;
 
 /// One operation of the API.
 #[derive(Clone)]
@@ -91,6 +93,23 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             question: Some(schema::<PlanQuestion>(generator)),
             answer: schema::<PlanAnswer>(generator),
             about_answer: "The plan. One that misses deadline or budget is answered too, with what it misses.",
+        },
+        Operation {
+            path: "/api/v1/what-if",
+            id: "whatIf",
+            summary: "A job with one key or two varied: the best plan for each combination of values, proved.",
+            question: Some(schema::<WhatIfQuestion>(generator)),
+            answer: schema::<WhatIfDocument>(generator),
+            about_answer: "The cases, and the job as it is. A case without a plan has the reason, and one that misses \
+                           deadline or budget says so.",
+        },
+        Operation {
+            path: "/api/v1/fleet",
+            id: "fleet",
+            summary: "Jobs that share a pool, a deadline and a budget: a plan for each kind of them, and a schedule.",
+            question: Some(schema::<FleetQuestion>(generator)),
+            answer: schema::<FleetDocument>(generator),
+            about_answer: "The plans and the schedule. One that misses the goal is answered too, with what it misses.",
         },
         Operation {
             path: "/api/v1/simulate",

@@ -7,7 +7,9 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_documents::plain_words;
+use trainyard_planner::what_if::WhatIfError;
 use trainyard_planner::{JobError, NoPlan};
+use trainyard_pool::fleet::FleetError;
 use trainyard_units::Invalid;
 
 /// Where a client finds what may be asked.
@@ -89,6 +91,11 @@ impl Refusal {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-input", detail)
     }
 
+    /// Tells that nothing that is asked for is possible.
+    fn no_plan(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no-plan", detail)
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail = format!("the body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
@@ -102,7 +109,7 @@ impl Refusal {
 
     pub(crate) fn timeout(seconds: f64) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", format!("the request took longer than {seconds} s"))
-            .hint("allow fewer instances, or ask for a draft".to_owned())
+            .hint("allow fewer instances, vary fewer values, or ask for a draft".to_owned())
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -171,7 +178,26 @@ impl From<Invalid> for Refusal {
 
 impl From<NoPlan> for Refusal {
     fn from(error: NoPlan) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no-plan", error.to_string()).hint(error.hint())
+        Self::no_plan(error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<WhatIfError> for Refusal {
+    fn from(error: WhatIfError) -> Self {
+        match error {
+            WhatIfError::Job(error) => error.into(),
+            WhatIfError::Plan(error) => error.into(),
+        }
+    }
+}
+
+impl From<FleetError> for Refusal {
+    fn from(error: FleetError) -> Self {
+        let refusal = match &error {
+            FleetError::NoPlan { .. } => Self::no_plan(error.to_string()),
+            FleetError::Invalid(_) | FleetError::Job { .. } => Self::input(error.to_string()),
+        };
+        refusal.hint(error.hint())
     }
 }
 

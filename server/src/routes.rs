@@ -11,7 +11,7 @@ use crate::history;
 use crate::named::Named;
 use crate::openapi::openapi;
 use crate::planning::Planning;
-use crate::question::{Effort, ModelQuestion, PlanQuestion};
+use crate::question::{Effort, FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 use crate::refusal::Refusal;
 use crate::threads::Lane;
 use axum::Router;
@@ -72,6 +72,8 @@ pub fn router(settings: Settings) -> Router {
         .route("/api/v1/catalogs", get(catalogs))
         .route("/api/v1/model", post(model))
         .route("/api/v1/plan", post(plan))
+        .route("/api/v1/what-if", post(what_if))
+        .route("/api/v1/fleet", post(fleet))
         .route("/api/v1/simulate", post(simulate))
         .route("/api/v1/export/{target}", post(launch_files))
         .route("/api/v1/history", get(kept))
@@ -118,6 +120,21 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     let cache = server.cache.clone();
     let work = move |cancellation| answer::plan(&question, cancellation, cache).map(|answer| body::text(&answer));
     server.planning.answer(lane, key, work).await.map(json)
+}
+
+async fn what_if(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: Box<WhatIfQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let key = key("what-if", &question);
+    let cache = server.cache.clone();
+    let work = move |cancellation| answer::what_if(&question, cancellation, cache).map(|answer| body::text(&answer));
+    server.planning.answer(Lane::Thorough, key, work).await.map(json)
+}
+
+async fn fleet(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: Box<FleetQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let key = key("fleet", &question);
+    let work = move |cancellation| answer::fleet(&question, &cancellation).map(|answer| body::text(&answer));
+    server.planning.answer(Lane::Thorough, key, work).await.map(json)
 }
 
 /// Parses a plan document. A long one takes many times its length in memory, so it is parsed where only some are at a

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) enum Lane {
     /// Drafts and simulations.
     Quick,
-    /// Proofs.
+    /// Proofs, also those of varied jobs and of fleets.
     Thorough,
 }
 

@@ -178,6 +178,95 @@ fn what_is_out_of_reach_is_answered_with_what_it_misses() {
 }
 
 #[test]
+fn a_job_is_varied_as_the_command_varies_it() {
+    let mut job = job();
+    job["goal"]["deadline"] = json!("1 min");
+    let answer =
+        ask("/api/v1/what-if", &json!({ "job": job, "vary": ["instances=1,2"], "fix": ["precision=fp16-mixed"] }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    let document = answer.json();
+    assert_eq!((&document["schema"], &document["held"]), (&json!("trainyard.what-if/1"), &json!(false)));
+    let cases = document["cases"].as_array().expect("cases");
+    assert_eq!(cases.iter().map(|case| &case["values"]).collect::<Vec<_>>(), [&json!(["1"]), &json!(["2"])]);
+    for (case, instances) in cases.iter().zip([1, 2]) {
+        assert_eq!(case["figures"]["plan"]["cluster"]["instances"], instances);
+        assert_eq!(case["figures"]["plan"]["precision"], "fp16-mixed");
+        assert!(case["missed_goal"].as_str().is_some_and(|why| why.ends_with("times the deadline")), "{case}");
+    }
+}
+
+#[test]
+fn what_cannot_be_varied_is_told() {
+    let mut named = job();
+    named["cluster"]["file"] = json!("cluster.toml");
+    for (question, words) in [
+        (json!({ "job": job(), "vary": [] }), "`vary` is empty"),
+        (json!({ "job": job(), "vary": ["instancs=1,2"] }), "did you mean `instances`"),
+        (json!({ "job": job(), "vary": ["instances=1..100000/1"] }), "more than 1000 combinations"),
+        (json!({ "job": job(), "vary": ["instances=1", "instances=2"] }), "it is given twice"),
+        (json!({ "job": job(), "vary": ["instances=1"], "fix": ["parallel.tensr=2"] }), "parallel.tensor"),
+        (json!({ "job": named, "vary": ["instances=1"] }), "names a file"),
+    ] {
+        let (status, kind, text) = ask("/api/v1/what-if", &question).refusal();
+        assert!(status == 422 && kind == "bad-input" && text.contains(words), "{question}: {text}");
+    }
+}
+
+fn fleet() -> Value {
+    let entry = |name: &str, count: u32| {
+        let mut entry = job();
+        entry["name"] = json!(name);
+        entry["count"] = json!(count);
+        for of_all in ["cluster", "goal"] {
+            entry.as_object_mut().expect("a table").remove(of_all);
+        }
+        entry
+    };
+    json!({ "pool": { "instances": ["p3.2xlarge"], "max_instances": 2 }, "job": [entry("small", 2), entry("other", 1)] })
+}
+
+#[test]
+fn a_fleet_gets_a_plan_for_each_kind_and_a_schedule() {
+    let answer = ask("/api/v1/fleet", &json!({ "fleet": fleet() }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    let document = answer.json();
+    assert_eq!(document["schema"], "trainyard.fleet/1");
+    let plans = document["plans"].as_array().expect("plans").iter();
+    assert_eq!(
+        plans.map(|plan| (&plan["name"], &plan["count"])).collect::<Vec<_>>(),
+        [(&json!("small"), &json!(2)), (&json!("other"), &json!(1))]
+    );
+    assert_eq!(document["pools"][0]["jobs"].as_array().map(Vec::len), Some(3));
+    assert!(document["missed"].is_null());
+    let mut late = fleet();
+    late["goal"] = json!({ "deadline": "1 min" });
+    let document = ask("/api/v1/fleet", &json!({ "fleet": late })).json();
+    assert!(document["missed"].as_str().is_some_and(|why| why.contains("end all jobs within")), "{document}");
+}
+
+#[test]
+fn fleets_name_no_files_and_are_checked_as_in_their_file() {
+    for (pointer, value, words) in [
+        ("/pool/file", json!("cluster.toml"), "`pool.file` names a file"),
+        ("/job/1/file", json!("job.toml"), "`job[1].file` names a file"),
+        ("/job/0/model/file", json!("model.toml"), "`job[0].model.file` names a file"),
+        ("/job/0/model/config", json!("config.json"), "`job[0].model.config` names a file"),
+        ("/job/1/training/global_batch", json!(0), "`job[1].training.global_batch`"),
+        ("/pool/max_instances", json!(0), "`pool.max_instances`"),
+    ] {
+        let mut fleet = fleet();
+        let (table, key) = pointer.rsplit_once('/').expect("a key in a table");
+        fleet.pointer_mut(table).expect("a table")[key] = value;
+        let (status, kind, text) = ask("/api/v1/fleet", &json!({ "fleet": fleet })).refusal();
+        assert!(status == 422 && kind == "bad-input" && text.contains(words), "{pointer}: {text}");
+    }
+    let mut large = fleet();
+    large["job"][0]["model"]["name"] = json!("gpt3-175b");
+    let (status, kind, text) = ask("/api/v1/fleet", &json!({ "fleet": large })).refusal();
+    assert!(status == 422 && kind == "no-plan" && text.contains("`job[0]`, small, cannot run in this pool"), "{text}");
+}
+
+#[test]
 fn held_fields_are_held() {
     let answer = ask("/api/v1/plan", &json!({ "job": job(), "fix": ["instances=2", "parallel.tensor=2"] })).json();
     assert_eq!(answer["plan"]["plan"]["cluster"]["instances"], 2);
@@ -343,9 +432,14 @@ fn a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() {
     let (status, kind, _) = answered(router(settings()), stated).refusal();
     assert_eq!((status, kind.as_str()), (413, "too-large"));
     let bounds = Bounds::STANDARD;
-    for (path, most) in
-        [("plan", bounds.question), ("model", bounds.question), ("simulate", bounds.body), ("export/any", bounds.body)]
-    {
+    for (path, most) in [
+        ("plan", bounds.question),
+        ("what-if", bounds.question),
+        ("fleet", bounds.question),
+        ("model", bounds.question),
+        ("simulate", bounds.body),
+        ("export/any", bounds.body),
+    ] {
         let path = format!("/api/v1/{path}");
         let (status, kind, _) = spaces(&path, most + 1);
         assert_eq!((status, kind.as_str()), (413, "too-large"), "{path}");
