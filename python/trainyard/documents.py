@@ -1870,6 +1870,10 @@ class Prediction:
     """Optimizer steps of the whole training."""
     time_s: float
     """Seconds of all steps."""
+    in_all_s: float | None = None
+    """Seconds from the request for machines to the last checkpoint: steps, start-up, checkpoints, evaluations,
+    expected interruptions and failures. A deadline is compared with it. Absent in older documents.
+    """
     start_up_s: float | None = None
     """Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
     downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
@@ -2195,6 +2199,10 @@ class Plan(PlanViews):
     """Why this plan."""
     evidence: Sequence[Evidence]
     """The searches on which reasons rest: each reason that compares can be reproduced."""
+    missed: str | None
+    """Why the plan is not within deadline or budget, and by how much it is beyond; absent if it is, and in older
+    documents.
+    """
     to_meet_goal: str | None
     """What would meet a deadline or a budget that is missed."""
     warnings: Sequence[str]
@@ -3102,6 +3110,8 @@ class FleetSchedule(Document):
     """What was asked for."""
     prediction: FleetPrediction
     """What is predicted."""
+    missed: str | None
+    """Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents."""
     plans: list[FleetPlan]
     """The plan of each kind of jobs, in the order of the file."""
     pools: list[QueueSchedule]

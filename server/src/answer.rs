@@ -9,10 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, WhatIfDocument};
+use trainyard_plan::{Plan, Timeline, WhatIfDocument};
 use trainyard_planner::{
-    Cancellation, Draft, MachineFiles, Resources, SearchCache, draft, missed_by_choice, missed_goal, recommend,
-    resimulate, what_if as vary,
+    Cancellation, Draft, MachineFiles, Resources, SearchCache, draft, recommend, resimulate, what_if as vary,
 };
 use trainyard_pool::fleet::{FleetDocument, plan_fleet};
 use trainyard_sim::{Options, memory_needed};
@@ -22,7 +21,7 @@ use trainyard_sim::{Options, memory_needed};
 pub struct PlanAnswer {
     /// The plan document, which `trainyard` reads as a file.
     pub plan: PlanDocument,
-    /// Why it is not within deadline or budget; absent if it is.
+    /// Why it is not within deadline or budget, as the document says; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
     /// One simulated step.
@@ -38,6 +37,12 @@ pub struct ModelAnswer {
     pub model: ModelSpec,
 }
 
+impl PlanAnswer {
+    fn of(document: PlanDocument, step: &Timeline) -> Self {
+        Self { missed: document.missed.clone(), step: StepPicture::of(step), plan: document }
+    }
+}
+
 /// Finds the best plan for a job. What the search finds out besides is kept in `cache` for later ones.
 pub(crate) fn plan(
     question: &PlanQuestion,
@@ -49,14 +54,12 @@ pub(crate) fn plan(
     match question.effort {
         Effort::Draft => {
             let Draft { document, timeline } = draft(&problem, &limits, &question.job)?;
-            let missed = missed_goal(&document);
-            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&timeline) })
+            Ok(PlanAnswer::of(document, &timeline))
         }
         Effort::Proof => {
             let document = recommend(&problem, &limits, &question.job)?;
             let (_, outcome) = resimulate(&document, MachineFiles::default(), Options::default())?;
-            let missed = missed_goal(&document);
-            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline()) })
+            Ok(PlanAnswer::of(document, &outcome.timeline()))
         }
     }
 }
@@ -88,8 +91,7 @@ pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanA
         return Err(Refusal::input(detail).hint("`trainyard simulate` takes what the machine has".to_owned()));
     }
     let (document, outcome) = resimulate(document, MachineFiles::default(), Options::default())?;
-    let missed = missed_by_choice(&document);
-    Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline()) })
+    Ok(PlanAnswer::of(document, &outcome.timeline()))
 }
 
 /// Reads the model that a configuration describes.

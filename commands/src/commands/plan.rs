@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
-use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
+use trainyard_planner::{machine, point};
 use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
 
 /// Default number of clusters shown: the recommended one and the runners-up.
@@ -66,14 +66,11 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     if let Some(path) = &plot.plot {
         output.note(format!("plot written to {}", path.display()));
     }
-    let missed = match arguments.point {
-        None => missed_goal(&document).map(|why| (why, "the plan above comes nearest")),
-        Some(_) => missed_by_choice(&document).map(|why| (why, "without --point the plan that comes nearest is taken")),
-    };
-    match missed {
-        None => Ok(Exit::Done),
-        Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
-    }
+    let Some(why) = document.missed else { return Ok(Exit::Done) };
+    Err(Failure::new(Exit::MissedGoal, why).hint(match arguments.point {
+        None => "the plan above comes nearest",
+        Some(_) => "without --point the plan that comes nearest is taken",
+    }))
 }
 
 /// Lists what to type after a plan was made, from the file `job` if there is one, and kept in the file `out` if it was.

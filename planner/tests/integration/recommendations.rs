@@ -133,6 +133,10 @@ fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
     job.goal.deadline = Some("1 min".into());
     let document = plan(&job, &[]).expect("the nearest plan");
     assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times as long")));
+    assert_eq!(
+        (document.missed.clone(), document.prediction.in_all_s),
+        (missed_goal(&document), Some(document.prediction.elapsed_s()))
+    );
     job.goal.deadline = None;
     job.goal.budget = Some(1.0);
     let document = plan(&job, &[]).expect("the nearest plan");

@@ -174,7 +174,12 @@ fn what_is_out_of_reach_is_answered_with_what_it_misses() {
     job["goal"]["deadline"] = json!("1 min");
     let answer = ask("/api/v1/plan", &json!({ "job": job }));
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
-    assert!(answer.json()["missed"].as_str().expect("a sentence").contains("no plan ends within"));
+    let answer = answer.json();
+    assert!(answer["missed"].as_str().expect("a sentence").contains("no plan ends within"));
+    assert_eq!(answer["plan"]["missed"], answer["missed"]);
+    let again = ask("/api/v1/simulate", &answer["plan"]).json();
+    assert!(again["missed"].as_str().expect("a sentence").contains("times the deadline of"));
+    assert_eq!(again["plan"]["missed"], again["missed"]);
 }
 
 #[test]
