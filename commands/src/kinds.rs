@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Fault};
 use std::path::Path;
 use toml::{Table, Value};
+use trainyard_reports::file_argument;
 
 /// Tables of a job file.
 const OF_JOB: [&str; 6] = ["model", "data", "training", "cluster", "goal", "campaign"];
@@ -27,6 +28,9 @@ const MODEL: Kind = ("model", "`trainyard plan --model FILE` plans its training"
 const QUOTAS: Kind = ("quotas", "`trainyard plan --quotas FILE` takes it");
 const PROFILE: Kind = ("profile", "a job names it: `profile = \"FILE\"` under [cluster]");
 const CONSTANTS: Kind = ("constants", "`trainyard plan --constants FILE` takes it");
+
+/// How advice begins that is a command, in which a file is a word of a shell.
+const COMMAND: &str = "`trainyard ";
 
 /// The kinds of documents by the word in their `schema`, behind `trainyard.`.
 const DOCUMENTS: [(&str, Kind); 14] = [
@@ -70,9 +74,10 @@ pub(crate) fn no_plan(schema: &str, path: &Path) -> Option<Failure> {
 }
 
 fn refused(what: &str, (name, hint): Kind, path: &Path) -> Failure {
+    let file = if hint.starts_with(COMMAND) { file_argument(path) } else { path.display().to_string() };
     Failure::input(format!("cannot read {what} `{}`", path.display()))
         .because(format!("it is {}, not {}", one(name), one(what)))
-        .hint(hint.replace("FILE", &path.display().to_string()))
+        .hint(hint.replace("FILE", &file))
         .at(Fault { field: None, value: Some(name.into()), allowed: Some(what.into()) })
 }
 

@@ -13,7 +13,7 @@ use trainyard_history::Kind;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_planner::{machine, point};
-use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
+use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target, file_argument};
 
 /// Default number of clusters shown: the recommended one and the runners-up.
 const TOP: u16 = 5;
@@ -77,7 +77,7 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
 fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -> Vec<NextStep> {
     let step = |command: String, does| NextStep { command, does };
     let file = out.unwrap_or(Path::new("plan.json"));
-    let plan = file.display();
+    let plan = file_argument(file);
     let mut steps = Vec::new();
     if out.is_none() {
         steps.push(step(format!("--out {plan}"), "added to this command, keeps the plan"));
@@ -94,10 +94,10 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -
     let counts = numbers_of_machines(&document.plan);
     if cluster.profile.is_none() && cluster.file.is_none() && counts.len() > 1 {
         let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-        let vary = |of| format!("trainyard what-if {of} --vary instances={}", counts.join(","));
+        let vary = |of: &str| format!("trainyard what-if {of} --vary instances={}", counts.join(","));
         steps.push(match job {
-            Some(job) => step(vary(job.display()), "the best plan on more or fewer machines"),
-            None => step(vary(plan), "this plan, held, on more or fewer machines"),
+            Some(job) => step(vary(&file_argument(job)), "the best plan on more or fewer machines"),
+            None => step(vary(&plan), "this plan, held, on more or fewer machines"),
         });
     }
     if let Some((name, number)) =
