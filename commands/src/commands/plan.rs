@@ -1,6 +1,7 @@
 //! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
 
 use crate::arguments::PlanArguments;
+use crate::caller;
 use crate::commands::{export, fleet};
 use crate::failure::{Exit, Failure};
 use crate::headline::Headline;
@@ -56,7 +57,11 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
         if output.verbose() || arguments.top.is_some() {
             return reports::plan(&document, Detail::Full, output.width());
         }
-        let next = next_steps(&document, arguments.out.as_deref(), arguments.job.job.as_deref());
+        let next = next_steps(
+            &document,
+            arguments.out.as_deref(),
+            arguments.job.job.as_deref().filter(|job| !caller::is_stream(job)),
+        );
         reports::plan(&document, Detail::Brief(&next), output.width())
     });
     kept.tell(output);
