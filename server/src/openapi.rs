@@ -45,7 +45,8 @@ pub fn openapi() -> Value {
             "version": "1",
             "summary": "Plans of distributed training: which machines, how many, split how, how long, and how much.",
             "description": "Durations are seconds, sizes bytes, money USD; the suffix of a field says so. Version 1 keeps its \
-                            fields: others may be added to answers, none is removed or changes its meaning.",
+                            fields: others may be added to answers, none is removed or changes its meaning. Schemas of \
+                            answers are those of this version: ignore fields that you do not know.",
         },
         "servers": [{ "url": "/", "description": "`trainyard serve`" }],
         "security": [{}, { "token": [] }],
