@@ -155,17 +155,17 @@ async fn launch_files(State(server): State<Server>, Named(target): Named, reques
     let body = read(request, bounds.body, bounds.sending).await?;
     let targets = server.settings.exports;
     let work = move |_| export(targets, &target, &document(&body)?).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }
 
 async fn kept(State(server): State<Server>) -> Answer {
     let place = server.settings.history.clone();
     let work = move |_| history::list(place.as_deref()).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }
 
 async fn kept_entry(State(server): State<Server>, Named(id): Named) -> Answer {
     let place = server.settings.history.clone();
     let work = move |_| history::kept(place.as_deref(), &id).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }
