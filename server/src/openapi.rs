@@ -183,9 +183,16 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
         ("403", "Another site's page asks."),
         ("421", "The request was meant for another host."),
     ];
+    if operation.question.is_none() {
+        refusals.push(("400", "The path has parameters, or the request names several hosts."));
+    }
     if operation.question.is_some() {
         refusals.extend([
-            ("400", "The request names no host or several, or its body is broken or not the JSON that is expected."),
+            (
+                "400",
+                "The path has parameters, the request names no host or several, or its body is broken or not the JSON that \
+                 is expected.",
+            ),
             ("408", "The body did not arrive in time."),
             ("413", "The body is too large."),
             ("415", "The body is not JSON, or it is packed."),

@@ -70,6 +70,16 @@ impl Refusal {
             .hint("send one `Host`, the one of the address that is asked".to_owned())
     }
 
+    /// Refuses a parameter behind the path.
+    pub(crate) fn parameter(name: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-request",
+            format!("the path takes no parameters, but `{name}` is given"),
+        )
+        .hint(DESCRIBED.to_owned())
+    }
+
     /// Refuses a path that no text stands for.
     pub(crate) fn path() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "the path is not UTF-8 text")

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tower::ServiceExt;
 use trainyard_history::{Document, Figures, Kind, NewEntry, Store, UtcTime};
 use trainyard_plan::document::PlanDocument;
-use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Target, Token, openapi, router};
+use trainyard_plan::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+use trainyard_server::{Bounds, Refusal, Settings, Target, Token, openapi, router};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -318,14 +319,25 @@ fn a_plan_too_large_to_simulate_is_refused_before_it_starts() {
 #[test]
 fn launch_files_come_from_the_targets_that_there_are() {
     #[allow(clippy::unnecessary_wraps, reason = "targets may refuse a plan; this one never does")]
-    fn script(_: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
-        Ok(vec![ExportedFile { name: "launch.sh".into(), content: document.plan.cluster.instance.clone() }])
+    fn script(target: &str, document: &PlanDocument) -> Result<LaunchDocument, Refusal> {
+        let blank = Blank { placeholder: "SCRIPT".into(), what: "the script".into(), flag: Some("--script".into()) };
+        Ok(LaunchDocument {
+            schema: LAUNCH_SCHEMA.into(),
+            target: target.into(),
+            files: vec![LaunchFile { name: "launch.sh".into(), text: document.plan.cluster.instance.clone() }],
+            blanks: vec![blank],
+            assumed: Vec::new(),
+            notes: vec!["nothing is left out".into()],
+        })
     }
     static TARGETS: [Target; 1] = [Target { name: "script", title: "a script", export: script }];
     let router = router(Settings { exports: &TARGETS, ..settings() });
     let document = plan()["plan"].to_string();
     let answer = answered(router.clone(), post("/api/v1/export/script", document.clone())).json();
     assert!(answer["files"][0]["content"].as_str().expect("text").starts_with("p3."));
+    assert_eq!((&answer["schema"], &answer["target"]), (&json!(LAUNCH_SCHEMA), &json!("script")));
+    assert_eq!(answer["blanks"][0]["placeholder"], "SCRIPT");
+    assert_eq!(answer["notes"], json!(["nothing is left out"]));
     let catalogs = answered(router.clone(), get("/api/v1/catalogs")).json();
     assert_eq!(catalogs["exports"], json!([{ "name": "script", "title": "a script" }]));
     let (status, _, text) = answered(router.clone(), post("/api/v1/export/..%2f..%2fetc", document.clone())).refusal();
@@ -405,6 +417,19 @@ fn json_of_another_type_is_told_with_its_field() {
         let (status, _, text) = ask("/api/v1/plan", &body).refusal();
         assert!(status == 400 && text.contains(words), "{body}: {text}");
     }
+}
+
+#[test]
+fn parameters_that_no_path_takes_are_refused() {
+    for (request, name) in [
+        (get("/api/v1/history?limit=1&kind=plan"), "`limit`"),
+        (post("/api/v1/export/any?script=train.py", "{}"), "`script`"),
+        (get("/api/v1/catalogs?all"), "`all`"),
+    ] {
+        let (status, kind, text) = answered(router(settings()), request).refusal();
+        assert!(status == 400 && kind == "bad-request" && text.contains(name), "{text}");
+    }
+    assert_eq!(answered(router(settings()), get("/api/v1/catalogs?")).status, StatusCode::OK);
 }
 
 #[test]
