@@ -84,7 +84,7 @@ pub(crate) fn fleet(question: &FleetQuestion, cancellation: &Cancellation) -> Re
 pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanAnswer, Refusal> {
     check_plan(document)?;
     let plan = Plan::try_from(document.plan.clone())
-        .map_err(|error| Refusal::input(format!("in `plan`: {error}")).hint(error.hint()))?;
+        .map_err(|error| Refusal::input(format!("in `plan`: {error}")).field("plan").hint(error.hint()))?;
     let needed = memory_needed(&plan, Options::default()).0;
     if needed > bounds.simulation {
         let detail = format!("simulating this plan would take {needed} bytes, but {} are allowed", bounds.simulation);
@@ -97,7 +97,7 @@ pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanA
 /// Reads the model that a configuration describes.
 pub(crate) fn model(question: &ModelQuestion) -> Result<ModelAnswer, Refusal> {
     let written = question.model()?;
-    let model =
-        Model::try_from(written).map_err(|error| Refusal::input(format!("in `config`: {error}")).hint(error.hint()))?;
+    let model = Model::try_from(written)
+        .map_err(|error| Refusal::input(format!("in `config`: {error}")).field("config").hint(error.hint()))?;
     Ok(ModelAnswer { entry: ModelEntry::of(&model, None), model: model.spec() })
 }

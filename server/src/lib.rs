@@ -30,10 +30,11 @@ mod refusal;
 mod routes;
 mod step;
 mod threads;
+mod wording;
 
 pub use answer::{ModelAnswer, PlanAnswer};
 pub use bounds::Bounds;
-pub use catalogs::{Catalogs, InstanceEntry, ModelEntry, PriceEntry};
+pub use catalogs::{Catalogs, InstanceEntry, KeyEntry, ModelEntry, PriceEntry};
 pub use export::{ExportAnswer, ExportEntry, ExportedFile, Target};
 pub use guard::{Token, TokenError};
 pub use listen::{Stop, serve};

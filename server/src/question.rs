@@ -85,7 +85,7 @@ impl ModelQuestion {
     pub(crate) fn model(&self) -> Result<ModelSpec, Refusal> {
         let name = self.name.as_deref().unwrap_or(UNNAMED_MODEL);
         from_hugging_face(&self.config.to_string(), name)
-            .map_err(|error| Refusal::input(format!("in `config`: {error}")).hint(error.hint()))
+            .map_err(|error| Refusal::input(format!("in `config`: {error}")).field("config").hint(error.hint()))
     }
 }
 
@@ -109,6 +109,7 @@ impl WhatIfQuestion {
     pub(crate) fn axes(&self) -> Result<Vec<Axis>, Refusal> {
         if self.vary.is_empty() {
             return Err(Refusal::input("`vary` is empty, but it must name what is varied")
+                .field("vary")
                 .hint("for example `\"vary\": [\"instances=1..16\"]`".to_owned()));
         }
         Ok(axes(&self.vary)?)
@@ -146,18 +147,20 @@ impl FleetQuestion {
 
 /// Returns what a job names besides the catalogs: the model of the configuration that came with it.
 fn resources(job: &JobSpec, config: Option<&Value>) -> Result<Resources, Refusal> {
-    refuse_files(job, "job.")?;
+    refuse_files(job, "")?;
     let model_file = match (config, &job.model.config) {
         (Some(config), Some(_)) => {
             let name = job.model.name.clone();
             Some(ModelQuestion { config: config.clone(), name }.model()?)
         }
         (Some(_), None) => {
-            return Err(Refusal::input("`config` is there, but `job.model.config` does not name it")
+            return Err(Refusal::input("`config` is there, but `model.config` does not name it")
+                .field("config")
                 .hint("write `\"config\": \"config.json\"` in `job.model`".to_owned()));
         }
         (None, Some(_)) => {
-            return Err(Refusal::input("`job.model.config` names a file, but `config` does not hold its content")
+            return Err(Refusal::input("`model.config` names a file, but `config` does not hold its content")
+                .field("model.config")
                 .hint("send what is in the file as `config`".to_owned()));
         }
         (None, None) => None,
@@ -167,7 +170,8 @@ fn resources(job: &JobSpec, config: Option<&Value>) -> Result<Resources, Refusal
 
 /// Returns the limits of a search that holds these fields.
 fn limits(fix: &[String], top: usize) -> Result<Limits, Refusal> {
-    let fixed = Fixed::parse(fix).map_err(|error| Refusal::input(format!("in `fix`: {error}")).hint(error.hint()))?;
+    let fixed = Fixed::parse(fix)
+        .map_err(|error| Refusal::input(format!("in `fix`: {error}")).field("fix").hint(error.hint()))?;
     Ok(Limits { top, max_simulations: None, fixed })
 }
 
@@ -188,7 +192,8 @@ fn refuse_files(job: &JobSpec, place: &str) -> Result<(), Refusal> {
 pub(crate) fn check_plan(document: &PlanDocument) -> Result<(), Refusal> {
     if document.schema != PLAN_SCHEMA {
         let detail = format!("`schema` is `{}`, but this version reads `{PLAN_SCHEMA}`", document.schema);
-        return Err(Refusal::input(detail).hint("`trainyard plan JOB --out PLAN.json` writes one".to_owned()));
+        let hint = "POST /api/v1/plan answers with one, and `trainyard plan JOB --out PLAN.json` writes one";
+        return Err(Refusal::input(detail).field("schema").hint(hint.to_owned()));
     }
     let cluster = &document.plan.cluster;
     let named = [
@@ -203,6 +208,7 @@ fn refuse(named: &[(String, &Option<String>)]) -> Result<(), Refusal> {
     match named.iter().find(|(_, file)| file.is_some()) {
         None => Ok(()),
         Some((field, _)) => Err(Refusal::input(format!("`{field}` names a file, and the server opens none"))
+            .field(field)
             .hint("`trainyard plan` and `trainyard simulate` read files".to_owned())),
     }
 }

@@ -1,5 +1,6 @@
 //! Why a request is not answered: problem details (RFC 9457).
 
+use crate::wording::{field_of_api, of_api};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
@@ -26,6 +27,16 @@ pub struct Refusal {
     pub kind: String,
     /// What is wrong: field, value, and what is allowed.
     pub detail: String,
+    /// The field of the job, the fleet or the plan that is wrong, `data.tokens`, or that of the question beside them,
+    /// `vary`; absent where it is no single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What stands there, where that is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What may stand there, where that is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
     /// What may be done about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -33,7 +44,8 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
-        Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
+        let (status, detail) = (status.as_u16(), of_api(&detail.into()));
+        Self { status, kind: kind.into(), detail, field: None, value: None, allowed: None, hint: None }
     }
 
     /// Returns `true` if the question is at fault, so that asking again would not help.
@@ -44,7 +56,21 @@ impl Refusal {
     /// Adds advice on what may be done about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
-        self.hint = hint.into().or(self.hint);
+        self.hint = hint.into().map(|hint| of_api(&hint)).or(self.hint);
+        self
+    }
+
+    /// Says which field is wrong.
+    #[must_use]
+    pub(crate) fn field(mut self, field: &str) -> Self {
+        self.field = Some(field_of_api(field).to_owned()).filter(|field| !field.is_empty());
+        self
+    }
+
+    /// Says which field is wrong, what stands there, and what may.
+    fn at(mut self, invalid: &Invalid) -> Self {
+        self = self.field(invalid.field());
+        (self.value, self.allowed) = (invalid.given().map(Into::into), invalid.allowed().map(Into::into));
         self
     }
 
@@ -53,9 +79,11 @@ impl Refusal {
         let told = error.to_string();
         let (message, place) = told.rfind(" at line ").map_or((told.as_str(), ""), |at| told.split_at(at));
         let message = plain_words(message, "an object");
-        let field = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
-        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {field}{message}{place}"))
-            .hint(DESCRIBED.to_owned())
+        let within = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
+        let detail = format!("the body cannot be read: {within}{message}{place}");
+        let refusal = Self::new(StatusCode::BAD_REQUEST, "bad-json", detail).hint(DESCRIBED.to_owned());
+        Self { allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()), ..refusal }
+            .field(field.unwrap_or_default())
     }
 
     /// Refuses a list where an object is expected.
@@ -176,13 +204,13 @@ impl Refusal {
 
 impl From<JobError> for Refusal {
     fn from(error: JobError) -> Self {
-        Self::input(error.to_string()).hint(error.hint())
+        Self::input(error.to_string()).hint(error.hint()).at(error.invalid())
     }
 }
 
 impl From<Invalid> for Refusal {
     fn from(error: Invalid) -> Self {
-        Self::input(error.to_string()).hint(error.hint())
+        Self::input(error.to_string()).hint(error.hint()).at(&error)
     }
 }
 
@@ -204,8 +232,11 @@ impl From<WhatIfError> for Refusal {
 impl From<FleetError> for Refusal {
     fn from(error: FleetError) -> Self {
         let refusal = match &error {
-            FleetError::NoPlan { .. } => Self::no_plan(error.to_string()),
-            FleetError::Invalid(_) | FleetError::Job { .. } => Self::input(error.to_string()),
+            FleetError::NoPlan { index, .. } => Self::no_plan(error.to_string()).field(&format!("job[{index}]")),
+            FleetError::Invalid(invalid) => Self::input(error.to_string()).at(invalid),
+            FleetError::Job { index, error: own } => {
+                Self::input(error.to_string()).at(&own.invalid().clone().within(&format!("job[{index}]")))
+            }
         };
         refusal.hint(error.hint())
     }

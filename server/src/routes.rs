@@ -104,14 +104,14 @@ async fn read_question(server: &Shared, request: Request<Body>) -> Result<Bytes,
 }
 
 async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: ModelQuestion = parse(&read_question(&server, request).await?)?;
+    let question: ModelQuestion = parse(&read_question(&server, request).await?, "")?;
     let work = move |_| answer::model(&question).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
 async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     // Questions hold whole jobs, and what an answer waits with is copied.
-    let question: Box<PlanQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let question: Box<PlanQuestion> = parse(&read_question(&server, request).await?, "job").map(Box::new)?;
     let lane = match question.effort {
         Effort::Draft => Lane::Quick,
         Effort::Proof => Lane::Thorough,
@@ -123,7 +123,7 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
 }
 
 async fn what_if(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: Box<WhatIfQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let question: Box<WhatIfQuestion> = parse(&read_question(&server, request).await?, "job").map(Box::new)?;
     let key = key("what-if", &question);
     let cache = server.cache.clone();
     let work = move |cancellation| answer::what_if(&question, cancellation, cache).map(|answer| body::text(&answer));
@@ -131,7 +131,7 @@ async fn what_if(State(server): State<Server>, request: Request<Body>) -> Answer
 }
 
 async fn fleet(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: Box<FleetQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let question: Box<FleetQuestion> = parse(&read_question(&server, request).await?, "fleet").map(Box::new)?;
     let key = key("fleet", &question);
     let work = move |cancellation| answer::fleet(&question, &cancellation).map(|answer| body::text(&answer));
     server.planning.answer(Lane::Thorough, key, work).await.map(json)
@@ -140,7 +140,7 @@ async fn fleet(State(server): State<Server>, request: Request<Body>) -> Answer {
 /// Parses a plan document. A long one takes many times its length in memory, so it is parsed where only some are at a
 /// time.
 fn document(body: &Bytes) -> Result<PlanDocument, Refusal> {
-    parse(body)
+    parse(body, "")
 }
 
 async fn simulate(State(server): State<Server>, request: Request<Body>) -> Answer {

@@ -374,6 +374,43 @@ fn jobs_that_make_no_sense_are_told_field_value_and_hint() {
 }
 
 #[test]
+fn a_refusal_names_the_field_the_value_and_what_is_allowed() {
+    let of = |path: &str, question: &Value| {
+        let refusal = ask(path, question).json();
+        ["field", "value", "allowed"].map(|key| refusal[key].as_str().unwrap_or_default().to_owned())
+    };
+    let mut wrong = job();
+    wrong["training"]["global_batch"] = json!(0);
+    let [field, value, allowed] = of("/api/v1/plan", &json!({ "job": wrong }));
+    assert_eq!((field.as_str(), value.as_str()), ("training.global_batch", "0"));
+    assert!(allowed.starts_with("from 1 to"), "{allowed}");
+    wrong["training"]["global_batch"] = json!([]);
+    let [field, _, allowed] = of("/api/v1/what-if", &json!({ "job": wrong, "vary": [] }));
+    assert_eq!(field, "training.global_batch");
+    assert!(allowed.starts_with("a number of samples"), "{allowed}");
+    let [field, ..] = of("/api/v1/what-if", &json!({ "job": job(), "vary": ["instances=1", "instances=2"] }));
+    assert_eq!(field, "vary");
+    let mut wrong = fleet();
+    wrong["job"][1]["training"]["global_batch"] = json!(0);
+    assert_eq!(of("/api/v1/fleet", &json!({ "fleet": wrong }))[..2], ["job[1].training.global_batch", "0"]);
+    wrong["pool"]["surprise"] = json!(0);
+    assert!(of("/api/v1/fleet", &json!({ "fleet": wrong }))[0].starts_with("pool"));
+}
+
+#[test]
+fn advice_names_paths_of_the_api() {
+    let mut wrong = job();
+    wrong["cluster"]["instances"] = json!(["qqq"]);
+    let (.., text) = ask("/api/v1/plan", &json!({ "job": wrong })).refusal();
+    assert!(text.contains("GET /api/v1/catalogs lists the catalog") && !text.contains("trainyard show"), "{text}");
+    let (.., text) = ask("/api/v1/what-if", &json!({ "job": job(), "vary": ["qqq=1"] })).refusal();
+    assert!(text.contains("lists all keys, as `varied`"), "{text}");
+    let catalogs = answered(router(settings()), get("/api/v1/catalogs")).json();
+    let keys = catalogs["varied"].as_array().expect("a list");
+    assert!(keys.iter().any(|key| key["name"] == "instances"));
+}
+
+#[test]
 fn a_job_without_any_plan_says_which_limit_to_relax() {
     let mut job = job();
     job["model"]["name"] = json!("gpt3-175b");
@@ -408,8 +445,8 @@ fn hostile_json_is_refused() {
 #[test]
 fn json_of_another_type_is_told_with_its_field() {
     for (body, words) in [
-        (json!({ "job": { "training": { "global_batch": "x" } } }), "in `job.training.global_batch`: `x`"),
-        (json!({ "job": { "cluster": { "instances": [1] } } }), "in `job.cluster.instances[0]`: "),
+        (json!({ "job": { "training": { "global_batch": "x" } } }), "in `training.global_batch`: `x`"),
+        (json!({ "job": { "cluster": { "instances": [1] } } }), "in `cluster.instances[0]`: "),
         (json!({ "job": { "model": { "surprise": 1 } } }), "unknown key `surprise`"),
         (json!({ "job": 1 }), "in `job`: "),
         (json!(1), "the body cannot be read: invalid type"),
