@@ -20,14 +20,15 @@ JOB: Job = {
 def main() -> None:
     plan = trainyard.plan(JOB, instances=["p4d.*", "p3.*", "g5.*"])
     cluster, prediction = plan.plan.cluster, plan.prediction
-    print(f"{cluster.instances} × {cluster.instance}: {prediction.time_s / 3600:.1f} h, {prediction.cost_usd:.0f} USD")
+    assert prediction.in_all_s is not None  # Only documents of older versions lack it.
+    print(f"{cluster.instances} × {cluster.instance}: {prediction.in_all_s / 3600:.1f} h, {prediction.cost_usd:.0f} USD")
     for reason in plan.reasons:
         print(f"  · {reason}")
 
     sweep = trainyard.what_if(plan, vary={"instances": range(1, 5)})
     for case in sweep.cases:
         if case.figures is not None:
-            print(f"{case.values[0]} instances: {case.figures.time_s / 3600:.1f} h")
+            print(f"{case.values[0]} instances: {case.figures.in_all_s / 3600:.1f} h")
 
     launch = trainyard.export(plan, to="torchrun", script="train.py")
     print("launch files:", ", ".join(file.name for file in launch.files))

@@ -73,7 +73,8 @@ pub(crate) enum Command {
     Train(TrainArguments),
     /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
     #[command(after_long_help = examples::PLAN, mut_arg("job", |job| job.value_name("JOB|FLEET").help(
-        "Job file (TOML), which may be left out if flags say it all; or a fleet: a file with [pool] and [[job]]"
+        "Job file (TOML), which may be left out if flags say it all; or a fleet: a file with [pool] and [[job]]; - for \
+         standard input"
     )), mut_arg("plot", |plot| plot.help("Draw time against cost of a job, or the schedule of a fleet")))]
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
@@ -88,7 +89,9 @@ pub(crate) enum Command {
     #[command(after_long_help = examples::REPORT)]
     Report(ReportArguments),
     /// Vary anything of a job or a plan and see what it changes
-    #[command(after_long_help = examples::what_if(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")), mut_arg(
+    #[command(after_long_help = examples::what_if(), mut_arg("job", |job| job.value_name("JOB|PLAN.json").help(
+        "Job file (TOML), which may be left out if flags say it all; or plan document; - for one on standard input"
+    )), mut_arg(
         "plot", |plot| plot.help("Draw it: scaling, throughput over batch, time and cost, or the tornado")
     ))]
     WhatIf(WhatIfArguments),
@@ -278,7 +281,7 @@ pub(crate) struct PlanArguments {
 /// Arguments of `trainyard explain`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExplainArguments {
-    /// Plan document
+    /// Plan document, - for standard input
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
     /// Plan document to compare it with: of the same model, on any machines
@@ -291,7 +294,7 @@ pub(crate) struct ExplainArguments {
 /// Arguments of `trainyard report`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Plan document
+    /// Plan document, - for standard input
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
     /// Write the page to this file [default: standard output]
@@ -354,7 +357,7 @@ pub(crate) struct WhatIfArguments {
 /// Arguments of `trainyard export`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// Plan document
+    /// Plan document, - for standard input
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
     /// What the files are for
@@ -428,7 +431,7 @@ pub(crate) struct TrainArguments {
 /// Arguments of `trainyard simulate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArguments {
-    /// Plan document, a queue (TOML), or a folder of Chakra execution traces (NAME.RANK.et)
+    /// Plan document, a queue (TOML), - for one on standard input, or a folder of Chakra execution traces (NAME.RANK.et)
     #[arg(value_name = "PLAN.json|QUEUE.toml|TRACES")]
     pub(crate) plan: PathBuf,
     /// Write the step of a plan as a trace in the PyTorch profiler's form: all ranks in one file for ui.perfetto.dev, or

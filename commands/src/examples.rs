@@ -100,6 +100,9 @@ JOB may be a plan document (PLAN.json): it is then held and simulated with each 
 Values: lists 1,2,4; ranges 1..64 (doubling; layers, heads and images in equal steps; 1..64/4 in steps of 4); \
 quantities with their unit, 25Gbps, 80 GiB, 5us; factors on the present value, ×0.5 or x0.5.
 
+Cases that miss the deadline or the budget say so and are answers: the exit code is 0, also if all do. It is 3 if no case \
+has a plan.
+
 Keys:
 ",
     );

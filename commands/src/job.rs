@@ -5,7 +5,7 @@ use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
 use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
-use crate::{files, quotas};
+use crate::{files, kinds, quotas};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{
@@ -128,8 +128,11 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
         });
     }
     let failed = match files::read_text("job", path) {
-        Ok(text) if !files::is_config(path) => return Ok(text),
-        Ok(_) => Failure::input(format!("cannot read job `{name}`")).because("it is JSON, and a job is TOML"),
+        Ok(text) => match kinds::document("job", &text, path) {
+            Some(told) => return Err(told),
+            None if !files::is_config(path) => return Ok(text),
+            None => Failure::input(format!("cannot read job `{name}`")).because("it is JSON, and a job is TOML"),
+        },
         Err(failure) => failure,
     };
     let is_model = path.exists() && files::holds_model(path);

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Fault};
 use std::path::Path;
 use toml::{Table, Value};
+use trainyard_reports::file_argument;
 
 /// Tables of a job file.
 const OF_JOB: [&str; 6] = ["model", "data", "training", "cluster", "goal", "campaign"];
@@ -27,6 +28,17 @@ const MODEL: Kind = ("model", "`trainyard plan --model FILE` plans its training"
 const QUOTAS: Kind = ("quotas", "`trainyard plan --quotas FILE` takes it");
 const PROFILE: Kind = ("profile", "a job names it: `profile = \"FILE\"` under [cluster]");
 const CONSTANTS: Kind = ("constants", "`trainyard plan --constants FILE` takes it");
+
+const PLAN: Kind = (
+    "plan",
+    "`trainyard simulate FILE`, `explain`, `report`, `export`, `what-if` and `run` take it; `plan` makes one of a job",
+);
+
+/// Advice where a document is given in place of a file that people write.
+const WRITTEN_BY_HAND: &str = "commands print it; `trainyard schemas --out DIR` writes what each kind of file may hold";
+
+/// How advice begins that is a command, in which a file is a word of a shell.
+const COMMAND: &str = "`trainyard ";
 
 /// The kinds of documents by the word in their `schema`, behind `trainyard.`.
 const DOCUMENTS: [(&str, Kind); 14] = [
@@ -63,16 +75,35 @@ pub(crate) fn misplaced(what: &str, text: &str, path: &Path) -> Option<Failure> 
 
 /// Returns the failure of a document by its `schema`, if that is of another kind than a plan.
 pub(crate) fn no_plan(schema: &str, path: &Path) -> Option<Failure> {
-    let (name, _) = schema.strip_prefix("trainyard.")?.split_once('/')?;
-    let (_, kind) = DOCUMENTS.iter().find(|(known, _)| *known == name)?;
-    let told = refused("plan", *kind, path);
+    let told = refused("plan", of_schema(schema)?, path);
     Some(told.at(Fault { field: Some("schema".into()), value: Some(schema.into()), allowed: Some("a plan".into()) }))
 }
 
+/// Returns the failure of a document of this program, whose `schema` names it, in place of a file that people write.
+pub(crate) fn document(what: &str, text: &str, path: &Path) -> Option<Failure> {
+    let value: serde_json::Value = trainyard_documents::from_json(text).ok()?;
+    let schema = value.get("schema")?.as_str()?;
+    let kind = if is_plan(schema) { PLAN } else { (of_schema(schema)?.0, WRITTEN_BY_HAND) };
+    let told = refused(what, kind, path);
+    Some(told.at(Fault { field: Some("schema".into()), value: Some(schema.into()), allowed: Some(one(what)) }))
+}
+
+/// Returns the kind of a document other than a plan by its `schema`.
+fn of_schema(schema: &str) -> Option<Kind> {
+    let (name, _) = schema.strip_prefix("trainyard.")?.split_once('/')?;
+    DOCUMENTS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// Returns `true` for the `schema` of a plan of any version.
+fn is_plan(schema: &str) -> bool {
+    schema.starts_with("trainyard.plan/")
+}
+
 fn refused(what: &str, (name, hint): Kind, path: &Path) -> Failure {
+    let file = if hint.starts_with(COMMAND) { file_argument(path) } else { path.display().to_string() };
     Failure::input(format!("cannot read {what} `{}`", path.display()))
         .because(format!("it is {}, not {}", one(name), one(what)))
-        .hint(hint.replace("FILE", &path.display().to_string()))
+        .hint(hint.replace("FILE", &file))
         .at(Fault { field: None, value: Some(name.into()), allowed: Some(what.into()) })
 }
 
@@ -172,6 +203,11 @@ mod tests {
         let told = misplaced("queue", job, Path::new("job.toml")).expect("another kind");
         assert_eq!(told.causes(), ["it is a job, not a queue"]);
         assert!(told.hint_text().is_some_and(|hint| hint.starts_with("`trainyard plan job.toml --out plan.json`")));
+        let plan = "{\"schema\": \"trainyard.plan/1\"}";
+        let told = document("job", plan, Path::new("my plan.json")).expect("another kind");
+        assert_eq!(told.causes(), ["it is a plan, not a job"]);
+        assert!(told.hint_text().is_some_and(|hint| hint.starts_with("`trainyard simulate 'my plan.json'`")));
+        assert!(document("job", "{\"model_type\": \"gpt2\"}", Path::new("config.json")).is_none());
         let fleet = no_plan("trainyard.fleet/1", Path::new("f.json")).expect("no plan");
         assert_eq!(fleet.causes(), ["it is a fleet that was planned, not a plan"]);
         assert!(

@@ -41,6 +41,7 @@ mod misplaced;
 mod output;
 mod places;
 mod quotas;
+mod streams;
 mod threads;
 
 // The commands.
@@ -55,6 +56,7 @@ pub use shown::{Form, shown};
 pub use trainyard_planner::Cancellation;
 
 use crate::arguments::{Arguments, Command, Global, PricesCommand};
+use crate::caller::{Caller, on_behalf_of};
 use crate::failure::{Exit, Failure};
 use crate::history::History;
 use crate::output::Output;
@@ -89,7 +91,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     let output = Output::new(&arguments.global);
     let ended = checked(&arguments, &words).and_then(|history| {
         threads::start(&arguments.command)?;
-        dispatch(arguments.command, &history, &output)
+        let streams = streams::read(&arguments.command)?;
+        on_behalf_of(Caller { streams, ..Caller::default() }, || dispatch(arguments.command, &history, &output))
     });
     match ended.and_then(|code| output.unwritten().map_or(Ok(code), Err)) {
         Ok(code) => code as u8,

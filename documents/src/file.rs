@@ -125,6 +125,17 @@ pub fn text(path: &Path, most: u64) -> Result<String, Unreadable> {
     text_of(bytes(path, most)?)
 }
 
+/// Reads the text of a stream that has at most `most` bytes. A byte-order mark before it is left out.
+///
+/// # Errors
+///
+/// Fails when it cannot be read, is longer, or is no UTF-8.
+pub fn text_from(stream: impl Read, most: u64) -> Result<String, Unreadable> {
+    let mut bytes = Vec::new();
+    stream.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(Unreadable::TooLarge { has: "has", most }) } else { text_of(bytes) }
+}
+
 /// Makes a text of bytes. A byte-order mark before it is left out.
 ///
 /// # Errors
@@ -235,6 +246,8 @@ mod tests {
         let told = text(&path, 7).expect_err("too large");
         assert_eq!(told.to_string(), "it has more than 7 bytes");
         assert_eq!(unpacked(&path, 8).and_then(Unpacked::text).expect("as large as allowed"), "12345678");
+        assert_eq!(text_from(&b"12345678"[..], 8).expect("as long as allowed"), "12345678");
+        assert!(matches!(text_from(std::io::repeat(b'1'), 7), Err(Unreadable::TooLarge { .. })));
         assert!(matches!(unpacked(&path, 7).and_then(Unpacked::text), Err(Unreadable::TooLarge { .. })));
     }
 

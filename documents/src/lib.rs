@@ -20,7 +20,7 @@ mod place;
 mod sound;
 mod words;
 
-pub use file::{Unpacked, Unreadable, bytes, open, text, text_of, unpacked};
+pub use file::{Unpacked, Unreadable, bytes, open, text, text_from, text_of, unpacked};
 pub use place::toml_place;
 pub use sound::{VALUES_MAX, from_json, from_json_bytes, from_toml};
 pub use words::plain_words;

@@ -5,7 +5,7 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_toml;
-use trainyard_planner::{Fixed, Limits, Resources};
+use trainyard_planner::{Cancellation, Fixed, Limits, Resources};
 use trainyard_pool::fleet::{self, FleetJob, FleetSpec, plan_fleet};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_toml(data, size, max, seed) });
@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
     let held = (!small).then_some(u32::MAX);
     let fixed = Fixed { instances: held, ..Fixed::default() };
     let limits = Limits { top: 1, max_simulations: Some(4), fixed };
-    if let Ok(planned) = plan_fleet(&spec, Resources::default(), jobs, &limits, &|| ()) {
+    if let Ok(planned) = plan_fleet(&spec, Resources::default(), jobs, &limits, &Cancellation::default(), &|| ()) {
         trainyard_fuzz::reads_back(&planned.document);
         fleet::page(&planned.document, WIDTH, true);
     }

@@ -25,6 +25,7 @@
 mod amount;
 mod cache;
 mod cancellation;
+mod missed;
 mod relative;
 
 // Changes to machines, prices and plans.
@@ -52,8 +53,8 @@ pub mod what_if;
 
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    CERTAIN, Draft, Freed, GivenUp, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, missed_by_choice,
-    missed_goal, on_each, optimum, point, recommend,
+    CERTAIN, Draft, Freed, GivenUp, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each, optimum,
+    point, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;
@@ -61,6 +62,7 @@ pub use cancellation::Cancellation;
 pub use cost::checkpoint_time;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
+pub use missed::missed_goal;
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
     DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, GlobalBatches,

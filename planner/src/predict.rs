@@ -1,6 +1,7 @@
 //! Predictions: a simulated step carried over to a whole training.
 
 use crate::cost::{Rent, add_chances};
+use crate::missed::missed_by_choice;
 use crate::problem::{
     AUTO_STACK, catalog_with, data_set, executable_on, executor_stack, forward_plan, has_instead, in_job, inside,
     memory_margin, on_no_instance, price_of, price_used, purchase, send_over, stated_price, target, transport_named,
@@ -76,6 +77,7 @@ pub(crate) fn predict_of(
         memory_bytes: memory(&outcome.footprint),
         steps,
         time_s,
+        in_all_s: None,
         start_up_s: None,
         checkpoints_s: None,
         evaluations_s,
@@ -96,6 +98,7 @@ pub(crate) fn predict_of(
     if let Some(rent) = rent {
         rent.add_to(&mut prediction, storage, time_of);
     }
+    prediction.in_all_s = Some(prediction.elapsed_s());
     Ok((prediction, outcome))
 }
 
@@ -376,7 +379,8 @@ pub fn resimulate(
     let outcome = simulated(&plan, &machine, options)?;
     let (prediction, outcome) =
         predict_of(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref(), outcome)?;
-    Ok((PlanDocument { prediction, ..document.clone() }, outcome))
+    let again = PlanDocument { prediction, ..document.clone() };
+    Ok((PlanDocument { missed: missed_by_choice(&again), ..again }, outcome))
 }
 
 /// Simulates a step of a document's plan in detail, on every rank that is simulated.

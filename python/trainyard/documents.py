@@ -56,7 +56,7 @@ DecodePlace = Literal["cpu", "gpu"]
 Cache = Literal["none", "memory", "nvme"]
 
 # Samples of an optimizer step: one number, or a range that convergence allows.
-GlobalBatch = Union[int, dict[str, Any]]
+GlobalBatch = Union[int, str, dict[str, Any]]
 
 # Which weights are trained.
 Method = Literal["full", "lora", "qlora", "frozen"]
@@ -84,7 +84,7 @@ DecayExempt = Literal["biases-and-norms", "none"]
 
 # Shares that are dropped out in training: one for all places, or some of their own. Source: Srivastava et al.,
 # "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
-DropoutShares = Union[float, dict[str, Any]]
+DropoutShares = Union[float, str, dict[str, Any]]
 
 # How instances are paid.
 Pricing = Literal["on-demand", "spot", "reserved", "reserved-3y", "capacity-block"]
@@ -264,35 +264,35 @@ class ModelChoice(TypedDict, total=False):
     """The `config.json` of a Hugging Face checkpoint, relative to the job file."""
     family: Family | None
     """The architecture of a model given by its dimensions."""
-    layers: int | None
+    layers: int | str | None
     """Blocks, or hidden layers."""
-    hidden: int | None
+    hidden: int | str | None
     """Width."""
-    heads: int | None
+    heads: int | str | None
     """Attention heads."""
-    ffn: int | None
+    ffn: int | str | None
     """Width inside the feed-forward part."""
-    vocab: int | None
+    vocab: int | str | None
     """Vocabulary size."""
-    seq_len: int | None
+    seq_len: int | str | None
     """Tokens of a sample, as a text also "8k", which is 8192; also overrides that of a catalog, file or config model.
     """
-    image_size: int | None
+    image_size: int | str | None
     """Height and width of an image; also overrides that of a catalog, file or config model."""
     attention: AttentionKernel | None
     """How attention is computed; also overrides that of a catalog, file or config model."""
-    inputs: int | None
+    inputs: int | str | None
     """Input features of an MLP."""
-    outputs: int | None
+    outputs: int | str | None
     """Output features of an MLP."""
 
 
 class DataSpec(TypedDict, total=False):
     """The data: how much there is and, for a run, where."""
 
-    samples: int | None
+    samples: int | str | None
     """Samples in the data set."""
-    tokens: float | None
+    tokens: float | str | None
     """Tokens in the data set; 10e9, and as a text "10B"."""
     lengths: str | None
     """A file with the length of each sample in tokens, one a line, instead of `samples`, relative to the job file."""
@@ -316,21 +316,21 @@ class DataSpec(TypedDict, total=False):
     """How samples are stored: a data set of the catalog, `imagenet`, or `none` for samples that are there when a step
     wants them; that of the catalog's model if left out.
     """
-    bytes_per_sample: float | None
+    bytes_per_sample: float | str | None
     """Bytes of one sample as stored, at least 1; those of the data set if left out."""
-    bytes_deviation: float | None
+    bytes_deviation: float | str | None
     """Standard deviation of these bytes from sample to sample; 0 if left out."""
     format: SampleFormat | None
     """What is to be decoded; tokens for models that read them, else jpeg, if left out."""
-    files: int | None
+    files: int | str | None
     """Files that hold the data set; one for each 128 MiB if left out."""
     storage: StorageMode | None
     """Where samples are read from; chosen if left out."""
     decode: DecodePlace | None
     """What decodes; chosen if left out."""
-    workers: int | None
+    workers: int | str | None
     """Processes that load for one replica; its share of the machine's virtual processors if left out."""
-    prefetch: int | None
+    prefetch: int | str | None
     """Batches that each stage of loading may be ahead of the next; 2 if left out."""
     cache: Cache | None
     """Where samples are kept after the first pass over them; chosen if left out."""
@@ -373,9 +373,9 @@ class TrainingSpec(TypedDict, total=False):
 
     global_batch: GlobalBatch | None
     """Samples of an optimizer step."""
-    epochs: float | None
+    epochs: float | str | None
     """Passes over the data set; 1 if neither this nor `steps` nor `target` is given."""
-    steps: int | None
+    steps: int | str | None
     """Optimizer steps, instead of `epochs`."""
     target: str | None
     """What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings."""
@@ -383,7 +383,7 @@ class TrainingSpec(TypedDict, total=False):
     """Which weights are trained; all of them if left out."""
     lora: LoraSpec | None
     """The adapters of lora and qlora."""
-    trained_blocks: int | None
+    trained_blocks: int | str | None
     """With frozen, the last so many blocks are trained, and what follows them; 1 if left out."""
     objective: TuningObjective | None
     """What the training gets better at, sft or dpo (on pairs of sequences, one of which is preferred); sft, the
@@ -393,23 +393,23 @@ class TrainingSpec(TypedDict, total=False):
     """Where dpo has the scores of the reference model from."""
     optimizer: Optimizer | None
     """The optimizer; adamw if left out."""
-    learning_rate: float | None
+    learning_rate: float | str | None
     """Peak learning rate of a run."""
     precision: list[Precision] | None
     """Number formats that may be chosen; all that the hardware has if left out."""
-    warm_up_steps: int | None
+    warm_up_steps: int | str | None
     """Steps over which the learning rate rises from nothing; 10 if left out. `warmup_steps` is read too."""
     decay: Decay | None
     """What becomes of the learning rate after that; it stays if left out."""
-    decay_power: float | None
+    decay_power: float | str | None
     """The power of a polynomial decay; 2 if left out."""
-    final_learning_rate: float | None
+    final_learning_rate: float | str | None
     """The learning rate that it decays to, right after the last step; 0 if left out."""
-    clip_norm: float | None
+    clip_norm: float | str | None
     """The greatest norm that the gradient of all parameters may have, 0 for no limit. Left out, training here has no
     limit; launch files clip at 1, as the programs that they start do.
     """
-    weight_decay: float | None
+    weight_decay: float | str | None
     """Weight decay; what the optimizer is usually run with if left out, as the three below."""
     decay_exempt: DecayExempt | None
     """What weight decay leaves out; biases and norms if left out."""
@@ -417,11 +417,11 @@ class TrainingSpec(TypedDict, total=False):
     """Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`; as the model's
     description says if left out, which for those of the catalog is nothing.
     """
-    momentum: float | None
+    momentum: float | str | None
     """Decay rate of the velocity of sgd-momentum and lars."""
     betas: list[float] | None
     """Decay rates of the running means of adam, adamw and lamb: of gradients, and of their squares."""
-    epsilon: float | None
+    epsilon: float | str | None
     """What adam, adamw and lamb add to the root of the mean square."""
 
 
@@ -433,7 +433,7 @@ class ClusterChoice(TypedDict, total=False):
     offered in capacity blocks where these are wanted. With a cluster file, the kinds of its machines that may be
     used; all if left out.
     """
-    max_instances: int | None
+    max_instances: int | str | None
     """The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own."""
     region: str | None
     """AWS region; us-east-1 if left out."""
@@ -453,7 +453,7 @@ class ClusterChoice(TypedDict, total=False):
     """
     prices: str | None
     """A table of prices (CSV) that stand before those of the catalog, relative to the job file."""
-    quotas: dict[str, int] | None
+    quotas: dict[str, int | str] | None
     """What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types
     (`g4dn.*`): virtual processors, as EC2 counts them, or instances, as SageMaker does.
     """
@@ -472,20 +472,20 @@ class GoalSpec(TypedDict, total=False):
     """What is sought; cost if left out. Time in any case where machines have no price."""
     deadline: str | None
     """The longest training accepted, `3 d`."""
-    budget: float | None
+    budget: float | str | None
     """The most money accepted, in USD, for machines that have a price."""
 
 
 class EvaluationSpec(TypedDict, total=False):
     """When and on how much a model is tested."""
 
-    every_epochs: float | None
+    every_epochs: float | str | None
     """Passes over the data set from one test to the next."""
-    every_steps: int | None
+    every_steps: int | str | None
     """Optimizer steps from one test to the next, instead of `every_epochs`."""
-    samples: int | None
+    samples: int | str | None
     """Samples of a test."""
-    share: float | None
+    share: float | str | None
     """As many samples as this share of a pass over the data set, 0.1, instead of `samples`."""
 
 
@@ -506,9 +506,9 @@ class CampaignSpec(TypedDict, total=False):
     """
     evaluation: EvaluationSpec | None
     """When the model is tested; never if left out."""
-    spot_scenario: int | None
+    spot_scenario: int | str | None
     """How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out."""
-    monthly_reclaims: float | None
+    monthly_reclaims: float | str | None
     """The share of spot capacity that is reclaimed in a month, 0.1; as published if left out."""
     spot_wait: str | None
     """Median time until a reclaimed spot instance is replaced, `30 min`; ten minutes if left out, a guess."""
@@ -528,7 +528,7 @@ class CampaignSpec(TypedDict, total=False):
     """
     queue_wait: str | None
     """Expected wait in the scheduler's queue before each job starts, `2h`; none if left out."""
-    straggler: float | None
+    straggler: float | str | None
     """Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step
     times stand for measured ones, which hold their stragglers.
     """
@@ -572,7 +572,7 @@ class FleetPoolSpec(TypedDict, total=False):
     """
     instances: list[str] | None
     """Instance types, `*` standing for any text."""
-    max_instances: int | None
+    max_instances: int | str | None
     """The quota of each type: the most instances of it that are held at once, in use or kept warm."""
     region: str | None
     """AWS region; us-east-1 if left out."""
@@ -586,7 +586,7 @@ class FleetPoolSpec(TypedDict, total=False):
     """Whether instances are kept for the next job that matches."""
     keep_alive: str | None
     """For how long after a job; 30 min if left out."""
-    max_warm_instances: int | None
+    max_warm_instances: int | str | None
     """The quota of instances of each type that are kept without a job; `max_instances` if left out."""
 
 
@@ -609,7 +609,7 @@ class FleetJobSpec(TypedDict, total=False):
     """What it is called; after its file or its model if left out."""
     file: str | None
     """A job file, relative to this file, instead of what a job says in place."""
-    count: int
+    count: int | str
     """How many jobs of this kind there are, such as trials of a search for hyper-parameters."""
     submit: str | None
     """When they come, after the start of the fleet; at once if left out."""
@@ -651,7 +651,7 @@ class PoolSpec(TypedDict, total=False):
     """Instance type of the catalog; with `file` one of its kinds of machines, which may be left out if there is only
     one.
     """
-    max_instances: int | None
+    max_instances: int | str | None
     """The quota: the most instances that are held at once, in use or kept warm. With `file` the machines that there
     are, if left out.
     """
@@ -667,7 +667,7 @@ class PoolSpec(TypedDict, total=False):
     """Whether instances are kept for the next job that matches."""
     keep_alive: str | None
     """For how long after a job; 30 min if left out."""
-    max_warm_instances: int | None
+    max_warm_instances: int | str | None
     """The quota of instances that are kept without a job; `max_instances` if left out."""
 
 
@@ -682,9 +682,9 @@ class QueuedJobSpec(TypedDict, total=False):
     """
     duration: str | None
     """How long it trains, instead of `plan`; start-up comes on top."""
-    instances: int | None
+    instances: int | str | None
     """Instances, beside `duration`; 1 if left out."""
-    count: int
+    count: int | str
     """How many jobs of this kind there are, such as trials of a search for hyper-parameters."""
     submit: str | None
     """When they enter the queue, after its start; at once if left out."""
@@ -1873,6 +1873,10 @@ class Prediction:
     """Optimizer steps of the whole training."""
     time_s: float
     """Seconds of all steps."""
+    in_all_s: float | None = None
+    """Seconds from the request for machines to the last checkpoint: steps, start-up, checkpoints, evaluations,
+    expected interruptions and failures. A deadline is compared with it. Absent in older documents.
+    """
     start_up_s: float | None = None
     """Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
     downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
@@ -2198,6 +2202,10 @@ class Plan(PlanViews):
     """Why this plan."""
     evidence: Sequence[Evidence]
     """The searches on which reasons rest: each reason that compares can be reproduced."""
+    missed: str | None
+    """Why the plan is not within deadline or budget, and by how much it is beyond; absent if it is, and in older
+    documents.
+    """
     to_meet_goal: str | None
     """What would meet a deadline or a budget that is missed."""
     warnings: Sequence[str]
@@ -3105,6 +3113,8 @@ class FleetSchedule(Document):
     """What was asked for."""
     prediction: FleetPrediction
     """What is predicted."""
+    missed: str | None
+    """Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents."""
     plans: list[FleetPlan]
     """The plan of each kind of jobs, in the order of the file."""
     pools: list[QueueSchedule]

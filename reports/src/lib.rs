@@ -64,7 +64,7 @@ pub use profile::profile;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{front_fragment, picture_fragment, pictures, plan_fragment, report, what_if_fragment};
-pub use shell::command;
+pub use shell::{command, file_argument};
 pub use show::{catalogs, gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;
 pub use trace::{Process, rank_trace, step_trace, trace};

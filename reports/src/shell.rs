@@ -1,5 +1,7 @@
 //! Words of commands that a reader may copy.
 
+use std::path::Path;
+
 /// Quotes a word for a POSIX shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
@@ -8,6 +10,12 @@ pub(crate) fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// Returns a file as an argument of a command: quoted for a POSIX shell, and never taken for a flag.
+pub fn file_argument(path: &Path) -> String {
+    let name = path.to_string_lossy();
+    quoted(&if name.starts_with('-') { format!("./{name}") } else { name.into_owned() })
 }
 
 /// Joins words into one shell command.
@@ -27,5 +35,14 @@ mod tests {
         assert_eq!(quoted("Et*3|tL"), "'Et*3|tL'");
         assert_eq!(quoted("plans/one.json"), "plans/one.json");
         assert_eq!(quoted("my plan's.json"), r"'my plan'\''s.json'");
+    }
+
+    #[test]
+    fn a_file_is_no_flag() {
+        let argument = |name: &str| file_argument(Path::new(name));
+        assert_eq!(argument("-x.json"), "./-x.json");
+        assert_eq!(argument("- my plan.json"), "'./- my plan.json'");
+        assert_eq!(argument("$(touch pwn).toml"), "'$(touch pwn).toml'");
+        assert_eq!(argument("plans/-x.json"), "plans/-x.json");
     }
 }

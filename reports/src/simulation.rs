@@ -1,6 +1,6 @@
 //! A simulated step as a page.
 
-use crate::format::{Width, facts, percent, seconds, table};
+use crate::format::{Width, bullets, facts, percent, seconds, table};
 use crate::layout::{cluster, exposed, laid_out};
 use crate::plan::{input, memory};
 use trainyard_plan::PlanSpec;
@@ -31,7 +31,8 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     text.push('\n');
     text += &stages(&document.plan, prediction, width);
     text.push('\n');
-    text + &memory(prediction, width)
+    text += &memory(prediction, width);
+    text + &bullets(width, "Beyond the goal", document.missed.as_slice())
 }
 
 /// Formats the fraction of the step that each stage computes.

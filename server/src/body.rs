@@ -44,8 +44,9 @@ async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
 }
 
 /// Parses a body. JSON that is nested deeper than 128 levels, or has a key twice, is refused.
-/// Every question is an object, so that a list of what its fields hold is none.
-pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+/// Every question is an object, so that a list of what its fields hold is none. `root` is the field with the job or the
+/// fleet, whose own fields are named as in their files.
+pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes, root: &str) -> Result<T, Refusal> {
     // Whatever is no sound JSON is told before its fields are looked at.
     let _: IgnoredAny = trainyard_documents::from_json_bytes(body).map_err(|error| Refusal::json(&error, None))?;
     if body.trim_ascii_start().first() == Some(&b'[') {
@@ -53,7 +54,9 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     }
     let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(body));
     read.map_err(|error| {
-        let field = error.path().iter().next().is_some().then(|| error.path().to_string());
+        let whole = error.path().iter().next().is_some().then(|| error.path().to_string());
+        let own = |field: &str| field.strip_prefix(root)?.strip_prefix('.').map(str::to_owned);
+        let field = whole.map(|field| own(&field).unwrap_or(field));
         Refusal::json(error.inner(), field.as_deref())
     })
 }

@@ -21,7 +21,7 @@ pub struct Bounds {
     pub connections: usize,
     /// Maximum number of drafts that are searched at the same time.
     pub searches: usize,
-    /// Maximum number of requests that may wait for a search; more are refused.
+    /// Maximum number of requests that may wait for a search, and of others that wait for their turn; more are refused.
     pub waiting: usize,
     /// Maximum bytes of cached answers.
     pub kept: usize,

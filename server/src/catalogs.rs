@@ -8,6 +8,7 @@ use trainyard_hardware_profiles::{Catalog, Instance, Price, Transport, catalog, 
 use trainyard_models::{Family, Model, Sample};
 use trainyard_plan::{Method, Optimizer, Precision, Pricing};
 use trainyard_planner::DEFAULT_INSTANCES;
+use trainyard_planner::what_if::keys;
 
 /// Everything that the page offers.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -32,6 +33,8 @@ pub struct Catalogs {
     pub transports: Vec<String>,
     /// Which weights a fine-tuning may train.
     pub methods: Vec<String>,
+    /// Keys that a job can be asked to vary, with what they are.
+    pub varied: Vec<KeyEntry>,
     /// Programs that launch files can be written for.
     pub exports: Vec<ExportEntry>,
 }
@@ -70,6 +73,15 @@ pub struct InstanceEntry {
     pub prices: Vec<PriceEntry>,
 }
 
+/// A key that can be varied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KeyEntry {
+    /// Its name: `instances`.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+}
+
 /// What an instance costs on some terms.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PriceEntry {
@@ -105,6 +117,7 @@ impl Catalogs {
             stacks: hardware.stacks().iter().filter(|stack| stack.runs.today).map(|stack| stack.name.clone()).collect(),
             transports: names(Transport::ALL.iter().map(|transport| transport.name()).collect()),
             methods: names(Method::ALL.iter().map(|method| method.name()).collect()),
+            varied: keys().map(|(name, about)| KeyEntry { name: name.into(), about }).collect(),
             exports: targets
                 .iter()
                 .map(|target| ExportEntry { name: target.name.into(), title: target.title.into() })

@@ -5,6 +5,7 @@ use crate::refusal::Refusal;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{Assumption, Blank, LaunchDocument};
 
 /// A launcher of training, and the function that writes its files.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,7 @@ pub struct Target {
     /// Its name in sentences.
     pub title: &'static str,
     /// Writes the files that launch a plan with the target of this name; refuses a plan that the target cannot express.
-    pub export: fn(&str, &PlanDocument) -> Result<Vec<ExportedFile>, Refusal>,
+    pub export: fn(&str, &PlanDocument) -> Result<LaunchDocument, Refusal>,
 }
 
 /// A target as the catalogs list it.
@@ -38,10 +39,29 @@ pub struct ExportedFile {
 /// The files that launch a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExportAnswer {
+    /// The schema of launch documents, whose fields these are, but that a file has its `content`.
+    pub schema: String,
     /// What they are for.
     pub target: String,
-    /// The files.
+    /// The files, the one that starts the training first.
     pub files: Vec<ExportedFile>,
+    /// What has to be filled in, because a plan does not know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blanks: Vec<Blank>,
+    /// What the job leaves open and the files say nonetheless.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<Assumption>,
+    /// What the plan says and the files do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl From<LaunchDocument> for ExportAnswer {
+    fn from(launch: LaunchDocument) -> Self {
+        let LaunchDocument { schema, target, files, blanks, assumed, notes } = launch;
+        let files = files.into_iter().map(|file| ExportedFile { name: file.name, content: file.text }).collect();
+        Self { schema, target, files, blanks, assumed, notes }
+    }
 }
 
 /// Writes the launch files of a plan for the target of this name.
@@ -55,5 +75,5 @@ pub(crate) fn export(targets: &[Target], name: &str, plan: &PlanDocument) -> Res
         Refusal::not_found("such target").hint(hint)
     })?;
     check_plan(plan)?;
-    Ok(ExportAnswer { target: target.name.into(), files: (target.export)(target.name, plan)? })
+    (target.export)(target.name, plan).map(Into::into)
 }

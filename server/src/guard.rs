@@ -148,10 +148,12 @@ fn admitted(access: &Access, request: &Request<Body>) -> Result<(), Refusal> {
         return Err(Refusal::forbidden(format!("a page of `{origin}` may not ask `{host}`"))
             .hint("a proxy between them must pass the header `Host` on as it is".to_owned()));
     }
-    match &access.token {
-        Some(token) if !token.is_shown_by(headers) => Err(Refusal::unauthorized()),
-        _ => Ok(()),
+    if access.token.as_ref().is_some_and(|token| !token.is_shown_by(headers)) {
+        return Err(Refusal::unauthorized());
     }
+    // No path takes any: one that would be ignored may have been meant to change the answer.
+    let query = request.uri().query().filter(|query| !query.is_empty());
+    query.map_or(Ok(()), |query| Err(Refusal::parameter(query.split(['=', '&']).next().unwrap_or(query))))
 }
 
 /// Returns the host that a request names: the one of its target, where that is a whole address, and of its header, which

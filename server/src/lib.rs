@@ -30,15 +30,16 @@ mod refusal;
 mod routes;
 mod step;
 mod threads;
+mod wording;
 
 pub use answer::{ModelAnswer, PlanAnswer};
 pub use bounds::Bounds;
-pub use catalogs::{Catalogs, InstanceEntry, ModelEntry, PriceEntry};
+pub use catalogs::{Catalogs, InstanceEntry, KeyEntry, ModelEntry, PriceEntry};
 pub use export::{ExportAnswer, ExportEntry, ExportedFile, Target};
 pub use guard::{Token, TokenError};
 pub use listen::{Stop, serve};
 pub use openapi::openapi;
-pub use question::{Effort, ModelQuestion, PlanQuestion};
+pub use question::{Effort, FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 pub use refusal::Refusal;
 pub use routes::{Settings, router};
 pub use step::{Doing, RowSegment, RowShare, StageRow, StepPicture};

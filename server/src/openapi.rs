@@ -3,13 +3,15 @@
 use crate::answer::{ModelAnswer, PlanAnswer};
 use crate::catalogs::Catalogs;
 use crate::export::ExportAnswer;
-use crate::question::{ModelQuestion, PlanQuestion};
+use crate::question::{FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 use crate::refusal::Refusal;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 use trainyard_history::{HistoryDocument, KeptDocument};
+use trainyard_plan::WhatIfDocument;
 use trainyard_plan::document::PlanDocument;
+use trainyard_pool::fleet::FleetDocument;
 
 /// One operation of the API.
 #[derive(Clone)]
@@ -43,7 +45,8 @@ pub fn openapi() -> Value {
             "version": "1",
             "summary": "Plans of distributed training: which machines, how many, split how, how long, and how much.",
             "description": "Durations are seconds, sizes bytes, money USD; the suffix of a field says so. Version 1 keeps its \
-                            fields: others may be added to answers, none is removed or changes its meaning.",
+                            fields: others may be added to answers, none is removed or changes its meaning. Schemas of \
+                            answers are those of this version: ignore fields that you do not know.",
         },
         "servers": [{ "url": "/", "description": "`trainyard serve`" }],
         "security": [{}, { "token": [] }],
@@ -91,6 +94,23 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             question: Some(schema::<PlanQuestion>(generator)),
             answer: schema::<PlanAnswer>(generator),
             about_answer: "The plan. One that misses deadline or budget is answered too, with what it misses.",
+        },
+        Operation {
+            path: "/api/v1/what-if",
+            id: "whatIf",
+            summary: "A job with one key or two varied: the best plan for each combination of values, proved.",
+            question: Some(schema::<WhatIfQuestion>(generator)),
+            answer: schema::<WhatIfDocument>(generator),
+            about_answer: "The cases, and the job as it is. A case without a plan has the reason, and one that misses \
+                           deadline or budget says so.",
+        },
+        Operation {
+            path: "/api/v1/fleet",
+            id: "fleet",
+            summary: "Jobs that share a pool, a deadline and a budget: a plan for each kind of them, and a schedule.",
+            question: Some(schema::<FleetQuestion>(generator)),
+            answer: schema::<FleetDocument>(generator),
+            about_answer: "The plans and the schedule. One that misses the goal is answered too, with what it misses.",
         },
         Operation {
             path: "/api/v1/simulate",
@@ -163,9 +183,16 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
         ("403", "Another site's page asks."),
         ("421", "The request was meant for another host."),
     ];
+    if operation.question.is_none() {
+        refusals.push(("400", "The path has parameters, or the request names several hosts."));
+    }
     if operation.question.is_some() {
         refusals.extend([
-            ("400", "The request names no host or several, or its body is broken or not the JSON that is expected."),
+            (
+                "400",
+                "The path has parameters, the request names no host or several, or its body is broken or not the JSON that \
+                 is expected.",
+            ),
             ("408", "The body did not arrive in time."),
             ("413", "The body is too large."),
             ("415", "The body is not JSON, or it is packed."),

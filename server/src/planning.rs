@@ -13,9 +13,12 @@ use trainyard_planner::Cancellation;
 pub(crate) struct Planning {
     quick: Arc<Semaphore>,
     thorough: Arc<Semaphore>,
+    light: Arc<Semaphore>,
     threads: Arc<Threads>,
     /// Places for requests, those that are being searched included.
     places: Semaphore,
+    /// As many for those without a search, which therefore never wait for one.
+    light_places: Semaphore,
     kept: Mutex<Kept>,
 }
 
@@ -33,8 +36,10 @@ impl Planning {
         Self {
             quick: Arc::new(Semaphore::new(bounds.searches)),
             thorough: Arc::new(Semaphore::new(1)),
+            light: Arc::new(Semaphore::new(bounds.searches)),
             threads: Arc::default(),
             places: Semaphore::new(bounds.waiting),
+            light_places: Semaphore::new(bounds.waiting),
             kept: Mutex::new(Kept { limit: bounds.kept, ..Kept::default() }),
         }
     }
@@ -66,11 +71,12 @@ impl Planning {
         lane: Lane,
         work: impl FnOnce(Cancellation) -> Result<Bytes, Refusal> + Send + 'static,
     ) -> Result<Bytes, Refusal> {
-        let _place = self.places.try_acquire().map_err(|_| Refusal::busy())?;
-        let turns = match lane {
-            Lane::Quick => &self.quick,
-            Lane::Thorough => &self.thorough,
+        let (places, turns) = match lane {
+            Lane::Light => (&self.light_places, &self.light),
+            Lane::Quick => (&self.places, &self.quick),
+            Lane::Thorough => (&self.places, &self.thorough),
         };
+        let _place = places.try_acquire().map_err(|_| Refusal::busy())?;
         let turn = Arc::clone(turns).acquire_owned().await.map_err(|_| Refusal::failed())?;
         let (cancellation, threads) = (Cancellation::default(), Arc::clone(&self.threads));
         let _waiting = Waiting(cancellation.clone());
@@ -203,6 +209,27 @@ mod tests {
         let planning = Planning::new(&Bounds { waiting: 0, ..Bounds::STANDARD });
         let answer = block_on(planning.answer(Lane::Thorough, "any".into(), |_| Ok(Bytes::new())));
         assert_eq!(answer, Err(Refusal::busy()));
+    }
+
+    #[test]
+    fn what_needs_no_search_waits_for_none() {
+        let planning = Planning::new(&Bounds { searches: 1, waiting: 1, ..Bounds::STANDARD });
+        block_on(async {
+            let (begun, has_begun) = channel();
+            let mut search = Box::pin(planning.find(Lane::Quick, move |cancellation| {
+                begun.send(()).expect("somebody listens");
+                while !cancellation.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                Err(Refusal::failed())
+            }));
+            tokio::select! {
+                _ = &mut search => panic!("it cannot end by itself"),
+                () = async { while has_begun.try_recv().is_err() { tokio::task::yield_now().await; } } => {}
+            }
+            assert_eq!(planning.find(Lane::Quick, |_| Ok(Bytes::new())).await, Err(Refusal::busy()));
+            assert_eq!(planning.find(Lane::Light, |_| Ok(Bytes::new())).await, Ok(Bytes::new()));
+        });
     }
 
     #[test]

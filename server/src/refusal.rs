@@ -1,5 +1,6 @@
 //! Why a request is not answered: problem details (RFC 9457).
 
+use crate::wording::{field_of_api, of_api};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
@@ -7,7 +8,9 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_documents::plain_words;
+use trainyard_planner::what_if::WhatIfError;
 use trainyard_planner::{JobError, NoPlan};
+use trainyard_pool::fleet::FleetError;
 use trainyard_units::Invalid;
 
 /// Where a client finds what may be asked.
@@ -24,6 +27,16 @@ pub struct Refusal {
     pub kind: String,
     /// What is wrong: field, value, and what is allowed.
     pub detail: String,
+    /// The field of the job, the fleet or the plan that is wrong, `data.tokens`, or that of the question beside them,
+    /// `vary`; absent where it is no single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What stands there, where that is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What may stand there, where that is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
     /// What may be done about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -31,7 +44,8 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
-        Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
+        let (status, detail) = (status.as_u16(), of_api(&detail.into()));
+        Self { status, kind: kind.into(), detail, field: None, value: None, allowed: None, hint: None }
     }
 
     /// Returns `true` if the question is at fault, so that asking again would not help.
@@ -42,7 +56,21 @@ impl Refusal {
     /// Adds advice on what may be done about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
-        self.hint = hint.into().or(self.hint);
+        self.hint = hint.into().map(|hint| of_api(&hint)).or(self.hint);
+        self
+    }
+
+    /// Says which field is wrong.
+    #[must_use]
+    pub(crate) fn field(mut self, field: &str) -> Self {
+        self.field = Some(field_of_api(field).to_owned()).filter(|field| !field.is_empty());
+        self
+    }
+
+    /// Says which field is wrong, what stands there, and what may.
+    fn at(mut self, invalid: &Invalid) -> Self {
+        self = self.field(invalid.field());
+        (self.value, self.allowed) = (invalid.given().map(Into::into), invalid.allowed().map(Into::into));
         self
     }
 
@@ -51,9 +79,11 @@ impl Refusal {
         let told = error.to_string();
         let (message, place) = told.rfind(" at line ").map_or((told.as_str(), ""), |at| told.split_at(at));
         let message = plain_words(message, "an object");
-        let field = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
-        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {field}{message}{place}"))
-            .hint(DESCRIBED.to_owned())
+        let within = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
+        let detail = format!("the body cannot be read: {within}{message}{place}");
+        let refusal = Self::new(StatusCode::BAD_REQUEST, "bad-json", detail).hint(DESCRIBED.to_owned());
+        Self { allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()), ..refusal }
+            .field(field.unwrap_or_default())
     }
 
     /// Refuses a list where an object is expected.
@@ -66,6 +96,16 @@ impl Refusal {
     pub(crate) fn request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
             .hint("send one `Host`, the one of the address that is asked".to_owned())
+    }
+
+    /// Refuses a parameter behind the path.
+    pub(crate) fn parameter(name: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-request",
+            format!("the path takes no parameters, but `{name}` is given"),
+        )
+        .hint(DESCRIBED.to_owned())
     }
 
     /// Refuses a path that no text stands for.
@@ -89,6 +129,11 @@ impl Refusal {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-input", detail)
     }
 
+    /// Tells that nothing that is asked for is possible.
+    fn no_plan(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no-plan", detail)
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail = format!("the body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
@@ -102,7 +147,7 @@ impl Refusal {
 
     pub(crate) fn timeout(seconds: f64) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", format!("the request took longer than {seconds} s"))
-            .hint("allow fewer instances, or ask for a draft".to_owned())
+            .hint("allow fewer instances, vary fewer values, or ask for a draft".to_owned())
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -159,19 +204,41 @@ impl Refusal {
 
 impl From<JobError> for Refusal {
     fn from(error: JobError) -> Self {
-        Self::input(error.to_string()).hint(error.hint())
+        Self::input(error.to_string()).hint(error.hint()).at(error.invalid())
     }
 }
 
 impl From<Invalid> for Refusal {
     fn from(error: Invalid) -> Self {
-        Self::input(error.to_string()).hint(error.hint())
+        Self::input(error.to_string()).hint(error.hint()).at(&error)
     }
 }
 
 impl From<NoPlan> for Refusal {
     fn from(error: NoPlan) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no-plan", error.to_string()).hint(error.hint())
+        Self::no_plan(error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<WhatIfError> for Refusal {
+    fn from(error: WhatIfError) -> Self {
+        match error {
+            WhatIfError::Job(error) => error.into(),
+            WhatIfError::Plan(error) => error.into(),
+        }
+    }
+}
+
+impl From<FleetError> for Refusal {
+    fn from(error: FleetError) -> Self {
+        let refusal = match &error {
+            FleetError::NoPlan { index, .. } => Self::no_plan(error.to_string()).field(&format!("job[{index}]")),
+            FleetError::Invalid(invalid) => Self::input(error.to_string()).at(invalid),
+            FleetError::Job { index, error: own } => {
+                Self::input(error.to_string()).at(&own.invalid().clone().within(&format!("job[{index}]")))
+            }
+        };
+        refusal.hint(error.hint())
     }
 }
 

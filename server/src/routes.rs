@@ -11,7 +11,7 @@ use crate::history;
 use crate::named::Named;
 use crate::openapi::openapi;
 use crate::planning::Planning;
-use crate::question::{Effort, ModelQuestion, PlanQuestion};
+use crate::question::{Effort, FleetQuestion, ModelQuestion, PlanQuestion, WhatIfQuestion};
 use crate::refusal::Refusal;
 use crate::threads::Lane;
 use axum::Router;
@@ -72,6 +72,8 @@ pub fn router(settings: Settings) -> Router {
         .route("/api/v1/catalogs", get(catalogs))
         .route("/api/v1/model", post(model))
         .route("/api/v1/plan", post(plan))
+        .route("/api/v1/what-if", post(what_if))
+        .route("/api/v1/fleet", post(fleet))
         .route("/api/v1/simulate", post(simulate))
         .route("/api/v1/export/{target}", post(launch_files))
         .route("/api/v1/history", get(kept))
@@ -102,14 +104,14 @@ async fn read_question(server: &Shared, request: Request<Body>) -> Result<Bytes,
 }
 
 async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: ModelQuestion = parse(&read_question(&server, request).await?)?;
+    let question: ModelQuestion = parse(&read_question(&server, request).await?, "")?;
     let work = move |_| answer::model(&question).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
 async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     // Questions hold whole jobs, and what an answer waits with is copied.
-    let question: Box<PlanQuestion> = parse(&read_question(&server, request).await?).map(Box::new)?;
+    let question: Box<PlanQuestion> = parse(&read_question(&server, request).await?, "job").map(Box::new)?;
     let lane = match question.effort {
         Effort::Draft => Lane::Quick,
         Effort::Proof => Lane::Thorough,
@@ -120,10 +122,25 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     server.planning.answer(lane, key, work).await.map(json)
 }
 
+async fn what_if(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: Box<WhatIfQuestion> = parse(&read_question(&server, request).await?, "job").map(Box::new)?;
+    let key = key("what-if", &question);
+    let cache = server.cache.clone();
+    let work = move |cancellation| answer::what_if(&question, cancellation, cache).map(|answer| body::text(&answer));
+    server.planning.answer(Lane::Thorough, key, work).await.map(json)
+}
+
+async fn fleet(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: Box<FleetQuestion> = parse(&read_question(&server, request).await?, "fleet").map(Box::new)?;
+    let key = key("fleet", &question);
+    let work = move |cancellation| answer::fleet(&question, &cancellation).map(|answer| body::text(&answer));
+    server.planning.answer(Lane::Thorough, key, work).await.map(json)
+}
+
 /// Parses a plan document. A long one takes many times its length in memory, so it is parsed where only some are at a
 /// time.
 fn document(body: &Bytes) -> Result<PlanDocument, Refusal> {
-    parse(body)
+    parse(body, "")
 }
 
 async fn simulate(State(server): State<Server>, request: Request<Body>) -> Answer {
@@ -138,17 +155,17 @@ async fn launch_files(State(server): State<Server>, Named(target): Named, reques
     let body = read(request, bounds.body, bounds.sending).await?;
     let targets = server.settings.exports;
     let work = move |_| export(targets, &target, &document(&body)?).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }
 
 async fn kept(State(server): State<Server>) -> Answer {
     let place = server.settings.history.clone();
     let work = move |_| history::list(place.as_deref()).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }
 
 async fn kept_entry(State(server): State<Server>, Named(id): Named) -> Answer {
     let place = server.settings.history.clone();
     let work = move |_| history::kept(place.as_deref(), &id).map(|answer| body::text(&answer));
-    server.planning.find(Lane::Quick, work).await.map(json)
+    server.planning.find(Lane::Light, work).await.map(json)
 }

@@ -10,9 +10,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A group of searches with a common limit: quick ones never wait for thorough ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
+    /// What needs no search: the history, and launch files.
+    Light,
     /// Drafts and simulations.
     Quick,
-    /// Proofs.
+    /// Proofs, also those of varied jobs and of fleets.
     Thorough,
 }
 
@@ -31,6 +33,7 @@ impl Threads {
     /// Searches, and returns what was found.
     pub(crate) fn run<T: Send>(&self, lane: Lane, search: impl FnOnce() -> T + Send) -> T {
         match lane {
+            Lane::Light => search(),
             Lane::Thorough => match self.thorough.get_or_init(|| pool(rayon::current_num_threads())) {
                 Some(pool) => pool.install(search),
                 None => search(),

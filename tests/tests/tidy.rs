@@ -22,7 +22,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     ("history", &["documents"]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner", "history"]),
     ("pool", &["units", "hardware-profiles", "plan", "sim", "planner", "reports"]),
-    ("server", &["units", "documents", "models", "hardware-profiles", "plan", "sim", "planner", "history"]),
+    ("server", &["units", "documents", "models", "hardware-profiles", "plan", "sim", "planner", "pool", "history"]),
     (
         "commands",
         &[

@@ -283,6 +283,8 @@ fn what_is_held_stands_in_the_plan_and_costs_no_less() {
     assert!(!without.is_empty() && without.iter().all(|stack| stack["reason"].is_string()));
     let missed = ends(4, place.path(), "plan job.toml --budget 0.5 --top 1");
     assert!(number(&missed, "/prediction/cost_usd") > 0.5 && missed["to_meet_goal"].is_string());
+    assert!(missed["missed"].as_str().is_some_and(|why| why.starts_with("no plan costs at most")), "{missed}");
+    assert!(free["missed"].is_null());
 }
 
 #[test]

@@ -19,5 +19,6 @@ mod schemas;
 mod serve;
 mod signals;
 mod soak;
+mod streams;
 mod tiny;
 mod traces;

@@ -104,6 +104,55 @@ fn what_the_examples_hold_is_described() {
 }
 
 #[test]
+fn what_a_job_may_say_is_described_and_what_is_always_refused_is_not() {
+    let place = workplace(&[]);
+    let job = schema(place.path(), "job");
+    let told = |table: &str, key: &str, value: &Value| problem(&json!({ table: { key: value } }), &job);
+    for (table, key, value) in [
+        ("data", "tokens", json!("10B")),
+        ("data", "tokens", json!(1e10)),
+        ("data", "bytes_per_sample", json!("110 kB")),
+        ("model", "seq_len", json!("8k")),
+        ("training", "global_batch", json!("512")),
+        ("training", "global_batch", json!({ "min": "256", "max": 1024 })),
+        ("training", "dropout", json!("0.1")),
+        ("training", "epochs", json!(0.5)),
+        ("cluster", "quotas", json!({ "P": "2k" })),
+        ("goal", "budget", json!("1k")),
+        ("campaign", "straggler", json!("0.05")),
+    ] {
+        assert_eq!(told(table, key, &value), None, "{table}.{key}");
+    }
+    for (table, key, value) in [
+        ("data", "tokens", json!(-1)),
+        ("data", "samples", json!(0)),
+        ("data", "workers", json!(0)),
+        ("training", "global_batch", json!(0)),
+        ("training", "global_batch", json!({ "min": 0, "max": 8 })),
+        ("training", "epochs", json!(0)),
+        ("training", "steps", json!(0)),
+        ("training", "betas", json!(["0.9", 0.95])),
+        ("cluster", "max_instances", json!(0)),
+        ("cluster", "instances", json!([])),
+        ("goal", "budget", json!(-1)),
+    ] {
+        assert!(told(table, key, &value).is_some(), "{table}.{key} {value}");
+        let mut sound =
+            json!({ "model": { "name": "gpt2" }, "data": { "samples": 64 }, "training": { "global_batch": 8 } });
+        sound[table][key] = value;
+        if key == "tokens" {
+            sound["data"].as_object_mut().expect("a table").remove("samples");
+        }
+        fs::write(place.path().join("job.toml"), toml::to_string(&sound).expect("TOML")).expect("room");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+        let words = "plan job.toml --history off";
+        let output = command.current_dir(place.path()).args(words.split(' ')).output().expect("the binary starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(&format!("{table}.{key}")), "{table}.{key}: {told}");
+    }
+}
+
+#[test]
 fn what_is_printed_of_a_plan_is_described() {
     let place =
         workplace(&["campaign.in/plan.json", "explain.in/one.json", "explain.in/two.json", "what_if.in/job.toml"]);

@@ -2,6 +2,7 @@
 
 use super::refusal;
 use crate::arguments::ExportArguments;
+use crate::caller;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
@@ -48,7 +49,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
         results: arguments.results.clone(),
         learning_rate: arguments.learning_rate.clone(),
         weights: arguments.weights.clone(),
-        plan: Some(file.to_string()),
+        plan: (!caller::is_stream(&arguments.plan)).then(|| file.to_string()),
         other_kinds,
     };
     launch_files(document, &machine, target, &options).map_err(|(cause, hint)| cannot().because(cause).maybe_hint(hint))

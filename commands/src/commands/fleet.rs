@@ -2,6 +2,7 @@
 
 use crate::advice;
 use crate::arguments::{GoalArguments, PlanArguments};
+use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -14,9 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
 use trainyard_plan::{ClusterChoice, JobSpec};
-use trainyard_pool::fleet::{
-    self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, missed_fleet_goal, plan_fleet,
-};
+use trainyard_pool::fleet::{self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, plan_fleet};
 use trainyard_units::counted;
 
 /// Plans a fleet. A plan that misses its goal is still shown.
@@ -44,7 +43,7 @@ pub(crate) fn plan(
         .resources(arguments.plans.as_deref().unwrap_or(Path::new("")))
         .map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
     let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
-    let planned = plan_fleet(&spec, pool, jobs, &limits, &|| bar.inc(1));
+    let planned = plan_fleet(&spec, pool, jobs, &limits, &caller::cancellation(), &|| bar.inc(1));
     bar.finish_and_clear();
     let planned = planned.map_err(|error| explain(&error, &spec, file, &arguments.goal))?;
     let notes = write(&planned, &spec, file, arguments)?;
@@ -55,9 +54,9 @@ pub(crate) fn plan(
     for note in notes {
         output.note(note);
     }
-    match missed_fleet_goal(document) {
+    match &document.missed {
         None => Ok(Exit::Done),
-        Some(why) => Err(Failure::new(Exit::MissedGoal, why).hint("the schedule above comes nearest")),
+        Some(why) => Err(Failure::new(Exit::MissedGoal, why.clone()).hint("the schedule above comes nearest")),
     }
 }
 

@@ -29,7 +29,7 @@ use trainyard_plan::list::{
     JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, VARIANTS_MAX, Variant,
 };
 use trainyard_plan::{DataSpec, JobSpec, place_at};
-use trainyard_planner::{Limits, missed_goal};
+use trainyard_planner::Limits;
 use trainyard_reports as reports;
 use trainyard_units::{Seconds, human_duration};
 
@@ -380,8 +380,8 @@ fn plan(
         let problem = job.problem_on(share, &profile_name, constants).map_err(within)?;
         let document = Box::new(job::solve(&problem, &limits, job).map_err(within)?);
         runnable(&document, Path::new(&name), DeviceKind::Cpu, threads, output).map_err(within)?;
-        if let Some(why) = missed_goal(&document) {
-            return Err(within(Failure::new(Exit::MissedGoal, why)));
+        if let Some(why) = &document.missed {
+            return Err(within(Failure::new(Exit::MissedGoal, why.clone())));
         }
         texts.push((name.clone(), json(&document)));
         listed.what = What::Planned { document, file: None };

@@ -1,6 +1,7 @@
 //! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
 
 use crate::arguments::PlanArguments;
+use crate::caller;
 use crate::commands::{export, fleet};
 use crate::failure::{Exit, Failure};
 use crate::headline::Headline;
@@ -12,8 +13,8 @@ use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
-use trainyard_planner::{machine, missed_by_choice, missed_goal, point};
-use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target};
+use trainyard_planner::{machine, point};
+use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target, file_argument};
 
 /// Default number of clusters shown: the recommended one and the runners-up.
 const TOP: u16 = 5;
@@ -56,7 +57,11 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
         if output.verbose() || arguments.top.is_some() {
             return reports::plan(&document, Detail::Full, output.width());
         }
-        let next = next_steps(&document, arguments.out.as_deref(), arguments.job.job.as_deref());
+        let next = next_steps(
+            &document,
+            arguments.out.as_deref(),
+            arguments.job.job.as_deref().filter(|job| !caller::is_stream(job)),
+        );
         reports::plan(&document, Detail::Brief(&next), output.width())
     });
     kept.tell(output);
@@ -66,21 +71,18 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     if let Some(path) = &plot.plot {
         output.note(format!("plot written to {}", path.display()));
     }
-    let missed = match arguments.point {
-        None => missed_goal(&document).map(|why| (why, "the plan above comes nearest")),
-        Some(_) => missed_by_choice(&document).map(|why| (why, "without --point the plan that comes nearest is taken")),
-    };
-    match missed {
-        None => Ok(Exit::Done),
-        Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
-    }
+    let Some(why) = document.missed else { return Ok(Exit::Done) };
+    Err(Failure::new(Exit::MissedGoal, why).hint(match arguments.point {
+        None => "the plan above comes nearest",
+        Some(_) => "without --point the plan that comes nearest is taken",
+    }))
 }
 
 /// Lists what to type after a plan was made, from the file `job` if there is one, and kept in the file `out` if it was.
 fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -> Vec<NextStep> {
     let step = |command: String, does| NextStep { command, does };
     let file = out.unwrap_or(Path::new("plan.json"));
-    let plan = file.display();
+    let plan = file_argument(file);
     let mut steps = Vec::new();
     if out.is_none() {
         steps.push(step(format!("--out {plan}"), "added to this command, keeps the plan"));
@@ -97,10 +99,10 @@ fn next_steps(document: &PlanDocument, out: Option<&Path>, job: Option<&Path>) -
     let counts = numbers_of_machines(&document.plan);
     if cluster.profile.is_none() && cluster.file.is_none() && counts.len() > 1 {
         let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-        let vary = |of| format!("trainyard what-if {of} --vary instances={}", counts.join(","));
+        let vary = |of: &str| format!("trainyard what-if {of} --vary instances={}", counts.join(","));
         steps.push(match job {
-            Some(job) => step(vary(job.display()), "the best plan on more or fewer machines"),
-            None => step(vary(plan), "this plan, held, on more or fewer machines"),
+            Some(job) => step(vary(&file_argument(job)), "the best plan on more or fewer machines"),
+            None => step(vary(&plan), "this plan, held, on more or fewer machines"),
         });
     }
     if let Some((name, number)) =

@@ -10,10 +10,11 @@ use serde_json::json;
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
+use trainyard_plan::LaunchDocument;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFiles, machine};
 use trainyard_reports::{self as reports, LaunchOptions};
-use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Stop, Target, Token, TokenError, serve as run};
+use trainyard_server::{Bounds, Refusal, Settings, Stop, Target, Token, TokenError, serve as run};
 
 /// The export targets of the page: all those of `trainyard export`.
 static EXPORTS: LazyLock<Vec<Target>> = LazyLock::new(|| {
@@ -22,13 +23,12 @@ static EXPORTS: LazyLock<Vec<Target>> = LazyLock::new(|| {
 });
 
 /// Makes the launch files of a plan that uses no file of this machine.
-fn exported(target: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
+fn exported(target: &str, document: &PlanDocument) -> Result<LaunchDocument, Refusal> {
     let known = reports::Target::ALL.into_iter().find(|known| known.name() == target);
     let target = known.expect("the list is made of them");
     let machine = machine(document, MachineFiles::default())?;
-    let launch = launch_files(document, &machine, target, &LaunchOptions::default())
-        .map_err(|(cause, hint)| Refusal::input(cause).hint(hint))?;
-    Ok(launch.files.into_iter().map(|file| ExportedFile { name: file.name, content: file.text }).collect())
+    launch_files(document, &machine, target, &LaunchOptions::default())
+        .map_err(|(cause, hint)| Refusal::input(cause).hint(hint))
 }
 
 /// The environment variable of the token, which a flag overrides.

@@ -19,7 +19,7 @@ use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, ParallelSpec};
-use trainyard_planner::{Limits, MachineFile, MachineFiles, Problem, missed_goal, resimulate};
+use trainyard_planner::{Limits, MachineFile, MachineFiles, Problem, resimulate};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
 use trainyard_units::{Seconds, counted, human_duration};
@@ -74,9 +74,9 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     files::write(&plan_file, json(&document))?;
     output.note(planned(&document, &plan_file));
     history.keep(super::plan::outcome(&document, &folder), output).tell(output);
-    if let Some(why) = missed_goal(&document) {
+    if let Some(why) = &document.missed {
         let hint = format!("`{}` runs it all the same", all_the_same(&plan_file, &data, arguments));
-        return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
+        return Err(Failure::new(Exit::MissedGoal, why.clone()).hint(hint));
     }
     let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
     let (document, outcome) =

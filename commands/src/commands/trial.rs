@@ -13,7 +13,7 @@ use trainyard_executor::{Evaluation, HyperParameters, RunEvent, RunOptions, refu
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Field, Fixed, LearningRate, Plan};
-use trainyard_planner::{Limits, Problem, missed_goal};
+use trainyard_planner::{Limits, Problem};
 use trainyard_units::{Seconds, human_duration};
 
 /// Steps of a trial. The first allocates and is not timed.
@@ -57,7 +57,7 @@ impl Trial<'_> {
     /// When the user stops it.
     pub(super) fn fastest(&self, best: PlanDocument, output: &Output) -> Result<PlanDocument, Failure> {
         // A plan that misses the user's goal is not run.
-        let candidates = if missed_goal(&best).is_some() { vec![best] } else { self.candidates(best) };
+        let candidates = if best.missed.is_some() { vec![best] } else { self.candidates(best) };
         if let [best] = candidates.as_slice() {
             return Ok(best.clone());
         }

@@ -145,8 +145,11 @@ fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
     Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
 }
 
-/// Returns `true` if a file's name is that of a plan document.
+/// Returns `true` if a file is a plan document: by its name, or a stream by how it begins.
 fn is_plan(file: &Path) -> bool {
+    if caller::is_stream(file) {
+        return caller::text(file).is_some_and(|text| text.trim_start().starts_with('{'));
+    }
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 

@@ -43,6 +43,9 @@ pub struct PlanDocument {
     /// The searches on which reasons rest: each reason that compares can be reproduced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// Why the plan is not within deadline or budget, and by how much it is beyond; absent if it is, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
     /// What would meet a deadline or a budget that is missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_meet_goal: Option<String>,
@@ -119,6 +122,10 @@ pub struct Prediction {
     pub steps: u64,
     /// Seconds of all steps.
     pub time_s: f64,
+    /// Seconds from the request for machines to the last checkpoint: steps, start-up, checkpoints, evaluations, expected
+    /// interruptions and failures. A deadline is compared with it. Absent in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_all_s: Option<f64>,
     /// Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
     /// downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,8 +210,7 @@ impl ExpectedInterruptions {
 }
 
 impl Prediction {
-    /// Returns the seconds from the request for machines to the last checkpoint, expected reclaims and failures included. A deadline
-    /// is compared with this number.
+    /// Returns [`Self::in_all_s`], also of older documents.
     pub fn elapsed_s(&self) -> f64 {
         self.time_s + self.around_s()
     }

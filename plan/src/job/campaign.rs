@@ -1,5 +1,6 @@
 //! Whole trainings: what a job says of them, and the document of what may become of one.
 
+use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_units::written_option;
@@ -7,6 +8,7 @@ use trainyard_units::written_option;
 /// What happens around the steps of a training. Everything may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct CampaignSpec {
     /// Whether machines must be found and booted first; cold if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +83,7 @@ pub enum CheckpointStorage {
 /// When and on how much a model is tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct EvaluationSpec {
     /// Passes over the data set from one test to the next.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]

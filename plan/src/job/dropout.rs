@@ -1,5 +1,6 @@
 //! What a job drops out in training.
 
+use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,6 +13,7 @@ use trainyard_units::{Invalid, Written, written};
 /// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(transform = numbers_or_texts)]
 pub enum DropoutShares {
     /// This share everywhere.
     Everywhere(f64),

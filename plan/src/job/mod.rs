@@ -17,6 +17,7 @@ pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::name::named;
 use crate::spec::Pricing;
+use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ pub struct JobSpec {
 /// The model: a `name` of the catalog, a `file`, a `config` of Hugging Face, or a `family` with dimensions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct ModelChoice {
     /// Catalog id; or, beside `config` or `family`, what the model is to be called.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,12 +100,15 @@ pub struct ModelChoice {
 /// The data: how much there is and, for a run, where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct DataSpec {
     /// Samples in the data set.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub samples: Option<u64>,
     /// Tokens in the data set; 10e9, and as a text "10B".
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub tokens: Option<f64>,
     /// A file with the length of each sample in tokens, one a line, instead of `samples`, relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +154,7 @@ pub struct DataSpec {
     pub decode: Option<DecodePlace>,
     /// Processes that load for one replica; its share of the machine's virtual processors if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub workers: Option<u32>,
     /// Batches that each stage of loading may be ahead of the next; 2 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
@@ -177,13 +183,16 @@ pub struct DataSpec {
 /// Which machines may be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct ClusterChoice {
     /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out, or all that are offered in
     /// capacity blocks where these are wanted. With a cluster file, the kinds of its machines that may be used; all if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub instances: Option<Vec<String>>,
     /// The most machines that a plan takes; if left out 16 of those that are rented, and all of one's own.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,6 +247,7 @@ named! {
 /// To what end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct GoalSpec {
     /// What is sought; cost if left out. Time in any case where machines have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,6 +257,7 @@ pub struct GoalSpec {
     pub deadline: Option<String>,
     /// The most money accepted, in USD, for machines that have a price.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub budget: Option<f64>,
 }
 

@@ -4,6 +4,7 @@ use super::DropoutShares;
 use crate::fine_tuning::{DpoSpec, LoraSpec, Method, TuningObjective};
 use crate::name::named;
 use crate::spec::{Optimizer, Precision};
+use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -36,15 +37,17 @@ named! {
 
 /// Samples of an optimizer step: one number, or a range that convergence allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-#[schemars(untagged)]
+#[schemars(untagged, transform = numbers_or_texts)]
 pub enum GlobalBatch {
     /// This many.
-    Exactly(u64),
+    Exactly(#[schemars(range(min = 1))] u64),
     /// From the first to the second.
     Between {
         /// At least.
+        #[schemars(range(min = 1))]
         min: u64,
         /// At most.
+        #[schemars(range(min = 1))]
         max: u64,
     },
 }
@@ -52,15 +55,18 @@ pub enum GlobalBatch {
 /// How it is trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct TrainingSpec {
     /// Samples of an optimizer step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<GlobalBatch>,
     /// Passes over the data set; 1 if neither this nor `steps` nor `target` is given.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub epochs: Option<f64>,
     /// Optimizer steps, instead of `epochs`.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub steps: Option<u64>,
     /// What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings.
     #[serde(skip_serializing_if = "Option::is_none")]

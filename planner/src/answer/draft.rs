@@ -5,6 +5,7 @@ use super::no_plan::{NoPlan, no_plan};
 use super::pareto::front;
 use super::solve::{DRAFT_EFFORT, alone, candidates_of_front, prediction, short_jobs, solve};
 use super::warnings::Warnings;
+use crate::missed::missed_goal;
 use crate::problem::Problem;
 use trainyard_plan::document::{PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
@@ -45,6 +46,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     }
     let search = Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out: None };
     let document = PlanDocument { warnings, pareto, ..alone(job.clone(), &chosen.plan, prediction, search) };
+    let document = PlanDocument { missed: missed_goal(&document), ..document };
     Ok(Draft { document, timeline: outcome.timeline().into_owned() })
 }
 
@@ -101,7 +103,7 @@ mod tests {
         let tight = problem(&job, Resources::default()).expect("a solvable job");
         assert!(free.deadline.is_none() && tight.deadline.is_some());
         let found = draft(&tight, &Limits::default(), &job).expect("a plan");
-        assert_eq!(crate::missed_goal(&found.document), None);
+        assert_eq!(found.document.missed, None);
     }
 
     #[test]

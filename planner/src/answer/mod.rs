@@ -10,7 +10,6 @@ mod layout;
 mod left_out;
 mod limits;
 mod methods;
-mod missed;
 mod nearest_fit;
 mod no_plan;
 mod on_each;
@@ -33,7 +32,6 @@ mod ways_out;
 
 pub use draft::{Draft, draft};
 pub use limits::Limits;
-pub use missed::{missed_by_choice, missed_goal};
 pub use no_plan::NoPlan;
 pub use on_each::{GivenUp, OnEach, OnMachines, on_each};
 pub use pareto::point;

@@ -4,6 +4,7 @@ use super::solve::{alone, alternative};
 use super::warnings::Warnings;
 use crate::amount::usd;
 use crate::cost::Rent;
+use crate::missed::missed_by_choice;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, Rental, inside, price_of, price_used, purchase, repriced};
 use crate::search::Evaluated;
@@ -140,7 +141,8 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let warnings = Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction, limits: None }.all();
     let pareto = document.pareto.clone();
     let alone = alone(job, &plan, prediction, document.search.clone());
-    Ok(PlanDocument { warnings, reasons: vec![reason], pareto, ..alone })
+    let document = PlanDocument { warnings, reasons: vec![reason], pareto, ..alone };
+    Ok(PlanDocument { missed: missed_by_choice(&document), ..document })
 }
 
 /// Describes the neighbours of a point among those on its terms.

@@ -18,6 +18,7 @@ use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction,
 use super::tuning::{Tuning, batch_reason};
 use super::unlikely::unlikely;
 use super::warnings::Warnings;
+use crate::missed::missed_goal;
 use crate::problem::{Problem, executable};
 use crate::search::{Aim, Evaluated, Found, Prepared, preferred};
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
-    Ok(PlanDocument {
+    let document = PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
         warnings,
@@ -85,6 +86,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         prediction,
         reasons,
         evidence,
+        missed: None,
         to_meet_goal: to_meet_goal(problem, limits, job, &chosen),
         alternatives: found.best.iter().skip(1).map(alternative).collect(),
         optimum: found.optimum.as_deref().map(alternative),
@@ -97,7 +99,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         methods,
         batches: told.batches,
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out },
-    })
+    };
+    Ok(PlanDocument { missed: missed_goal(&document), ..document })
 }
 
 /// Lists what to be careful about with a plan that was found, and with what it was chosen from.

@@ -168,6 +168,7 @@ pub(crate) fn alone(job: JobSpec, plan: &Plan, prediction: Prediction, search: S
         warnings: Vec::new(),
         reasons: Vec::new(),
         evidence: Vec::new(),
+        missed: None,
         to_meet_goal: None,
         alternatives: Vec::new(),
         optimum: None,

@@ -44,7 +44,7 @@ fn at_spot_prices(problem: &Problem) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, missed_goal, recommend};
+    use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
     use trainyard_plan::document::PlanDocument;
     use trainyard_plan::{GlobalBatch, JobSpec, Method, Pricing};
@@ -66,7 +66,7 @@ mod tests {
     fn spot_prices_are_told_where_they_meet_what_others_miss_and_nowhere_else() {
         let told = planned(20.0, None).to_meet_goal.expect("20 USD are too few on demand");
         assert!(told.contains("; at spot prices ") && told.ends_with("(--pricing spot)"), "{told}");
-        assert_eq!(missed_goal(&planned(20.0, Some(Pricing::Spot))), None);
+        assert_eq!(planned(20.0, Some(Pricing::Spot)).missed, None);
         let told = planned(2.0, None).to_meet_goal.expect("2 USD are too few");
         assert!(!told.contains("spot"), "{told}");
     }

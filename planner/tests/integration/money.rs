@@ -8,8 +8,8 @@ use trainyard_plan::{
     CampaignSpec, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_by_choice, missed_goal, plan_of, point,
-    problem, recommend, resimulate,
+    JobError, MachineFiles, NoPlan, Place, Resources, forward_passes, missed_goal, plan_of, point, problem, recommend,
+    resimulate,
 };
 use trainyard_sim::Options;
 
@@ -317,9 +317,9 @@ fn a_point_that_misses_the_goal_says_so() {
     let problem = problem(&job, Resources::default()).expect("a solvable job");
     let document = plan(&job);
     let fastest = point(&problem, &document, 1).expect("a point");
-    let message = missed_by_choice(&fastest).expect("the fastest costs more than the cheapest");
+    let message = fastest.missed.clone().expect("the fastest costs more than the cheapest");
     assert!(message.starts_with("the chosen plan costs"), "{message}");
-    assert_eq!(missed_by_choice(&document), None);
+    assert_eq!(document.missed, None);
 }
 
 #[test]

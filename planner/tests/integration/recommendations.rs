@@ -132,11 +132,15 @@ fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
     let mut job = job("gpt2-xl", 10e9, 512);
     job.goal.deadline = Some("1 min".into());
     let document = plan(&job, &[]).expect("the nearest plan");
-    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times as long")));
+    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times the deadline")));
+    assert_eq!(
+        (document.missed.clone(), document.prediction.in_all_s),
+        (missed_goal(&document), Some(document.prediction.elapsed_s()))
+    );
     job.goal.deadline = None;
     job.goal.budget = Some(1.0);
     let document = plan(&job, &[]).expect("the nearest plan");
-    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times as much")));
+    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times the budget")));
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub struct FleetDocument {
     pub fleet: FleetSpec,
     /// What is predicted.
     pub prediction: FleetPrediction,
+    /// Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
     /// The plan of each kind of jobs, in the order of the file.
     pub plans: Vec<FleetPlan>,
     /// The schedule: a queue for each type of instances that is used, with every job's start, end and instances.

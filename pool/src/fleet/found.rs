@@ -38,6 +38,7 @@ pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invali
         schema: FLEET_SCHEMA.into(),
         fleet: found.spec.clone(),
         prediction: found.prediction(&pools),
+        missed: None,
         plans,
         reasons: found.reasons(),
         warnings: found.warnings(&pools),
@@ -331,7 +332,7 @@ fn machines_and_plan(plan: &Evaluated) -> String {
 }
 
 /// Explains why a fleet misses its deadlines and budgets, all of them; `None` if it meets them.
-pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
+pub(super) fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     let missed: Vec<String> =
         missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
     let nothing =

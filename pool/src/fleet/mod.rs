@@ -14,7 +14,6 @@ mod valid;
 
 pub use document::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch};
 pub use error::FleetError;
-pub use found::missed_fleet_goal;
 pub use page::page;
 pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 
@@ -22,13 +21,13 @@ use crate::queue::PoolSpec;
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
 use choose::{Judge, Preferences, Solution, choose, or_much_better, or_simpler};
-use found::{Found, document};
+use found::{Found, document, missed_fleet_goal};
 use machines::Shared;
 use option::{Kind, plans, with_options};
 use schedule::{Placed, Pools};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
-use trainyard_planner::{Limits, OnEach, OnMachines, Resources, recommend};
+use trainyard_planner::{Cancellation, Limits, NoPlan, OnEach, OnMachines, Resources, recommend};
 use valid::{ValidFleet, ValidKind, valid_fleet};
 
 /// Draws the schedule of a fleet: the queues of its pools, one below the other.
@@ -72,10 +71,10 @@ impl PlannedKind {
 }
 
 /// Plans a fleet. `pool` is the content of the files that its pool names; `jobs` are the jobs of its entries, in their order;
-/// `limits` hold for the plans of each; `done` is called whenever the plans of a kind of jobs are known.
+/// `limits` hold for the plans of each; `cancellation` is the flag by which the caller stops the searches; `done` is called
+/// whenever the plans of a kind of jobs are known.
 ///
-/// If no schedule that was found meets deadlines and budgets, the document holds the one that comes nearest, and
-/// [`missed_fleet_goal`] says so.
+/// If no schedule that was found meets deadlines and budgets, the document holds the one that comes nearest, and says so.
 ///
 /// # Errors
 ///
@@ -89,10 +88,14 @@ pub fn plan_fleet(
     pool: Resources,
     jobs: Vec<FleetJob>,
     limits: &Limits,
+    cancellation: &Cancellation,
     done: &dyn Fn(),
 ) -> Result<PlannedFleet, FleetError> {
     assert_eq!(spec.jobs.len(), jobs.len(), "every entry of a fleet is a job");
-    let fleet = valid_fleet(spec, pool, jobs)?;
+    let mut fleet = valid_fleet(spec, pool, jobs)?;
+    for kind in &mut fleet.kinds {
+        kind.problem = kind.problem.clone().until(cancellation.clone());
+    }
     if let (Some(instances), Some(largest)) = (limits.fixed.instances, largest(&fleet, &limits.fixed))
         && instances > largest.quota()
     {
@@ -101,9 +104,13 @@ pub fn plan_fleet(
     let mut found: Vec<OnEach> = Vec::new();
     for (index, kind) in fleet.kinds.iter().enumerate() {
         found.push(plans(kind, index, limits)?);
+        if cancellation.is_cancelled() {
+            return Err(FleetError::NoPlan { index, name: kind.name.clone(), error: Box::new(NoPlan::Cancelled) });
+        }
         done();
     }
-    let document = Question::new(spec, &fleet, &found)?.answer()?;
+    let mut document = Question::new(spec, &fleet, &found)?.answer()?;
+    document.missed = missed_fleet_goal(&document);
     let chosen = found.iter().zip(&document.plans).map(|(found, plan)| {
         let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);
         own.expect("a plan of a fleet is one of the options")

@@ -1,6 +1,6 @@
 //! A planned fleet as a page.
 
-use super::{FleetDocument, FleetPlan, missed_fleet_goal};
+use super::{FleetDocument, FleetPlan};
 use crate::queue::{QueueDocument, of_it_warm, runs, time, use_of_pool};
 use std::collections::BTreeMap;
 use trainyard_plan::Objective;
@@ -67,7 +67,7 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
         let more = cold.cost_usd - cost.total_usd;
         let took = if later >= 0.0 { "longer" } else { "shorter" };
         let cost = if more >= 0.0 { "more" } else { "less" };
-        let goal = match (cold.misses_goal, missed_fleet_goal(document).is_some()) {
+        let goal = match (cold.misses_goal, document.missed.is_some()) {
             (true, false) => ", but misses the goal",
             (false, true) => ", and meets the goal",
             _ => "",

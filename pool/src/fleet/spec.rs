@@ -4,7 +4,9 @@
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::{CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, Pricing, TrainingSpec};
+use trainyard_plan::{
+    CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, Pricing, TrainingSpec, numbers_or_texts,
+};
 use trainyard_units::{written, written_option};
 
 /// A fleet of jobs as a TOML file describes it. Durations are texts with a unit, `12 h`.
@@ -27,6 +29,7 @@ pub struct FleetSpec {
 /// The instances that the jobs share: a quota of each of some types; or machines of one's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct FleetPoolSpec {
     /// A cluster file, relative to this one: the jobs share its machines, each kind of which is a type with its count as the
     /// quota. Instead of everything that says how instances are rented.
@@ -34,9 +37,11 @@ pub struct FleetPoolSpec {
     pub file: Option<String>,
     /// Instance types, `*` standing for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub instances: Option<Vec<String>>,
     /// The quota of each type: the most instances of it that are held at once, in use or kept warm.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +78,7 @@ pub struct FleetJobSpec {
     pub file: Option<String>,
     /// How many jobs of this kind there are, such as trials of a search for hyper-parameters.
     #[serde(default = "one", deserialize_with = "written")]
+    #[schemars(transform = numbers_or_texts, range(min = 1))]
     pub count: u32,
     /// When they come, after the start of the fleet; at once if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

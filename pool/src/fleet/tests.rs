@@ -376,7 +376,7 @@ fn planned_on(text: &str, cluster_file: Option<ClusterFile>) -> Result<PlannedFl
     let resources = Resources { cluster_file, cluster_path: spec.pool.file.clone(), ..Resources::default() };
     let job = |entry: &FleetJobSpec| FleetJob { spec: entry.in_place(), resources: resources.clone() };
     let jobs = spec.jobs.iter().map(job).collect();
-    plan_fleet(&spec, resources.clone(), jobs, &Limits::default(), &|| ())
+    plan_fleet(&spec, resources.clone(), jobs, &Limits::default(), &Cancellation::default(), &|| ())
 }
 
 fn refused(text: &str) -> FleetError {
@@ -390,9 +390,20 @@ fn a_fleet_has_the_plan_that_its_job_has_on_the_same_instances() {
     let (own, (name, document)) = (&fleet.document.plans[0], &plans[0]);
     assert_eq!((name.as_str(), &document.plan), ("trial", &own.plan));
     assert!(close(document.prediction.elapsed_s() - 280.0, own.time_s));
-    assert_eq!(missed_fleet_goal(&fleet.document), None);
+    assert_eq!(fleet.document.missed, None);
     let runs = fleet.document.pools.iter().flat_map(|pool| &pool.jobs);
     assert_eq!(runs.count(), 5);
+}
+
+#[test]
+fn a_fleet_that_nobody_waits_for_is_not_planned() {
+    let spec: FleetSpec = toml::from_str(&format!("{POOL}{JOB}")).expect("a fleet");
+    let job = FleetJob { spec: spec.jobs[0].in_place(), resources: Resources::default() };
+    let cancellation = Cancellation::default();
+    cancellation.cancel();
+    let planned = plan_fleet(&spec, Resources::default(), vec![job], &Limits::default(), &cancellation, &|| ());
+    let Err(FleetError::NoPlan { error, .. }) = planned else { panic!("{planned:?}") };
+    assert_eq!(*error, NoPlan::Cancelled);
 }
 
 #[test]
@@ -404,13 +415,13 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     assert!(fast.prediction.makespan_s < makespan && total(&fast) > total(&cheap));
     let late = at("deadline = \"1 s\"");
     assert!(late.search.impossible);
-    let why = missed_fleet_goal(&late).expect("nothing is that fast");
+    let why = late.missed.expect("nothing is that fast");
     let told = "no choice of plans, in any schedule, can end all jobs within 1";
     assert!(why.starts_with(told), "{why}");
-    let both = missed_fleet_goal(&at("deadline = \"1 s\"\nbudget = 0.01")).expect("neither fast nor cheap enough");
+    let both = at("deadline = \"1 s\"\nbudget = 0.01").missed.expect("neither fast nor cheap enough");
     assert!(both.contains("within 1.00 s for at most 0.0100 USD: the nearest takes "), "{both}");
     assert!(both.contains("the deadline, and costs ") && both.ends_with("the budget"), "{both}");
-    let dear = missed_fleet_goal(&at("budget = 0.01")).expect("nothing is that cheap");
+    let dear = at("budget = 0.01").missed.expect("nothing is that cheap");
     assert!(dear.contains("at most 0.0100 USD"), "{dear}");
     let shortest = at("objective = \"time\"");
     // What is faster by less than can be told may be left for what is simpler or cheaper.
@@ -591,7 +602,9 @@ fn mistakes_are_told_with_their_place() {
     let spec: FleetSpec = toml::from_str(&format!("{POOL}{JOB}")).expect("a fleet");
     let held = Limits { fixed: Fixed { instances: Some(5), ..Fixed::default() }, ..Limits::default() };
     let job = FleetJob { spec: spec.jobs[0].in_place(), resources: Resources::default() };
-    let wide = plan_fleet(&spec, Resources::default(), vec![job], &held, &|| ()).expect_err("five of four").to_string();
+    let wide = plan_fleet(&spec, Resources::default(), vec![job], &held, &Cancellation::default(), &|| ())
+        .expect_err("five of four")
+        .to_string();
     assert!(wide.starts_with("`--fix instances` is 5 instances, but `pool.max_instances` is 4"), "{wide}");
     let huge = JOB.replace("resnet50", "gpt3-175b").replace("count = 5", "count = 1");
     assert!(matches!(refused(&format!("{POOL}{huge}")), FleetError::NoPlan { index: 0, .. }));

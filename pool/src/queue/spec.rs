@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::Pricing;
+use trainyard_plan::{Pricing, numbers_or_texts};
 use trainyard_units::{named, written, written_option};
 
 /// A queue of jobs as a TOML file describes it. Durations are texts with a unit, `30 min`.
@@ -22,6 +22,7 @@ pub struct QueueSpec {
 /// The instances that the jobs share: one type, up to a quota; or machines of one's own of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct PoolSpec {
     /// A cluster file, relative to this one, that describes machines of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,9 +116,11 @@ pub struct QueuedJobSpec {
     pub duration: Option<String>,
     /// Instances, beside `duration`; 1 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = numbers_or_texts, range(min = 1))]
     pub instances: Option<u32>,
     /// How many jobs of this kind there are, such as trials of a search for hyper-parameters.
     #[serde(default = "one", deserialize_with = "written")]
+    #[schemars(transform = numbers_or_texts, range(min = 1))]
     pub count: u32,
     /// When they enter the queue, after its start; at once if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,8 +5,9 @@ use crate::decision::rejected;
 use crate::format::{bytes, percent, seconds, usd};
 use crate::layout::{cluster, strategy};
 use crate::plan::{headline, in_all};
-use crate::shell::quoted;
+use crate::shell::file_argument;
 use maud::{Markup, html};
+use std::path::Path;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
@@ -146,7 +147,7 @@ fn run(plan: &PlanSpec, file: &str) -> String {
 }
 
 pub(super) fn reproduce(content: &ReportContent) -> Markup {
-    let file = quoted(&content.explanation.plan.file);
+    let file = file_argument(Path::new(&content.explanation.plan.file));
     let drawn = content
         .campaign
         .as_ref()

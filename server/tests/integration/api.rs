@@ -8,7 +8,8 @@ use std::time::Duration;
 use tower::ServiceExt;
 use trainyard_history::{Document, Figures, Kind, NewEntry, Store, UtcTime};
 use trainyard_plan::document::PlanDocument;
-use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Target, Token, openapi, router};
+use trainyard_plan::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+use trainyard_server::{Bounds, Refusal, Settings, Target, Token, openapi, router};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -174,7 +175,101 @@ fn what_is_out_of_reach_is_answered_with_what_it_misses() {
     job["goal"]["deadline"] = json!("1 min");
     let answer = ask("/api/v1/plan", &json!({ "job": job }));
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
-    assert!(answer.json()["missed"].as_str().expect("a sentence").contains("no plan ends within"));
+    let answer = answer.json();
+    assert!(answer["missed"].as_str().expect("a sentence").contains("no plan ends within"));
+    assert_eq!(answer["plan"]["missed"], answer["missed"]);
+    let again = ask("/api/v1/simulate", &answer["plan"]).json();
+    assert!(again["missed"].as_str().expect("a sentence").contains("times the deadline of"));
+    assert_eq!(again["plan"]["missed"], again["missed"]);
+}
+
+#[test]
+fn a_job_is_varied_as_the_command_varies_it() {
+    let mut job = job();
+    job["goal"]["deadline"] = json!("1 min");
+    let answer =
+        ask("/api/v1/what-if", &json!({ "job": job, "vary": ["instances=1,2"], "fix": ["precision=fp16-mixed"] }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    let document = answer.json();
+    assert_eq!((&document["schema"], &document["held"]), (&json!("trainyard.what-if/1"), &json!(false)));
+    let cases = document["cases"].as_array().expect("cases");
+    assert_eq!(cases.iter().map(|case| &case["values"]).collect::<Vec<_>>(), [&json!(["1"]), &json!(["2"])]);
+    for (case, instances) in cases.iter().zip([1, 2]) {
+        assert_eq!(case["figures"]["plan"]["cluster"]["instances"], instances);
+        assert_eq!(case["figures"]["plan"]["precision"], "fp16-mixed");
+        assert!(case["missed_goal"].as_str().is_some_and(|why| why.ends_with("times the deadline")), "{case}");
+    }
+}
+
+#[test]
+fn what_cannot_be_varied_is_told() {
+    let mut named = job();
+    named["cluster"]["file"] = json!("cluster.toml");
+    for (question, words) in [
+        (json!({ "job": job(), "vary": [] }), "`vary` is empty"),
+        (json!({ "job": job(), "vary": ["instancs=1,2"] }), "did you mean `instances`"),
+        (json!({ "job": job(), "vary": ["instances=1..100000/1"] }), "more than 1000 combinations"),
+        (json!({ "job": job(), "vary": ["instances=1", "instances=2"] }), "it is given twice"),
+        (json!({ "job": job(), "vary": ["instances=1"], "fix": ["parallel.tensr=2"] }), "parallel.tensor"),
+        (json!({ "job": named, "vary": ["instances=1"] }), "names a file"),
+    ] {
+        let (status, kind, text) = ask("/api/v1/what-if", &question).refusal();
+        assert!(status == 422 && kind == "bad-input" && text.contains(words), "{question}: {text}");
+    }
+}
+
+fn fleet() -> Value {
+    let entry = |name: &str, count: u32| {
+        let mut entry = job();
+        entry["name"] = json!(name);
+        entry["count"] = json!(count);
+        for of_all in ["cluster", "goal"] {
+            entry.as_object_mut().expect("a table").remove(of_all);
+        }
+        entry
+    };
+    json!({ "pool": { "instances": ["p3.2xlarge"], "max_instances": 2 }, "job": [entry("small", 2), entry("other", 1)] })
+}
+
+#[test]
+fn a_fleet_gets_a_plan_for_each_kind_and_a_schedule() {
+    let answer = ask("/api/v1/fleet", &json!({ "fleet": fleet() }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    let document = answer.json();
+    assert_eq!(document["schema"], "trainyard.fleet/1");
+    let plans = document["plans"].as_array().expect("plans").iter();
+    assert_eq!(
+        plans.map(|plan| (&plan["name"], &plan["count"])).collect::<Vec<_>>(),
+        [(&json!("small"), &json!(2)), (&json!("other"), &json!(1))]
+    );
+    assert_eq!(document["pools"][0]["jobs"].as_array().map(Vec::len), Some(3));
+    assert!(document["missed"].is_null());
+    let mut late = fleet();
+    late["goal"] = json!({ "deadline": "1 min" });
+    let document = ask("/api/v1/fleet", &json!({ "fleet": late })).json();
+    assert!(document["missed"].as_str().is_some_and(|why| why.contains("end all jobs within")), "{document}");
+}
+
+#[test]
+fn fleets_name_no_files_and_are_checked_as_in_their_file() {
+    for (pointer, value, words) in [
+        ("/pool/file", json!("cluster.toml"), "`pool.file` names a file"),
+        ("/job/1/file", json!("job.toml"), "`job[1].file` names a file"),
+        ("/job/0/model/file", json!("model.toml"), "`job[0].model.file` names a file"),
+        ("/job/0/model/config", json!("config.json"), "`job[0].model.config` names a file"),
+        ("/job/1/training/global_batch", json!(0), "`job[1].training.global_batch`"),
+        ("/pool/max_instances", json!(0), "`pool.max_instances`"),
+    ] {
+        let mut fleet = fleet();
+        let (table, key) = pointer.rsplit_once('/').expect("a key in a table");
+        fleet.pointer_mut(table).expect("a table")[key] = value;
+        let (status, kind, text) = ask("/api/v1/fleet", &json!({ "fleet": fleet })).refusal();
+        assert!(status == 422 && kind == "bad-input" && text.contains(words), "{pointer}: {text}");
+    }
+    let mut large = fleet();
+    large["job"][0]["model"]["name"] = json!("gpt3-175b");
+    let (status, kind, text) = ask("/api/v1/fleet", &json!({ "fleet": large })).refusal();
+    assert!(status == 422 && kind == "no-plan" && text.contains("`job[0]`, small, cannot run in this pool"), "{text}");
 }
 
 #[test]
@@ -224,14 +319,25 @@ fn a_plan_too_large_to_simulate_is_refused_before_it_starts() {
 #[test]
 fn launch_files_come_from_the_targets_that_there_are() {
     #[allow(clippy::unnecessary_wraps, reason = "targets may refuse a plan; this one never does")]
-    fn script(_: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
-        Ok(vec![ExportedFile { name: "launch.sh".into(), content: document.plan.cluster.instance.clone() }])
+    fn script(target: &str, document: &PlanDocument) -> Result<LaunchDocument, Refusal> {
+        let blank = Blank { placeholder: "SCRIPT".into(), what: "the script".into(), flag: Some("--script".into()) };
+        Ok(LaunchDocument {
+            schema: LAUNCH_SCHEMA.into(),
+            target: target.into(),
+            files: vec![LaunchFile { name: "launch.sh".into(), text: document.plan.cluster.instance.clone() }],
+            blanks: vec![blank],
+            assumed: Vec::new(),
+            notes: vec!["nothing is left out".into()],
+        })
     }
     static TARGETS: [Target; 1] = [Target { name: "script", title: "a script", export: script }];
     let router = router(Settings { exports: &TARGETS, ..settings() });
     let document = plan()["plan"].to_string();
     let answer = answered(router.clone(), post("/api/v1/export/script", document.clone())).json();
     assert!(answer["files"][0]["content"].as_str().expect("text").starts_with("p3."));
+    assert_eq!((&answer["schema"], &answer["target"]), (&json!(LAUNCH_SCHEMA), &json!("script")));
+    assert_eq!(answer["blanks"][0]["placeholder"], "SCRIPT");
+    assert_eq!(answer["notes"], json!(["nothing is left out"]));
     let catalogs = answered(router.clone(), get("/api/v1/catalogs")).json();
     assert_eq!(catalogs["exports"], json!([{ "name": "script", "title": "a script" }]));
     let (status, _, text) = answered(router.clone(), post("/api/v1/export/..%2f..%2fetc", document.clone())).refusal();
@@ -265,6 +371,43 @@ fn jobs_that_make_no_sense_are_told_field_value_and_hint() {
         let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
         assert!(status == 422 && kind == "bad-input" && text.contains(words), "{change}: {text}");
     }
+}
+
+#[test]
+fn a_refusal_names_the_field_the_value_and_what_is_allowed() {
+    let of = |path: &str, question: &Value| {
+        let refusal = ask(path, question).json();
+        ["field", "value", "allowed"].map(|key| refusal[key].as_str().unwrap_or_default().to_owned())
+    };
+    let mut wrong = job();
+    wrong["training"]["global_batch"] = json!(0);
+    let [field, value, allowed] = of("/api/v1/plan", &json!({ "job": wrong }));
+    assert_eq!((field.as_str(), value.as_str()), ("training.global_batch", "0"));
+    assert!(allowed.starts_with("from 1 to"), "{allowed}");
+    wrong["training"]["global_batch"] = json!([]);
+    let [field, _, allowed] = of("/api/v1/what-if", &json!({ "job": wrong, "vary": [] }));
+    assert_eq!(field, "training.global_batch");
+    assert!(allowed.starts_with("a number of samples"), "{allowed}");
+    let [field, ..] = of("/api/v1/what-if", &json!({ "job": job(), "vary": ["instances=1", "instances=2"] }));
+    assert_eq!(field, "vary");
+    let mut wrong = fleet();
+    wrong["job"][1]["training"]["global_batch"] = json!(0);
+    assert_eq!(of("/api/v1/fleet", &json!({ "fleet": wrong }))[..2], ["job[1].training.global_batch", "0"]);
+    wrong["pool"]["surprise"] = json!(0);
+    assert!(of("/api/v1/fleet", &json!({ "fleet": wrong }))[0].starts_with("pool"));
+}
+
+#[test]
+fn advice_names_paths_of_the_api() {
+    let mut wrong = job();
+    wrong["cluster"]["instances"] = json!(["qqq"]);
+    let (.., text) = ask("/api/v1/plan", &json!({ "job": wrong })).refusal();
+    assert!(text.contains("GET /api/v1/catalogs lists the catalog") && !text.contains("trainyard show"), "{text}");
+    let (.., text) = ask("/api/v1/what-if", &json!({ "job": job(), "vary": ["qqq=1"] })).refusal();
+    assert!(text.contains("lists all keys, as `varied`"), "{text}");
+    let catalogs = answered(router(settings()), get("/api/v1/catalogs")).json();
+    let keys = catalogs["varied"].as_array().expect("a list");
+    assert!(keys.iter().any(|key| key["name"] == "instances"));
 }
 
 #[test]
@@ -302,8 +445,8 @@ fn hostile_json_is_refused() {
 #[test]
 fn json_of_another_type_is_told_with_its_field() {
     for (body, words) in [
-        (json!({ "job": { "training": { "global_batch": "x" } } }), "in `job.training.global_batch`: `x`"),
-        (json!({ "job": { "cluster": { "instances": [1] } } }), "in `job.cluster.instances[0]`: "),
+        (json!({ "job": { "training": { "global_batch": "x" } } }), "in `training.global_batch`: `x`"),
+        (json!({ "job": { "cluster": { "instances": [1] } } }), "in `cluster.instances[0]`: "),
         (json!({ "job": { "model": { "surprise": 1 } } }), "unknown key `surprise`"),
         (json!({ "job": 1 }), "in `job`: "),
         (json!(1), "the body cannot be read: invalid type"),
@@ -311,6 +454,19 @@ fn json_of_another_type_is_told_with_its_field() {
         let (status, _, text) = ask("/api/v1/plan", &body).refusal();
         assert!(status == 400 && text.contains(words), "{body}: {text}");
     }
+}
+
+#[test]
+fn parameters_that_no_path_takes_are_refused() {
+    for (request, name) in [
+        (get("/api/v1/history?limit=1&kind=plan"), "`limit`"),
+        (post("/api/v1/export/any?script=train.py", "{}"), "`script`"),
+        (get("/api/v1/catalogs?all"), "`all`"),
+    ] {
+        let (status, kind, text) = answered(router(settings()), request).refusal();
+        assert!(status == 400 && kind == "bad-request" && text.contains(name), "{text}");
+    }
+    assert_eq!(answered(router(settings()), get("/api/v1/catalogs?")).status, StatusCode::OK);
 }
 
 #[test]
@@ -343,9 +499,14 @@ fn a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() {
     let (status, kind, _) = answered(router(settings()), stated).refusal();
     assert_eq!((status, kind.as_str()), (413, "too-large"));
     let bounds = Bounds::STANDARD;
-    for (path, most) in
-        [("plan", bounds.question), ("model", bounds.question), ("simulate", bounds.body), ("export/any", bounds.body)]
-    {
+    for (path, most) in [
+        ("plan", bounds.question),
+        ("what-if", bounds.question),
+        ("fleet", bounds.question),
+        ("model", bounds.question),
+        ("simulate", bounds.body),
+        ("export/any", bounds.body),
+    ] {
         let path = format!("/api/v1/{path}");
         let (status, kind, _) = spaces(&path, most + 1);
         assert_eq!((status, kind.as_str()), (413, "too-large"), "{path}");

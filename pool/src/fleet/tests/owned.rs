@@ -94,8 +94,8 @@ fn jobs_name_the_kinds_that_they_may_have_and_how_many() {
 #[test]
 fn deadlines_hold_and_what_is_missed_is_named() {
     let at = |goal: &str| planned_in(&format!("{JOB}goal = {{ deadline = \"{goal}\" }}\n"));
-    assert_eq!(missed_fleet_goal(&at("10 d")), None);
-    let missed = missed_fleet_goal(&at("2 min")).expect("too short");
+    assert_eq!(at("10 d").missed, None);
+    let missed = at("2 min").missed.expect("too short");
     assert!(missed.contains("end every job of trial within 2 min 00 s") && !missed.contains("USD"), "{missed}");
 }
 
@@ -164,7 +164,8 @@ fn a_job_with_a_cluster_of_its_own_is_refused() {
     let spec: FleetSpec = toml::from_str(&text).expect("a fleet");
     let of = |counts| Resources { cluster_file: Some(cluster(counts, "")), ..Resources::default() };
     let job = FleetJob { spec: spec.jobs[0].in_place(), resources: of([1, 1]) };
-    let error = plan_fleet(&spec, of(COUNTS), vec![job], &Limits::default(), &|| ()).expect_err("elsewhere");
+    let error = plan_fleet(&spec, of(COUNTS), vec![job], &Limits::default(), &Cancellation::default(), &|| ())
+        .expect_err("elsewhere");
     let told = "`job[0].cluster.file` is other.toml, but `pool.file` is lab.toml: jobs of a fleet run in its pool";
     assert_eq!(error.to_string(), told);
 }

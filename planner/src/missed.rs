@@ -58,7 +58,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
 }
 
 /// Explains why a plan chosen by hand misses the deadline or the budget; `None` if it meets them.
-pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
+pub(crate) fn missed_by_choice(document: &PlanDocument) -> Option<String> {
     Some(match missed(document)? {
         Missed::Deadline { deadline, time, .. } => format!(
             "the chosen plan takes {}, {} of {}",
