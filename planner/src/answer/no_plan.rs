@@ -405,7 +405,7 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         // That not every batch of a range is tried users may not expect.
         let tried = if problem.global_batches.are_open() && fixed.global.is_none() {
             let batches: Vec<String> = problem.global_batches.usual().iter().map(u64::to_string).collect();
-            format!("; of the range, global batches {} were tried", batches.join(", "))
+            format!("; of the range, the global batch was tried at {}", batches.join(", "))
         } else {
             String::new()
         };
