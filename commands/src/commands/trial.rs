@@ -115,7 +115,7 @@ impl Trial<'_> {
             let Ok(document) = job::solve(self.problem, &limits, self.job) else { continue };
             let near = document.prediction.step_time_s < NEAR * best.prediction.step_time_s;
             let known = std::iter::once(best).chain(&found).any(|other| other.plan.parallel == document.plan.parallel);
-            if near && !known && missed_goal(&document).is_none() {
+            if near && !known && document.missed.is_none() {
                 found.push(document);
             }
         }
