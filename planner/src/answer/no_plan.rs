@@ -11,7 +11,7 @@ use crate::problem::{
 };
 use crate::relative::{apart, times_the_memory};
 use crate::search::{Found, Space};
-use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK};
+use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, catalog};
 use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision, TuningKind};
 use trainyard_sim::Machine;
@@ -138,9 +138,7 @@ impl NoPlan {
             | Self::Refused { hint, .. }
             | Self::Degree { hint, .. }
             | Self::Unlisted { hint, .. } => Some(hint.clone()),
-            Self::OutOfMemory { needed, available, nearest, ways_out, .. } => {
-                Some(relief(nearest.unwrap_or((*needed, *available)), ways_out))
-            }
+            Self::OutOfMemory { nearest, ways_out, .. } => Some(relief(*nearest, ways_out)),
             Self::NoUnits { instances, .. } if instances.is_empty() => Some("leave the field free".into()),
             Self::NoUnits { instances, .. } => Some(format!("these have: {}; search them with --instances", instances.join(", "))),
             Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
@@ -278,18 +276,24 @@ fn lack(bound: (Bytes, Bytes), nearest: Option<(Bytes, Bytes)>) -> String {
     format!("{who} {needed}, and {available} may be used of a device")
 }
 
-/// Lists what would relieve a want of memory.
-fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
+/// Lists what would relieve a want of memory. Larger GPUs than those that were tried are named where the plan that comes nearest
+/// is known and GPUs of that size exist: a bound of what plans need says little of what one does.
+fn relief(nearest: Option<(Bytes, Bytes)>, ways_out: &WaysOut) -> String {
+    let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
+    let larger = nearest.filter(|(needed, _)| *needed <= largest);
+    let larger = larger.map(|(needed, available)| {
+        format!("take GPUs with at least {} times the memory", times_the_memory(needed, available))
+    });
     let WaysOut { freed, stack, instances, machines, instance, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
     });
     let ways = [
         stack.as_ref().map(|stack| format!("use other software (--stack {stack})")),
-        Some(match instance {
-            Some(instance) => format!("search types whose GPUs have more memory (--instances {instance})"),
-            None => format!("take GPUs with at least {} times the memory", times_the_memory(needed, available)),
-        }),
+        instance
+            .as_ref()
+            .map(|instance| format!("search types whose GPUs have more memory (--instances {instance})"))
+            .or(larger),
         instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
         machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
@@ -300,7 +304,7 @@ fn relief((needed, available): (Bytes, Bytes), ways_out: &WaysOut) -> String {
         Some(_) => "keep the weights in 4 bits (--fine-tune qlora)",
         None => "take a smaller model",
     };
-    format!("{}, or {last}", ways.join(", "))
+    if ways.is_empty() { last.into() } else { format!("{}, or {last}", ways.join(", ")) }
 }
 
 pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {

@@ -23,7 +23,7 @@ const LENGTHS_TRIED: [u64; 4] = [2, 4, 8, 16];
 const FIELDS_TOLD: usize = 3;
 
 /// Multiples of the machines that are allowed.
-const MACHINES_TRIED: [u32; 2] = [2, 4];
+const MACHINES_TRIED: [u32; 5] = [2, 4, 8, 16, 32];
 
 /// What was seen to let a plan fit.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -177,7 +177,7 @@ const OTHERS: &[Key] = &[
         "host.memory_bandwidth",
         Rate,
         Machine(Part::HostMemoryBandwidth),
-        "main memory of a machine, for what is offloaded: copies, and the update by processors",
+        "main memory of a machine, for what is offloaded",
     ),
     key("host.storage", Factor, Machine(Part::Storage), "read rate of object storage, volumes and shared file systems"),
     key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
