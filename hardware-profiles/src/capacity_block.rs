@@ -35,6 +35,11 @@ pub fn booked(time: Seconds) -> Seconds {
     Seconds((full * LONGEST + last) * DAY)
 }
 
+/// Returns how long something can run in a block of this length.
+pub fn usable_in_block(block: Seconds) -> Seconds {
+    Seconds(block.0 - CLOSING.0)
+}
+
 /// Returns the instances of the smallest block that has so many; of several blocks at once, if one is not enough.
 pub fn booked_instances(instances: u32) -> u32 {
     if instances > MOST_INSTANCES { instances.next_multiple_of(MOST_INSTANCES) } else { instances.next_power_of_two() }
@@ -57,6 +62,7 @@ mod tests {
             assert_eq!(booked(Seconds(time)), Seconds(shortest * DAY), "{minutes} min");
         }
         assert_eq!(booked(Seconds(0.0)), Seconds(0.0));
+        assert_eq!(booked(usable_in_block(Seconds(3.0 * DAY))), Seconds(3.0 * DAY));
         assert_eq!(booked(Seconds(200.0 * DAY)), Seconds((182.0 + 21.0) * DAY));
         assert!(booked(Seconds(f64::INFINITY)).0.is_infinite());
     }

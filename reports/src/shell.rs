@@ -15,7 +15,8 @@ pub(crate) fn quoted(word: &str) -> String {
 /// Returns a file as an argument of a command: quoted for a POSIX shell, and never taken for a flag.
 pub fn file_argument(path: &Path) -> String {
     let name = path.to_string_lossy();
-    quoted(&if name.starts_with('-') { format!("./{name}") } else { name.into_owned() })
+    // A dash alone is standard input or output.
+    quoted(&if name.starts_with('-') && name != "-" { format!("./{name}") } else { name.into_owned() })
 }
 
 /// Joins words into one shell command.

@@ -5,8 +5,8 @@ use super::solve::{SEARCHED_MAX, recommended_on};
 use crate::problem::{Place, Problem, Rental, has_instead, price_of, usual_types};
 use crate::search::{Evaluated, Found};
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
-use trainyard_plan::JobSpec;
 use trainyard_plan::document::{LeftOut, LeftOutPlan};
+use trainyard_plan::{JobSpec, Pricing};
 
 /// Returns the types that a job leaves out; `None` if it says which types may be chosen.
 pub(crate) fn left_out(
@@ -33,7 +33,9 @@ pub(super) fn place_of_others(problem: &Problem, limits: &Limits, job: &JobSpec,
 
 /// Lists the types that a job leaves out; `None` if it says which may be chosen.
 fn types<'r>(rental: &'r Rental, limits: &Limits, job: &JobSpec) -> Option<Vec<&'r Instance>> {
-    if job.cluster.instances.is_some() || limits.fixed.instance.is_some() {
+    // Of capacity blocks all types are searched that are offered so.
+    let all = rental.pricing == Pricing::CapacityBlock;
+    if all || job.cluster.instances.is_some() || limits.fixed.instance.is_some() {
         return None;
     }
     let usual = usual_types(&rental.catalog, rental.pricing);

@@ -5,7 +5,9 @@ use super::unlikely::CERTAIN;
 use crate::amount::{expected_count, likelihood};
 use crate::cost::{Rented, RunConditions, spread_of};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings};
-use trainyard_hardware_profiles::{Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances};
+use trainyard_hardware_profiles::{
+    Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances, usable_in_block,
+};
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
@@ -125,7 +127,7 @@ impl Terms<'_> {
                 days(block),
                 usd(block),
                 100.0 * elapsed / block,
-                long_enough(prediction, block).unwrap_or_default()
+                long_enough(prediction, usable_in_block(Seconds(block)).0).unwrap_or_default()
             )
         } + "`aws ec2 describe-capacity-block-offerings` tells when one can begin and what it costs now";
         let slow = elapsed + prediction.time_s * (prediction.interval_s[1] / prediction.step_time_s - 1.0);
@@ -209,9 +211,9 @@ impl Terms<'_> {
     }
 }
 
-/// Says how likely a training is to end within a block of so many seconds, unless that is as good as certain.
-fn long_enough(prediction: &Prediction, block: f64) -> Option<String> {
-    let steps = (prediction.time_s + block - prediction.elapsed_s()) / prediction.time_s;
+/// Says how likely a training is to end within a block in which it can run for so many seconds, unless that is as good as certain.
+fn long_enough(prediction: &Prediction, usable_s: f64) -> Option<String> {
+    let steps = (prediction.time_s + usable_s - prediction.elapsed_s()) / prediction.time_s;
     let chance = spread_of(prediction).probability(steps.ln());
     (chance <= CERTAIN).then(|| format!(" and is {} likely to end within it", likelihood(chance)))
 }

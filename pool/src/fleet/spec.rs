@@ -15,7 +15,8 @@ use trainyard_units::{written, written_option};
 pub struct FleetSpec {
     /// The instances that the jobs share.
     pub pool: FleetPoolSpec,
-    /// What is sought for all jobs together: the deadline is for the last of them, the budget for all of them.
+    /// What is sought for all jobs together: the deadline is for the last of them, from the first submission on, the budget for all
+    /// of them.
     #[serde(default)]
     pub goal: GoalSpec,
     /// Who goes first; chosen if left out.

@@ -161,7 +161,7 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
-    use trainyard_plan::{Objective, StateSharding};
+    use trainyard_plan::{GoalSpec, Objective, StateSharding};
 
     #[test]
     fn the_best_plan_is_told_first_where_a_simpler_one_is_recommended() {
@@ -194,7 +194,7 @@ mod tests {
         let (time, cost) = (document.prediction.time_s, document.prediction.cost_usd.expect("rented"));
         document.alternatives.clear();
         document.pareto.clear();
-        document.job.goal.deadline = None;
+        document.job.goal = GoalSpec::default();
         let own = document.plan.cluster.instances;
         let cases = [([2.9, 2.9], own, true), ([3.1, 2.9], own, false), ([2.9, 3.1], own, false)];
         for (times, machines, shown) in cases.into_iter().chain([([2.9, 2.9], own + 1, false)]) {
