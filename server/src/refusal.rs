@@ -24,19 +24,19 @@ pub struct Refusal {
     /// What kind of refusal it is, one of a closed list: `bad-request`, `bad-json`, `bad-input`, `no-plan`,
     /// `too-large`, `busy`, `timeout`, `unauthorized`, `forbidden`, `not-found`, `method`, `media-type`, `failed`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Box<str>,
     /// What is wrong: field, value, and what is allowed.
     pub detail: String,
     /// The field of the job, the fleet or the plan that is wrong, `data.tokens`, or that of the question beside them,
     /// `vary`; absent where it is no single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
+    pub field: Option<Box<str>>,
     /// What stands there, where that is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
+    pub value: Option<Box<str>>,
     /// What may stand there, where that is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed: Option<String>,
+    pub allowed: Option<Box<str>>,
     /// What may be done about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -63,7 +63,7 @@ impl Refusal {
     /// Says which field is wrong.
     #[must_use]
     pub(crate) fn field(mut self, field: &str) -> Self {
-        self.field = Some(field_of_api(field).to_owned()).filter(|field| !field.is_empty());
+        self.field = Some(Box::<str>::from(field_of_api(field))).filter(|field| !field.is_empty());
         self
     }
 

@@ -194,9 +194,9 @@ pub(super) fn or_simpler(
     let all: BTreeSet<Option<&str>> = optimum.choice.iter().map(software).collect();
     for given_up in all {
         let kinds = (0..optimum.choice.len()).filter(|kind| software(&optimum.choice[*kind]) == given_up);
+        let is_other = |placed: &Placed| software(placed) != given_up;
         let without = kinds.into_iter().try_fold(solution.clone(), |without, kind| {
-            let is_other = |placed: &Placed| software(placed) != given_up;
-            simplified(pools, (judge, &optimum), without, kind, (preferences, &is_other)).ok()
+            simplified(pools, (judge, &optimum), &without, kind, (preferences, &is_other))
         });
         solution = without.unwrap_or(solution);
     }
@@ -204,22 +204,22 @@ pub(super) fn or_simpler(
         if solution.best.choice[kind] == optimum.choice[kind] {
             let own = software(&optimum.choice[kind]);
             let is_same = |placed: &Placed| software(placed) == own;
-            let next = simplified(pools, (judge, &optimum), solution, kind, (preferences, &is_same));
-            solution = next.unwrap_or_else(|same| same);
+            let next = simplified(pools, (judge, &optimum), &solution, kind, (preferences, &is_same));
+            solution = next.unwrap_or(solution);
         }
     }
     solution
 }
 
-/// Returns a solution with the simplest option of a kind, of those that are `wanted` and near enough to the optimum; the same
-/// one as an error if there is none.
+/// Returns a solution with the simplest option of a kind, of those that are `wanted` and near enough to the optimum; `None` if
+/// there is none.
 fn simplified(
     pools: &mut Pools<'_>,
     (judge, optimum): (Judge, &Chosen),
-    mut solution: Solution,
+    solution: &Solution,
     kind: usize,
     (preferences, wanted): (&Preferences<'_>, &dyn Fn(&Placed) -> bool),
-) -> Result<Solution, Solution> {
+) -> Option<Solution> {
     let own = optimum.choice[kind];
     let (now, of_kind, are_priced) = (solution.best.worth, pools.alone(own).cost, pools.are_priced());
     let parts = Parts { judge, optimum, now, of_kind, are_priced };
@@ -239,10 +239,11 @@ fn simplified(
     }
     let is_simplest = |one: Placed| !found.iter().any(|(other, _)| (preferences.gives_up)(*other, one).is_some());
     let simplest = found.iter().filter(|(one, _)| is_simplest(*one));
-    let Some((_, chosen)) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth)) else { return Err(solution) };
-    solution.simplified.push(parts.simplified(own, &chosen.worth));
-    solution.best = chosen.clone();
-    Ok(solution)
+    let (_, chosen) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth))?;
+    let mut simpler = solution.clone();
+    simpler.simplified.push(parts.simplified(own, &chosen.worth));
+    simpler.best = chosen.clone();
+    Some(simpler)
 }
 
 /// What is given up for a simpler option of a kind.
