@@ -635,7 +635,9 @@ class Fleet(TypedDict, total=False):
     pool: FleetPoolSpec
     """The instances that the jobs share."""
     goal: GoalSpec
-    """What is sought for all jobs together: the deadline is for the last of them, the budget for all of them."""
+    """What is sought for all jobs together: the deadline is for the last of them, from the first submission on, the
+    budget for all of them.
+    """
     policy: PolicySpec | None
     """Who goes first; chosen if left out."""
     job: list[FleetJobSpec]
@@ -3016,6 +3018,8 @@ class ColdFleet:
     """From the first submission to the end of the last job."""
     cost_usd: float
     """What it would cost."""
+    misses_goal: bool = False
+    """Whether it would miss a deadline or a budget, of all jobs or of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
