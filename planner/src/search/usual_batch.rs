@@ -29,7 +29,8 @@ pub(super) fn with_usual_batch(among: Among<'_, '_>, problem: &Problem, one: Aim
     fewest_micro_batches(among, problem, one, &chosen).unwrap_or(chosen)
 }
 
-/// Returns the simplest plan with the smallest batch for which no more has to be set up, and that takes and costs little more.
+/// Returns the simplest plan of the same software with the smallest batch for which no more has to be set up, and that takes and
+/// costs little more.
 fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
     if !matches!(problem.training, Training::Passes(_)) {
         return None;
@@ -39,7 +40,10 @@ fn smallest_batch(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Ev
     smaller.retain(|batch| *batch < own);
     smaller.sort_unstable();
     smaller.dedup();
-    let (aim, own) = (alike(one, chosen, 1.0 + INDISTINCT), among.prepared.complexity(chosen));
+    let own = among.prepared.complexity(chosen);
+    let software = &problem.place.software(chosen.choice).name;
+    let stack = problem.place.stacks().iter().position(|stack| stack.name == *software);
+    let aim = Aim { stack, ..alike(one, chosen, 1.0 + INDISTINCT) };
     let with = |batch| simplest(among, Aim { global: Some(batch), ..aim }, |class| class.set_up() <= own.set_up());
     smaller.into_iter().find_map(with).map(|(_, plan)| plan)
 }
@@ -103,6 +107,8 @@ mod tests {
         let cost = |document: &PlanDocument| document.prediction.cost_usd.expect("rented");
         assert!(open.plan.batch.global < 4096, "{:?}", open.plan.batch);
         assert!(cost(&open) < 1.06 * cost(&held), "{} {}", cost(&open), cost(&held));
+        // Nor does a smaller one pay for other software.
+        assert_eq!(open.plan.stack.as_deref(), Some("pytorch-ddp-compiled"));
         assert!(open.reasons.iter().any(|told| told.starts_with("global batch ")), "{:?}", open.reasons);
     }
 
