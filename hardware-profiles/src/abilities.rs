@@ -98,6 +98,8 @@ pub struct Abilities {
     pub dpo: Vec<String>,
     /// `true` if a model of which a part is trained can be split as any other; by data parallelism alone if not.
     pub splits_tuned: bool,
+    /// `true` if each rank of a machine holds the whole model in single precision in main memory before its state is sharded.
+    pub whole_on_every_rank: bool,
     /// `true` if the software trains its own implementations of models on data in its own format, so that a user
     /// converts both: Megatron-LM.
     pub own_models: bool,

@@ -33,7 +33,7 @@ mod ways_out;
 pub use draft::{Draft, draft};
 pub use limits::Limits;
 pub use no_plan::NoPlan;
-pub use on_each::{GivenUp, OnEach, OnMachines, on_each};
+pub use on_each::{GivenUp, OnEach, OnMachines, on_each, on_each_briefly};
 pub use pareto::point;
 pub use recommendation::recommend;
 pub use solve::optimum;

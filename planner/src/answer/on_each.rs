@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
-use super::solve::{Solved, aim, solve};
+use super::solve::{DRAFT_EFFORT, Solved, aim, solve};
 use crate::problem::Problem;
 use crate::search::{Aim, Complexity, Evaluated, Found, SIMPLER_FOR_USD, given_up_for_set_up, indistinct, search};
 use rayon::prelude::*;
@@ -85,7 +85,23 @@ pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
     Ok(all)
 }
 
+/// Does the same with the effort of a draft: a plan that is found need not be the best.
+///
+/// # Errors
+///
+/// Fails if no plan is found on any of them.
+pub fn on_each_briefly(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
+    on_each(&Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() }, limits)
+}
+
 impl OnEach {
+    /// Returns the same without the plans on more machines.
+    #[must_use]
+    pub fn on_at_most(&self, machines: u32) -> Self {
+        let few = self.plans.iter().filter(|on| on.best.plan.cluster().instances <= machines);
+        Self { plans: few.cloned().collect(), ..*self }
+    }
+
     fn add(&mut self, other: Self) {
         self.plans.extend(other.plans);
         self.candidates += other.candidates;

@@ -140,7 +140,9 @@ fn stack_choices(problem: &Problem, solved: &Solved<'_>) -> Vec<StackChoice> {
             (own.best.into_iter().next(), own.gap == 0.0)
         };
         let reason = best.is_none().then(|| {
-            if is_certain {
+            if prepared.loads_too_much(&stack.name) {
+                "its ranks load more than fits into main memory".into()
+            } else if is_certain {
                 format!("no plan of it fits{}", problem.and_meets_goal())
             } else {
                 "the search stopped before it found a plan of it".into()

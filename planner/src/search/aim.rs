@@ -86,6 +86,11 @@ impl Ceilings {
         }
     }
 
+    /// Limits the time of a training.
+    pub(crate) fn within(elapsed_s: f64) -> Self {
+        Self { elapsed_s, ..Self::NONE }
+    }
+
     /// Limits what a training is worth to so much more than another.
     pub(crate) fn affordable(totals: Totals, more_usd: f64) -> Self {
         Self { worth_usd: totals.worth_usd + more_usd, ..Self::NONE }

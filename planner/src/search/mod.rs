@@ -16,9 +16,11 @@ mod known;
 mod memory_bound;
 mod overheads;
 mod prepared;
+mod refusal;
 mod robust;
 mod searcher;
 mod space;
+mod surer;
 mod totals;
 mod usual_batch;
 

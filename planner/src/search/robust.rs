@@ -9,6 +9,7 @@ use super::arrangement::arrangement;
 use super::complexity::{Complexity, DEEPEST_USUAL};
 use super::found::Found;
 use super::prepared::Prepared;
+use super::surer::surer;
 use super::totals::{Evaluated, Totals};
 use super::usual_batch::with_usual_batch;
 use crate::amount::usd;
@@ -156,7 +157,7 @@ fn plainer(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated
 /// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
 /// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
 /// these the simplest that stays clear of the deadline and the budget; or one that costs little more than that and for which
-/// less has to be set up.
+/// less has to be set up, or that is likely to end in time.
 ///
 /// A search that was cut short is followed by no other: the choice is among the plans that it simulated.
 ///
@@ -170,6 +171,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let one = Aim { top: 1, ..aim };
     let Some(chosen) = preferred_plan(among, problem, one, best) else { return found };
     let chosen = if is_cut { chosen } else { with_usual_batch(among, problem, one, chosen) };
+    let chosen = surer(among, problem, one, &chosen).unwrap_or(chosen);
     put_first(&mut found, chosen);
     found
 }

@@ -12,7 +12,7 @@
 //!
 //! What the stack of a choice does not run is not in the space at all.
 
-use crate::problem::{Place, Problem, refused, software_of, with_chosen_attention};
+use crate::problem::{Place, Problem, software_of, with_chosen_attention};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Executable, Fixed, GradientCompression, GradientReduction, Method, Offload, ParallelSpec,
+    Architecture, BatchSpec, Executable, Fixed, GradientCompression, GradientReduction, Offload, ParallelSpec,
     Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Sought, StageSpec, StateSharding, StepSize,
     divisors, greatest_common_divisor,
 };
@@ -160,62 +160,6 @@ impl<'a> Space<'a> {
             }
         }
         all
-    }
-
-    /// Explains why no plan with the held fields runs on a type of machine, whatever its degrees.
-    pub(crate) fn refusal(&self, choice: usize) -> Option<String> {
-        let machine = &self.alone[choice];
-        if let Some(refused) = self.software_refusal(choice) {
-            return Some(refused);
-        }
-        let cluster = self.problem.place.spec_of(&machine.cluster);
-        let offload = self.fixed.offload.unwrap_or(Offload::NONE);
-        // Unless that is held, with what the software offloads it with.
-        let software = self.software(choice);
-        let least = software.offloads.iter().find(|(own, _)| *own == offload).map(|(_, least)| *least);
-        let alone = software.offloads_with(offload, Recompute::None);
-        let usual = (least.unwrap_or_default(), if alone { Recompute::None } else { Recompute::Full });
-        let held =
-            if offload == Offload::NONE { (None, None) } else { (self.fixed.state_sharding, self.fixed.recompute) };
-        let spec = PlanSpec {
-            offload,
-            state_sharding: held.0.unwrap_or(usual.0),
-            recompute: held.1.unwrap_or(usual.1),
-            placement: self.placement(),
-            gradient_compression: self.compression(),
-            precision: every_gpu_has(self.problem.method()),
-            fine_tuning: self.problem.fine_tuning.clone(),
-            ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph().len())
-        };
-        let plan = Plan::try_from(spec).map_err(|error| error.to_string());
-        let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
-        let precision = self.fixed.precision.map_or(Ok(()), |held| machine.has_units(held));
-        let input = self.input_refusal(machine);
-        admitted.and(precision.map_err(|error| error.to_string())).and(input.map_or(Ok(()), Err)).err()
-    }
-
-    /// Explains which held field the stack of a choice cannot run.
-    fn software_refusal(&self, choice: usize) -> Option<String> {
-        let stack = &self.problem.place.software(choice).name;
-        if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
-            return Some(format!("`stack` is held at {held}"));
-        }
-        let kind = self.problem.kind();
-        if !self.software(choice).trains(kind) {
-            return Some(format!("`training.method` is {kind}, which {stack} does not run"));
-        }
-        let refused = refused(&self.fixed, self.software(choice), self.graph().divisible())?;
-        Some(format!("`{}` is {}, but {stack} runs {}", refused.field, refused.value, refused.allowed))
-    }
-
-    fn input_refusal(&self, machine: &Machine) -> Option<String> {
-        match &self.problem.data {
-            Some(data) => data.refusal(&self.fixed, machine).map(|error| error.to_string()),
-            None if self.fixed.holds_input() => {
-                Some("what is fixed of `input` needs `data.dataset` or `data.bytes_per_sample` in the job".into())
-            }
-            None => None,
-        }
     }
 
     /// Returns the model's layers, with the attention kernel of the first choice: the number of layers and their
@@ -662,11 +606,6 @@ impl<'a> Space<'a> {
         let sharded = |reduction: &GradientReduction| sharding >= StateSharding::Gradients || *reduction == Step;
         [Step, MicroBatch].into_iter().filter(runs).filter(sharded).collect()
     }
-}
-
-/// Returns a number format in which every GPU trains these weights.
-fn every_gpu_has(method: Method) -> Precision {
-    if method == Method::Qlora { Precision::Fp16Mixed } else { Precision::Fp32 }
 }
 
 /// Returns the model as each choice of a problem computes it; choices that compute it alike share it.

@@ -9,7 +9,7 @@ use trainyard_plan::{
     CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
 };
 use trainyard_planner::{
-    CHECKPOINT_MARGIN, DEFAULT_REGION, Evaluations, checkpoint_time, forward_passes, stored_bytes,
+    CHECKPOINT_MARGIN, DEFAULT_REGION, Evaluations, OnEveryRank, checkpoint_time, forward_passes, stored_bytes,
 };
 use trainyard_units::{Bytes, Seconds, human_duration};
 
@@ -220,6 +220,11 @@ impl<'a> Job<'a> {
     pub(super) fn memory_gib(&self) -> Option<f64> {
         let memory = self.pool.host.as_ref()?.memory;
         (memory.0 > 0).then(|| memory.0 as f64 / (1_u64 << 30) as f64)
+    }
+
+    /// Returns what the ranks of a machine hold while they build or load the model, where that is more than its main memory.
+    pub(super) fn on_every_rank(&self) -> Option<OnEveryRank> {
+        OnEveryRank::beyond_memory(self.stack?, self.pool, self.plan.graph(), self.plan.tuning_kind())
     }
 
     /// Returns the virtual processors of a machine, where they are known.

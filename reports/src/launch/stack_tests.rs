@@ -18,7 +18,12 @@ pub(super) fn pytorch(name: &str, compiled: bool) -> Stack {
     let attention = [("Volta", "memory-efficient"), ("other", "flash")];
     let attention = attention.map(|(generation, kernel)| (generation.to_owned(), kernel.to_owned())).into();
     let targets = ["torchrun", "accelerate", "slurm", "skypilot", "kubernetes", "sagemaker"];
-    stack(name, &targets, Abilities { compiled, fused_optimizer: true, attention, ..Abilities::default() })
+    let whole_on_every_rank = name.contains("fsdp");
+    stack(
+        name,
+        &targets,
+        Abilities { compiled, fused_optimizer: true, attention, whole_on_every_rank, ..Abilities::default() },
+    )
 }
 
 pub(super) fn megatron() -> Stack {
@@ -282,6 +287,16 @@ fn a_long_run_is_a_chain_of_slurm_jobs() {
     let script = &short.files[0].text;
     assert!(script.contains("\n#SBATCH --time=0-21:36:00\n") && !script.contains("limit of one job"), "{script}");
     assert!(short.blanks.iter().all(|blank| !blank.placeholder.contains("--time")));
+}
+
+/// Half an hour before a block ends its machines are terminated.
+#[test]
+fn a_slurm_job_ends_before_its_capacity_block() {
+    let changes = [("prediction.time_s", json!(20.0 * 3600.0)), ("plan.pricing", json!("capacity-block"))];
+    let launch = export(&changes, &pytorch("pytorch-ddp", false), Target::Slurm).expect("replicas");
+    let script = &launch.files[0].text;
+    assert!(script.contains("\n#SBATCH --time=0-23:30:00\n") && script.contains("what the block leaves"), "{script}");
+    assert!(!script.contains("MaxTime"), "{script}");
 }
 
 /// transformers looks for the key where FSDP is on, which a variable says before there is a Trainer.

@@ -15,9 +15,10 @@ use super::program::{Places, spot_notice};
 use super::software::Engine;
 use super::units;
 use serde_json::json;
-use trainyard_models::{Model, PublishedWeights, Sharing, predicts_next_token};
+use trainyard_models::{Model, PublishedWeights, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
-use trainyard_units::{Bytes, counted, human_bytes};
+use trainyard_planner::OnEveryRank;
+use trainyard_units::{counted, human_bytes};
 
 /// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
@@ -30,9 +31,6 @@ const SGD_ARGUMENTS: &str = "5.3";
 
 /// The release from which on `--fsdp` is a flag, and FSDP of version 2 if nothing is said (`training_args.py`).
 const FSDP_FLAG: &str = "5.10";
-
-/// The share of a machine's main memory that models may take which ranks build.
-const FREE_MEMORY: f64 = 0.9;
 
 /// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
@@ -109,35 +107,21 @@ pub(super) fn arguments(
     Ok(list.0)
 }
 
-/// Tells if models that every rank builds whole, before FSDP shards them or DistributedDataParallel copies them to its GPU, may
-/// not fit into a machine's main memory. Weights in a lower precision stay in files that ranks share.
-///
-/// # Source
-///
-/// huggingface/transformers issue 43749, measured with transformers 5.24 and accelerate 1.15: `cpu_ram_efficient_loading` has no
-/// effect on how much the other ranks load.
+/// Tells if models that every rank builds whole, before FSDP shards them, may not fit into a machine's main memory.
 fn on_every_rank(draft: &mut Draft<'_>) {
-    let (job, plan) = (draft.job, draft.job.plan());
-    let is_whole = plan.method() == Method::Full && matches!(draft.engine, Engine::Fsdp | Engine::Ddp);
-    let Some(memory) = job.memory_gib().filter(|_| is_whole && job.has_gpus()) else { return };
-    let values: u64 = plan.graph().own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
-    let of_rank = Bytes(4 * values);
-    if of_rank.as_f64() * f64::from(job.processes()) < FREE_MEMORY * memory * f64::from(1 << 30) {
-        return;
-    }
-    let switch = if draft.engine == Engine::Fsdp && draft.starts_from_weights() {
-        ", although cpu_ram_efficient_loading is set, of which transformers 5 takes no notice while it loads \
-         (huggingface/transformers#43749)"
+    let Some(OnEveryRank { of_rank, ranks, memory }) = draft.job.on_every_rank() else { return };
+    let (of_rank, memory) = (human_bytes(of_rank), human_bytes(memory));
+    let whole =
+        format!("main memory: each of {ranks} ranks of a machine holds the whole model in single precision, {of_rank}");
+    draft.remark(if draft.starts_from_weights() {
+        format!(
+            "{whole}, before it is sharded, although cpu_ram_efficient_loading is set, of which transformers 5 takes no notice while \
+             it loads (huggingface/transformers#43749); a machine has {memory}: plan for machines with more, or with --stack \
+             deepspeed, whose ZeRO-3 loads the model once"
+        )
     } else {
-        ""
-    };
-    draft.remark(format!(
-        "main memory: each of {} ranks of a machine holds the whole model in single precision, {}, before it is sharded or copied to \
-         its GPU{switch}; a machine has {memory:.0} GiB: plan for machines with more, or with --stack deepspeed, whose ZeRO-3 builds \
-         and loads the model once",
-        job.processes(),
-        human_bytes(of_rank)
-    ));
+        format!("{whole}, and a machine has {memory}, unless the script builds it on the device meta (torch.device(\"meta\"))")
+    });
 }
 
 /// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.

@@ -1,0 +1,65 @@
+//! Of plans that cannot be told apart by what they cost, one that is likely to end in time.
+
+use super::aim::{Aim, Ceilings};
+use super::robust::{Among, INDISTINCT, simplest};
+use super::totals::{Evaluated, Totals};
+use crate::problem::Problem;
+use trainyard_calibration::{NORMAL_95, interval};
+use trainyard_plan::Objective;
+
+/// Standard deviations above the median below which nine of ten values of a normal distribution lie.
+const NORMAL_90: f64 = 1.2816;
+
+/// Returns, where cost is minimized and the `chosen` plan is less than 90 % likely to end within the deadline, the cheapest of the
+/// simplest plans that is likely to, for which no more has to be set up and that costs little more; `None` if there is none. `one`
+/// is the aim of a plan within the goal.
+pub(super) fn surer(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
+    let deadline = problem.deadline.filter(|_| one.objective == Objective::Cost)?.0;
+    let in_time = |plan: &Evaluated| slow(problem, plan).is_none_or(|factor| plan.elapsed_s * factor <= deadline);
+    if in_time(chosen) {
+        return None;
+    }
+    let totals = Totals::found(chosen);
+    let near = Ceilings::near(Objective::Cost, totals, 1.0 + INDISTINCT);
+    let early = Ceilings::within(deadline / slow(problem, chosen)?);
+    let own = among.prepared.complexity(chosen);
+    let global = Some(chosen.plan.batch().global);
+    let aim = Aim { ceilings: one.ceilings.and(near).and(early), global, ..one };
+    let (_, plan) = simplest(among, aim, |class| class.set_up() <= own.set_up())?;
+    Some(plan).filter(in_time)
+}
+
+/// Returns how many times as long as predicted a step takes that is slower than nine of ten; `None` of a plan whose step is not
+/// simulated.
+fn slow(problem: &Problem, plan: &Evaluated) -> Option<f64> {
+    let outcome = plan.outcome.as_ref()?;
+    let [_, high] = interval(&plan.plan, &plan.machine(problem), outcome);
+    Some((high / plan.step_time_s).max(1.0).powf(NORMAL_90 / NORMAL_95))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::{GlobalBatch, JobSpec};
+
+    /// Two machines end in time by their prediction, but may well not; four cost little more.
+    #[test]
+    fn what_costs_little_more_and_is_likely_to_end_in_time_is_preferred() {
+        let planned = |deadline: &str| {
+            let mut job = JobSpec::default();
+            job.model.name = Some("gpt2-xl".into());
+            job.data.tokens = Some(1e10);
+            job.training.global_batch = Some(GlobalBatch::Exactly(512));
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(4));
+            job.goal.deadline = Some(deadline.into());
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+            let likely = document.prediction.within_deadline.expect("a deadline");
+            (document.plan.cluster.instances, likely, document.prediction.cost_usd.expect("rented"))
+        };
+        let [(two, sure, cost), (four, surer, more)] = ["7 d", "11 h"].map(planned);
+        assert_eq!((two, four), (2, 4));
+        assert!(sure > 0.9 && surer > 0.9 && more < 1.05 * cost, "{sure} {surer} {cost} {more}");
+    }
+}
