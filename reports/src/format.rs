@@ -47,10 +47,12 @@ fn wrapped<R: AsRef<[String]>>(
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
+    let mut words = vec![0; header.len()];
     for row in rows {
         let row: Vec<&String> = known.iter().map(|column| &row.as_ref()[*column]).collect();
-        for (most, cell) in letters.iter_mut().zip(&row) {
+        for ((most, word), cell) in letters.iter_mut().zip(&mut words).zip(&row) {
             *most = (*most).max(cell.chars().count());
+            *word = (*word).max(cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
         }
         table.add_row(row.into_iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
@@ -66,13 +68,22 @@ fn wrapped<R: AsRef<[String]>>(
     let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
     let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
     let crowded = natural > usize::from(width.0) + 1;
-    let short = (1..header.len()).filter(|column| crowded && (right[*column] || letters[*column] <= TEXT_KEPT));
-    let unbroken: Vec<(usize, u16)> =
-        names.into_iter().chain(short.map(|column| whole(column, letters[column]))).collect();
-    // A blank stands between columns, and those that may be broken keep some room.
-    let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
-    let room = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0);
-    for (column, wide) in unbroken.into_iter().filter(|(column, _)| room || *column == 0) {
+    let is_short = |column: usize| right[column] || letters[column] <= TEXT_KEPT;
+    // Longer texts are broken between words or, where these leave no room, anywhere.
+    let with_words = |column: usize| Some(if is_short(column) { letters[column] } else { words[column] });
+    let short_alone = |column: usize| Some(letters[column]).filter(|_| is_short(column));
+    let widths = |kept: &dyn Fn(usize) -> Option<usize>| {
+        let others = (1..header.len()).filter_map(|column| Some(whole(column, kept(column)?)));
+        names.into_iter().chain(others).collect::<Vec<(usize, u16)>>()
+    };
+    // A blank stands between columns, and those that may be broken anywhere keep some room.
+    let fits = |unbroken: &Vec<(usize, u16)>| {
+        let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
+        unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0)
+    };
+    let ways = [widths(&with_words), widths(&short_alone)];
+    let unbroken = ways.into_iter().find(|unbroken| crowded && fits(unbroken));
+    for (column, wide) in unbroken.unwrap_or_else(|| names.into_iter().collect()) {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
@@ -204,6 +215,14 @@ mod tests {
         let columns = |cost| header(table(Width(40), ["name", ">time", ">cost"], rows(cost)));
         assert_eq!((columns("–"), columns("2 USD")), (Some(2), Some(3)));
         assert_eq!(header(table(Width(40), ["name", ">cost"], [])), Some(2));
+    }
+
+    #[test]
+    fn texts_in_tables_are_broken_between_words() {
+        let row = ["1 × p4d.24xlarge", "data 8, ZeRO-2 over 8 ranks", "8 × 4, fp16-mixed", "pytorch-fsdp-compiled"];
+        let text = table(Width(80), ["plan", "strategy", "batch", "software"], vec![row.map(String::from)]);
+        assert!(text.contains("pytorch-fsdp-compiled") && text.contains("ZeRO-2"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

@@ -85,7 +85,8 @@ impl<'a> Changes<'a> {
             let equal = |(other, _): &(Change, Better)| is_too_near(other) && other.winner == change.winner;
             !(is_too_near(change) && found[..*index].iter().any(equal))
         });
-        let sentences = told.map(|(_, (change, better))| sentence(change, *better)).chain(without_effect).collect();
+        let sentences =
+            told.map(|(_, (change, better))| sentence(change, *better, self.ahead)).chain(without_effect).collect();
         (found.into_iter().map(|(change, _)| change).collect(), sentences)
     }
 
@@ -350,14 +351,16 @@ fn is_too_near(change: &Change) -> bool {
     }
 }
 
-/// Describes a change in words: how two plans that are held compare then, and not what would be recommended.
-fn sentence(change: &Change, better: Better) -> String {
+/// Describes a change in words: how two plans that are held compare then, and not what would be recommended. `ahead` says whether
+/// others are better already.
+fn sentence(change: &Change, better: Better, ahead: bool) -> String {
     let Change { what, instance, present, at, winner } = change;
     let instance = instance.as_deref().unwrap_or_default();
     let other = format!("{} × {}", winner.instances, winner.instance);
+    let too = if ahead { " too" } else { "" };
     let is_better = match better {
-        Better::Cheaper => format!("{other} would be cheaper than this plan"),
-        Better::Faster => format!("{other} would be faster than this plan"),
+        Better::Cheaper => format!("{other} would be cheaper than this plan{too}"),
+        Better::Faster => format!("{other} would be faster than this plan{too}"),
         Better::InGoal => format!("{other} would meet the goal and this plan would not"),
         Better::Nearer => format!("{other} would come nearer to the goal than this plan"),
     };
@@ -433,7 +436,7 @@ mod tests {
         let factor = change.at / change.present;
         assert!(changes.winners(factor, &changes.others).is_some());
         assert!(changes.winners(factor.powf(0.9), &changes.others).is_none());
-        let told = sentence(&change, better);
+        let told = sentence(&change, better, false);
         assert_eq!(told.contains("times as slow"), factor < 1.0, "{told}");
         assert!(told.contains("would be faster than this plan if"), "{told}");
     }
@@ -464,7 +467,7 @@ mod tests {
         let name = format!("{} × {}", winner.instances, winner.instance);
         let told = |better, what, instance: Option<&str>, present, at| {
             let instance = instance.map(Into::into);
-            sentence(&Change { what, instance, present, at, winner: winner.clone() }, better)
+            sentence(&Change { what, instance, present, at, winner: winner.clone() }, better, false)
         };
         let change = |what, instance, present, at| told(Better::Cheaper, what, instance, present, at);
         assert_eq!(

@@ -100,10 +100,15 @@ fn at_one_date(
     };
     let same = rental.kind(best.choice) == rental.kind(chosen.choice);
     let prices: Vec<String> = [Some(chosen), Some(&best).filter(|_| !same)].into_iter().flatten().map(each).collect();
-    let who = if same { best.machines() } else { format!("{}, not {},", best.machines(), chosen.machines()) };
+    let types = [&best, chosen].map(|plan| plan.plan.cluster().instance.as_str());
+    let who = if same {
+        format!("{} would still be the cheapest type", types[0])
+    } else {
+        format!("{}, not {}, would be the cheapest type", types[0], types[1])
+    };
     let like = reference[rental.kind(chosen.choice)];
     Some(format!(
-        "at prices of {} as of {} ({}) {who} would be the cheapest that a short search finds",
+        "at prices of {} as of {} ({}) {who} that a short search finds",
         like.region,
         like.date,
         prices.join("; ")

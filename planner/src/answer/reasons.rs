@@ -223,7 +223,7 @@ impl Reasons<'_> {
         let other = self.other_gpu?;
         let (own, others) = (self.chosen.machines(), other.machines());
         let side = self.missed_goal(&others, other).unwrap_or_else(|| self.against(other));
-        Some(format!("{own} rather than {others}: {side}"))
+        Some(format!("{own} rather than {others}{}: {side}", self.under_other_software(other)))
     }
 
     /// Compares with fewer machines, of which the best plan is on the front of time and cost: over other numbers the model
@@ -249,7 +249,7 @@ impl Reasons<'_> {
             return match found {
                 (Some(fewer), _) => {
                     let side = self.missed_goal(&number.to_string(), &fewer).or_else(|| self.against_fewer(&fewer))?;
-                    Some(format!("{own} {machine}s rather than {number}: {side}"))
+                    Some(format!("{own} {machine}s rather than {number}{}: {side}", self.under_other_software(&fewer)))
                 }
                 (None, large) => Some(format!("{own} {machine}s: plans on {number} {}", does_not_fit(large?))),
             };
@@ -263,7 +263,8 @@ impl Reasons<'_> {
         } else {
             String::new()
         };
-        Some(format!("one {machine} rather than 2: {}{set_up}", self.against(&more)))
+        let software = self.under_other_software(&more);
+        Some(format!("one {machine} rather than 2{software}: {}{set_up}", self.against(&more)))
     }
 
     /// Returns `true` if the choice is compared with the best plan by what is sought, and that is on as many machines.
@@ -333,7 +334,9 @@ impl Reasons<'_> {
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
         let devices = human_count(u64::from(devices));
         let own = self.chosen.machines();
-        Some(format!("{own} rather than {instances} × {} for the same {devices} GPUs: {why}", smaller.name))
+        let software = other.as_ref().map_or_else(String::new, |other| self.under_other_software(other));
+        let others = format!("{instances} × {}{software}", smaller.name);
+        Some(format!("{own} rather than {others} for the same {devices} GPUs: {why}"))
     }
 
     /// Compares with pure data parallelism, or with the next best split.
@@ -356,15 +359,18 @@ impl Reasons<'_> {
             let (other, _) = self.best(&split);
             return match other {
                 Some(other) => {
-                    format!("{own}; {}", pace_beside(self.chosen.time_s, other.time_s, "2 pipeline stages"))
+                    let stages = format!("2 pipeline stages{}", self.under_other_software(&other));
+                    format!("{own}; {}", pace_beside(self.chosen.time_s, other.time_s, &stages))
                 }
                 None => own,
             };
         }
-        let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
-        let split = split_in_words(mesh.tensor(), mesh.pipeline());
+        let data = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
+        let split = split_in_words(mesh.tensor(), mesh.context(), mesh.pipeline());
         match self.best(&data) {
-            (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
+            (Some(other), _) => {
+                format!("{split}: data parallel alone{} {}", self.besides(&other), self.other_side(&other))
+            }
             (None, Some(large)) => format!("{split}: data parallel alone {}", does_not_fit(large)),
             (None, None) if self.fits_unsplit() => {
                 let undivided = || format!("{split}: the global batch does not divide over {ranks} replicas");
@@ -605,6 +611,19 @@ impl Reasons<'_> {
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
+    /// Names the software of a plan on other machines where it is another: part of the difference is that of the software.
+    fn under_other_software(&self, other: &Evaluated) -> String {
+        let stack = other.plan.stack().filter(|stack| self.chosen.plan.stack() != Some(*stack));
+        stack.map_or_else(String::new, |stack| format!(" under {stack}"))
+    }
+
+    /// Names software and recomputation of a plan on the same machines where they are other ones.
+    fn besides(&self, other: &Evaluated) -> String {
+        let recomputed = other_recomputation(&self.chosen.plan, &other.plan);
+        let recomputed = recomputed.map_or_else(String::new, |told| format!(" with {told}"));
+        format!("{}{recomputed}", self.under_other_software(other))
+    }
+
     /// Describes the chosen plan relative to another: `89 % faster, 6 % more expensive`.
     fn against(&self, other: &Evaluated) -> String {
         let costs = self.chosen.cost_usd.zip(other.cost_usd);
@@ -653,12 +672,13 @@ fn unsplit(plan: &Plan, fits_whole: bool) -> String {
     format!("{name}: the model fits on each device{with}")
 }
 
-fn split_in_words(tensor: u32, pipeline: u32) -> String {
-    match (tensor, pipeline) {
-        (tensor, 1) => format!("{tensor}-way tensor parallel"),
-        (1, pipeline) => format!("{pipeline} pipeline stages"),
-        (tensor, pipeline) => format!("{tensor}-way tensor parallel × {pipeline} pipeline stages"),
-    }
+fn split_in_words(tensor: u32, context: u32, pipeline: u32) -> String {
+    let parts = [
+        (tensor > 1).then(|| format!("{tensor}-way tensor parallel")),
+        (context > 1).then(|| format!("{context}-way context parallel")),
+        (pipeline > 1).then(|| format!("{pipeline} pipeline stages")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" × ")
 }
 
 /// Names what a plan that is compared changes besides, within a sentence; nothing if it changes nothing else.

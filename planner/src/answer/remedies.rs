@@ -40,6 +40,10 @@ struct Draft {
     recompute: Recompute,
     sharding: StateSharding,
     offload: Offload,
+    /// Ranks over which the tokens of a sample are shared out.
+    context: u32,
+    /// Ranks over which experts are shared out.
+    expert: u32,
     split: (u32, u32),
 }
 
@@ -154,6 +158,8 @@ impl<'a> Remedies<'a> {
             recompute: Recompute::None,
             sharding: StateSharding::None,
             offload: Offload::NONE,
+            context: 1,
+            expert: 1,
             split: (1, 1),
         }
     }
@@ -169,7 +175,7 @@ impl<'a> Remedies<'a> {
     /// samples of each.
     fn replicas(&self, draft: &Draft) -> (u32, u64) {
         let global = self.chosen.batch().global;
-        let most = (self.machine.cluster.devices() / (draft.split.0 * draft.split.1)).max(1);
+        let most = (self.machine.cluster.devices() / (draft.split.0 * draft.split.1 * draft.context)).max(1);
         let evenly = |replicas: &u32| global.is_multiple_of(u64::from(*replicas));
         let replicas = (1..=most).rev().find(evenly).unwrap_or(1);
         (replicas, global / u64::from(replicas))
@@ -181,9 +187,10 @@ impl<'a> Remedies<'a> {
         let cluster = self.problem.place.spec_of(&self.machine.cluster);
         let (data, replica) = self.replicas(draft);
         let (tensor, pipeline) = draft.split;
+        let (context, expert) = (draft.context, draft.expert);
         let micro = if draft.at_once { replica } else { 1 };
         let spec = PlanSpec {
-            parallel: ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() },
+            parallel: ParallelSpec { data, tensor, pipeline, context, expert, ..ParallelSpec::default() },
             batch: BatchSpec { global: self.chosen.batch().global, micro, accumulation: replica / micro },
             schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
             stages: Stages::balanced(&vec![1.0; layers], pipeline)?.specs(),
@@ -211,6 +218,8 @@ impl<'a> Remedies<'a> {
             self.recomputation(plain),
             self.sharing_out(plain),
             Some(self.keeping_elsewhere(plain)),
+            self.sharing_tokens(plain),
+            self.sharing_experts(plain),
             self.splitting(plain),
         ]
         .into_iter()
@@ -295,6 +304,20 @@ impl<'a> Remedies<'a> {
         }
     }
 
+    /// Shares the tokens of a sample out where the recommended plan does.
+    fn sharing_tokens(&self, plain: &Draft) -> Option<Step> {
+        let context = self.chosen.mesh().context();
+        let (name, draft) = (format!("context {context}"), Draft { context, ..plain.clone() });
+        (context > 1).then(|| Step { taken: Some(name.clone()), name, changes_training: false, draft })
+    }
+
+    /// Shares experts out where the recommended plan does.
+    fn sharing_experts(&self, plain: &Draft) -> Option<Step> {
+        let expert = self.chosen.mesh().parallel().expert;
+        let (name, draft) = (format!("expert {expert}"), Draft { expert, ..plain.clone() });
+        (expert > 1).then(|| Step { taken: Some(name.clone()), name, changes_training: false, draft })
+    }
+
     /// Splits the model as the recommended plan does, or over the devices of a machine.
     fn splitting(&self, plain: &Draft) -> Option<Step> {
         let mesh = self.chosen.mesh();
@@ -341,6 +364,8 @@ fn joined(together: &Draft, plain: &Draft, other: &Draft) -> Draft {
         recompute: either(together.recompute, plain.recompute, other.recompute),
         sharding: either(together.sharding, plain.sharding, other.sharding),
         offload: either(together.offload, plain.offload, other.offload),
+        context: either(together.context, plain.context, other.context),
+        expert: either(together.expert, plain.expert, other.expert),
         split: either(together.split, plain.split, other.split),
     }
 }

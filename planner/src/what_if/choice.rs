@@ -53,8 +53,10 @@ pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<St
 pub(super) enum GivenUp {
     /// No plan of it is possible.
     NoPlan,
-    /// No plan of it meets the goal.
+    /// No plan of it meets the goal, and another does.
     Misses,
+    /// No plan meets the goal, and one of other software comes nearest.
+    Farther,
     /// Its plan has this many times the objective.
     Worse(f64),
     /// Its plan is no better in the objective and takes this many times as long, or where time is sought costs as much more.
@@ -83,6 +85,7 @@ impl GivenUp {
         match self {
             Self::NoPlan => format!("{kept} has no plan there"),
             Self::Misses => format!("{kept} has none there that meets the goal"),
+            Self::Farther => format!("{kept} has none there that comes as near to the goal"),
             Self::Worse(times) => {
                 let more = if by_cost { "more expensive" } else { "slower" };
                 format!("the plan of {kept} is {} {more}", percent_of(times - 1.0))
@@ -214,6 +217,7 @@ pub(super) mod tests {
         assert!(matches!(of(Objective::Time, 80.0, 9000.0), Some(GivenUp::Worse(_))));
         assert_eq!(of(Objective::Time, 96.0, 1000.0), Some(GivenUp::MuchWorseElse(2.197)));
         assert_eq!(GivenUp::of(Objective::Cost, [(96.0, None), (90.0, None)]), None);
+        assert_eq!(GivenUp::Farther.told("a", true), "a has none there that comes as near to the goal");
         let told = GivenUp::MuchWorseElse(2.5).told("megatron", true);
         assert_eq!(told, "the plan of megatron is no cheaper and takes 2.5 times as long");
     }

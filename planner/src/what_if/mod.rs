@@ -344,24 +344,23 @@ impl Subject {
         }
     }
 
-    /// Returns the software of the unvaried plan of a job, which all cases keep, and the best plan with it: what is preferred
-    /// of plans that predictions cannot tell apart would hide what is varied. None is kept where it follows from what is
-    /// varied, and where there is only one.
+    /// Returns the software of the unvaried plan of a job, which all cases keep, and that plan as the best with it: what is
+    /// preferred of plans that predictions cannot tell apart would hide what is varied. None is kept where it follows from
+    /// what is varied, where there is only one, and where another plan is recommended once it is named.
     fn with_kept_software(
         &self,
         axes: &[Axis],
         base: Result<Expected, Refusal>,
     ) -> (Result<Expected, Refusal>, Option<String>) {
-        let Self::Job(job) = self else { return (base, None) };
+        let (Self::Job(job), Ok(found)) = (self, &base) else { return (base, None) };
         let compares = job.spec.cluster.stack.as_ref().is_none_or(|named| named == AUTO_STACK)
             && job.spec.cluster.profile.is_none()
             && job.limits.fixed.stack.is_none();
         let decides = axes.iter().any(|axis| DECIDE_SOFTWARE.contains(&axis.key.name));
-        let stack = base.as_ref().ok().and_then(|base| base.plan.spec().stack.clone());
-        let Some(stack) = stack.filter(|_| compares && !decides) else { return (base, None) };
+        let Some(stack) = found.plan.spec().stack.clone().filter(|_| compares && !decides) else { return (base, None) };
         match job.held(&[], None, Some(&stack)) {
-            Ok((_, with_it)) => (Ok(with_it), Some(stack)),
-            Err(_) => (base, None),
+            Ok((_, with_it)) if with_it.plan.spec() == found.plan.spec() => (Ok(with_it), Some(stack)),
+            _ => (base, None),
         }
     }
 
@@ -409,9 +408,9 @@ impl SoughtJob {
         }
         let given_up = |(job, free): (JobSpec, Expected), why| (job, Expected { given_up: Some(why), ..free });
         match (kept, self.held(settings, base, None)) {
-            // Where both miss the goal, the case has the plan that comes nearest.
             (Ok((job, own)), Ok(free)) if missed(&job.goal, &own.prediction).is_some() => {
-                Ok(given_up(free, GivenUp::Misses))
+                let why = missed(&job.goal, &free.1.prediction).map_or(GivenUp::Misses, |_| GivenUp::Farther);
+                Ok(given_up(free, why))
             }
             (Ok(kept), Ok(free)) => {
                 let totals = |own: &Expected| (own.prediction.elapsed_s(), own.prediction.cost_usd);

@@ -585,6 +585,19 @@ fn cases_keep_the_software_of_the_unvaried_plan_where_it_has_a_plan() {
 }
 
 #[test]
+fn the_unvaried_plan_is_the_recommended_one_where_the_batch_is_open() {
+    for deadline in ["12 h", "9 h", "6 h"] {
+        let mut open = job();
+        open.training.global_batch = Some(GlobalBatch::Between { min: 64, max: 1024 });
+        open.goal.deadline = Some(deadline.into());
+        let answer = ask(&sought(open.clone(), &[]), &["campaign.restart=x1"]);
+        let (base, case) = (answer.base.as_ref().expect("a plan"), figures_of(&answer, 0));
+        assert_eq!(base.plan, plan_of(&open, &[]).plan, "{deadline}");
+        assert_eq!(case.plan, base.plan, "{deadline}");
+    }
+}
+
+#[test]
 fn a_held_kind_of_machines_may_become_more() {
     let old = "{ name = \"old\", count = 1, like = \"p4d.24xlarge\", network = { bandwidth = \"100 Gbit/s\", transport = \
                \"infiniband\" } }";

@@ -15,7 +15,26 @@ pub(super) fn methods(document: &PlanDocument, width: Width) -> String {
         return String::new();
     }
     let (header, rows) = methods_table(document);
-    format!("\n{}{}", table(width, header, rows), conditions(document, width))
+    let indented = |text: &String| {
+        let wrapped = wrap(text, usize::from(width.0).saturating_sub(2));
+        lines(wrapped.into_iter().map(|line| format!("  {line}")))
+    };
+    let told: String = conditions(document).iter().chain(loaded_whole(document).iter()).map(indented).collect();
+    format!("\n{}{told}", table(width, header, rows))
+}
+
+/// Says why QLoRA may need larger GPUs than LoRA.
+fn loaded_whole(document: &PlanDocument) -> Option<String> {
+    let smallest = |method| {
+        let own = document.methods.iter().find(|own| own.method == method)?;
+        own.smallest.as_ref().map(|smallest| smallest.hourly_usd)
+    };
+    let (lora, qlora) = (smallest(Method::Lora)?, smallest(Method::Qlora)?);
+    (qlora > lora).then(|| {
+        "weights in 4 bits are loaded whole on each GPU, also where ZeRO-3 shards them afterwards (transformers 5); weights in \
+         16 bits are sharded as they are loaded"
+            .into()
+    })
 }
 
 /// Returns the table of what each method needs at least, and of its best plan.
@@ -28,17 +47,16 @@ pub(crate) fn methods_table(document: &PlanDocument) -> ([&'static str; 7], Vec<
 
 /// Formats what else decides the time and memory of each best plan, as far as it differs: software, micro-batch,
 /// recomputation and offload.
-fn conditions(document: &PlanDocument, width: Width) -> String {
+fn conditions(document: &PlanDocument) -> Option<String> {
     let each = || document.methods.iter().filter_map(|own| Some((own, &own.best.as_ref()?.plan)));
     let differs = |of: fn(&PlanSpec) -> String| each().map(|(_, plan)| of(plan)).collect::<BTreeSet<_>>().len() > 1;
     let told: Vec<fn(&PlanSpec) -> String> = [software, micro_batch].into_iter().filter(|of| differs(*of)).collect();
     if told.is_empty() {
-        return String::new();
+        return None;
     }
     let of = |plan: &PlanSpec| told.iter().map(|of| of(plan)).collect::<Vec<_>>().join(", ");
     let each: Vec<String> = each().map(|(own, plan)| format!("{}: {}", title(own.method), of(plan))).collect();
-    let text = wrap(&each.join("; "), usize::from(width.0).saturating_sub(2));
-    lines(text.into_iter().map(|line| format!("  {line}")))
+    Some(each.join("; "))
 }
 
 fn software(plan: &PlanSpec) -> String {
