@@ -681,7 +681,7 @@ pub(crate) enum Kind {
     Datasets,
     /// GPUs
     Gpus,
-    /// Instances that can be rented
+    /// Instances that can be rented, and systems on which published steps were measured
     Instances,
     /// Training frameworks as they load a machine
     Stacks,

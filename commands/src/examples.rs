@@ -130,7 +130,7 @@ Examples:
       print a job for sbatch, which goes on from its newest checkpoint when it is queued again
 
 What a target cannot express is refused (exit code 2) or noted in the files. Values that the plan does not \
-contain (script, image, paths) appear as CAPITALISED placeholders until a flag sets them.";
+contain (image, paths) appear as CAPITALISED placeholders, and the script as train.py, until a flag sets them.";
 
 /// Examples of `trainyard run`.
 pub(crate) const RUN: &str = "\

@@ -3,8 +3,8 @@
 use crate::families::Model;
 use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
@@ -23,6 +23,8 @@ pub struct CatalogEntry {
     pub dataset: String,
     /// The format of its published weights, if it is none that weights are trained in.
     pub weights: Option<PublishedWeights>,
+    /// The learning rate of its published pretraining.
+    pub learning_rate: Option<PublishedRate>,
     /// The model.
     pub model: Model,
 }
@@ -39,6 +41,19 @@ pub struct PublishedWeights {
     pub source: String,
 }
 
+/// The learning rate with which a model was trained from scratch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRate {
+    /// Its peak.
+    pub peak: f64,
+    /// Tokens of a step, where they are published.
+    #[serde(default)]
+    pub batch_tokens: Option<u64>,
+    /// The publication that says so.
+    pub source: String,
+}
+
 /// A file of the catalog as written.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +66,9 @@ pub struct ModelFile {
     /// The format of the published weights, if it is none that weights are trained in.
     #[serde(default)]
     pub weights: Option<PublishedWeights>,
+    /// The learning rate of its published pretraining.
+    #[serde(default)]
+    pub learning_rate: Option<PublishedRate>,
     /// The model.
     pub model: ModelSpec,
 }
@@ -75,7 +93,7 @@ fn read(path: &str) -> CatalogEntry {
 fn entry(file: ModelFile) -> CatalogEntry {
     let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("model catalog: {error}"));
     let dataset = file.dataset.unwrap_or_else(|| panic!("model catalog: {} names no data set", model.name()));
-    CatalogEntry { source: file.source, dataset, weights: file.weights, model }
+    CatalogEntry { source: file.source, dataset, weights: file.weights, learning_rate: file.learning_rate, model }
 }
 
 /// Reads the TOML files of a folder that comes with the program, in the order of their names.

@@ -35,7 +35,7 @@ mod convergence;
 mod dataset;
 mod hugging_face;
 
-pub use catalog::{CatalogEntry, ModelFile, PublishedWeights, catalog, find, find_published};
+pub use catalog::{CatalogEntry, ModelFile, PublishedRate, PublishedWeights, catalog, find, find_published};
 pub use convergence::{ConvergenceCurve, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve};
 pub use dataset::{Fact, StoredDataSet, StoredFormat, data_sets, find_data_set};
 pub use families::*;

@@ -7,7 +7,7 @@ use trainyard_hardware_profiles::{
     Arithmetic, Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack,
     Transport,
 };
-use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass};
+use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass, PublishedRate};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
@@ -47,8 +47,8 @@ fn tera(flops: f64) -> String {
     }
 }
 
-/// Formats one model: of the catalog with its publication and data set, or of a file.
-pub fn model(model: &Model, dataset: Option<&str>, source: &str) -> String {
+/// Formats one model: of the catalog with its publication, data set and learning rate, or of a file.
+pub fn model(model: &Model, entry: Option<&CatalogEntry>, source: &str) -> String {
     let graph = model.graph();
     let mut rows = vec![
         ("parameters", human_count(graph.parameters())),
@@ -58,9 +58,16 @@ pub fn model(model: &Model, dataset: Option<&str>, source: &str) -> String {
     let spec = model.spec();
     rows.extend(dimensions(&spec));
     rows.extend(chosen_parts(&spec));
-    rows.extend(dataset.map(|dataset| ("data set", dataset.to_owned())));
+    rows.extend(entry.map(|entry| ("data set", entry.dataset.clone())));
+    rows.extend(entry.and_then(|entry| entry.learning_rate.as_ref()).map(|rate| ("learning rate", published(rate))));
     rows.push(("source", source.to_owned()));
     format!("{}\n\n{}", model.name(), facts(&rows))
+}
+
+/// Tells the peak of the learning rate of a published pretraining.
+pub(crate) fn published(rate: &PublishedRate) -> String {
+    let batch = rate.batch_tokens.map(|tokens| format!(" at batches of {} tokens", human_count(tokens)));
+    format!("{:e} at most in its pretraining{} ({})", rate.peak, batch.unwrap_or_default(), rate.source)
 }
 
 /// Returns the parts of a stack of chosen ones that are not those of every stack, in words.

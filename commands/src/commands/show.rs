@@ -96,7 +96,7 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
         Kind::Models => match find_published(name).filter(|_| !Path::new(name).exists()).map_or_else(|| find(name), Ok)
         {
             Ok(entry) => {
-                output.result(&model(entry), || reports::model(&entry.model, Some(&entry.dataset), &entry.source));
+                output.result(&model(entry), || reports::model(&entry.model, Some(entry), &entry.source));
             }
             Err(_) if files::is_model_path(name) => model_of_file(Path::new(name), output)?,
             Err(error) => return Err(no_entry(error)),
@@ -159,6 +159,7 @@ fn model(entry: &CatalogEntry) -> serde_json::Value {
     json!({
         "source": entry.source,
         "dataset": entry.dataset,
+        "learning_rate": entry.learning_rate,
         "parameters": graph.parameters(),
         "forward_flops": graph.flops(Pass::Forward).0,
         "model": entry.model.spec(),

@@ -44,7 +44,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         return Err(draft.cannot(Field::Instance, "DeepSpeed's launcher wants GPUs"));
     }
     let config = config_file(&mut draft, Reader::Script)?;
-    let script_name = draft.asks_or(Flag::Script, "train.py");
+    let script_name = draft.script();
     let (machines, processes) = (draft.job.machines(), draft.job.processes());
     let mut files = vec![config];
     let mut start = "deepspeed".to_owned();

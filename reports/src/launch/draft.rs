@@ -7,9 +7,11 @@ use super::job::Job;
 use super::software::Engine;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
+use crate::show::published;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_history::short_name;
+use trainyard_models::find;
 use trainyard_plan::{Assumption, Blank, LaunchFile, Method, Optimizer};
 
 /// A command-line flag for something that a plan does not know.
@@ -221,6 +223,11 @@ impl<'a> Draft<'a> {
         self.by_hand.push(Blank { placeholder: placeholder.into(), what: what.into(), flag: None });
     }
 
+    /// Returns the user's training script, or the name that the files have for it.
+    pub(super) fn script(&mut self) -> String {
+        self.asks(Flag::Script, "train.py", "your training script, which reads the data itself")
+    }
+
     /// Returns the user's value of a flag, or the usual one.
     pub(super) fn asks_or(&mut self, flag: Flag, usual: &str) -> String {
         self.asked.insert(flag);
@@ -272,6 +279,9 @@ impl<'a> Draft<'a> {
             (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
             _ => "",
         };
+        let entry = find(self.job.plan().model().name()).ok().filter(|_| !self.job.is_fine_tuning());
+        let published = entry.and_then(|entry| entry.learning_rate.as_ref()).map(published);
+        let usual = published.map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
     }

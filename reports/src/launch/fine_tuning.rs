@@ -28,11 +28,11 @@ const BESIDE_EXPERTS: &str = r".*\.(self_attn|mlp|shared_experts?)\.\w*proj\w*";
 /// Returns the script to start, and a description of it: TRL's own, which is a module of the package, unless the user
 /// names another.
 pub(super) fn script(draft: &mut Draft<'_>) -> (Script, &'static str) {
-    let given = draft.given(Flag::Script);
-    let file = Script::File(draft.asks_or(Flag::Script, "train.py"));
     if !is_trls(draft) {
-        return (file, "a script that reads transformers.TrainingArguments");
+        return (Script::File(draft.script()), "a script that reads transformers.TrainingArguments");
     }
+    let given = draft.given(Flag::Script);
+    let file = Script::File(draft.asks_or(Flag::Script, ""));
     match (draft.job.plan().tuning_kind().dpo, given) {
         (true, true) => (file, "a script that reads trl.DPOConfig and trl.ModelConfig"),
         (true, false) => (Script::Module(DPO), "TRL's dpo.py"),

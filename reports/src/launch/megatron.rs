@@ -178,6 +178,9 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
         _ => "fused",
     };
     words.set("attention-backend", backend);
+    if backend == "flash" {
+        draft.remark(megatron_model::FLASH_PACKAGE);
+    }
     Ok(())
 }
 

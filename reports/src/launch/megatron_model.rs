@@ -74,11 +74,17 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
     Ok(script)
 }
 
+/// What `--attention-backend flash` takes (Transformer Engine, `dot_product_attention/utils.py`: it uses FlashAttention where
+/// the package is installed).
+pub(super) const FLASH_PACKAGE: &str =
+    "--attention-backend flash needs the package flash-attn, which NVIDIA's containers of PyTorch have";
+
 fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) {
     // A stack that states its attention decides.
     match kernel {
         AttentionKernel::Flash if draft.job.attention().is_none() => {
             words.set("attention-backend", "flash");
+            draft.remark(FLASH_PACKAGE);
         }
         AttentionKernel::MemoryEfficient => {
             draft.note(Field::Attention, "Megatron-LM has flash, fused and unfused attention and chooses by the GPU");
@@ -389,10 +395,29 @@ fn loader(model: &Model) -> Option<&'static str> {
     match model {
         Model::Llama(model) if model.experts.is_some() => Some("mixtral_hf"),
         Model::Llama(model) if model.query_key_norm.is_none() => {
-            Some("llama_mistral --checkpoint-type hf --model-size MODEL-SIZE")
+            Some("llama_mistral --checkpoint-type hf --model-size")
         }
         _ => None,
     }
+}
+
+/// What Megatron-LM's converter calls models whose catalog names begin so (`loader_llama_mistral.py`).
+const SIZES: [(&str, &str); 7] = [
+    ("llama-2-7b", "llama2-7B"),
+    ("llama-2-13b", "llama2-13B"),
+    ("llama-2-70b", "llama2-70B"),
+    ("llama-3", "llama3"),
+    ("mistral", "mistral"),
+    ("yi-34b", "yi-34B"),
+    ("qwen2.5", "qwen2.5"),
+];
+
+/// Stands for the name of a model that is not known.
+const UNKNOWN_SIZE: &str = "MODEL-SIZE";
+
+fn size_of(model: &str) -> &'static str {
+    let known = SIZES.iter().find(|(name, _)| model.starts_with(name));
+    known.map_or(UNKNOWN_SIZE, |(_, size)| size)
 }
 
 /// Tells how weights are converted into Megatron-LM's format and cut for the plan.
@@ -411,17 +436,17 @@ pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) 
         return Ok(());
     };
     convertible(draft)?;
+    let size =
+        if loader.ends_with("--model-size") { format!(" {}", size_of(plan.model().name())) } else { String::new() };
     let (parallel, load) = (plan.mesh().parallel(), crate::shell::quoted(weights));
     let expert =
         if parallel.expert > 1 { format!(" --target-expert-parallel-size {}", parallel.expert) } else { String::new() };
     draft.remark(format!(
-        "before the first start convert the weights, of which {load} must be a local copy: python tools/checkpoint/convert.py --model-type GPT --saver core --load-dir {load} --save-dir {converted} --tokenizer-model {load} --target-tensor-parallel-size {} --target-pipeline-parallel-size {}{expert} --loader {loader}",
+        "before the first start convert the weights, of which {load} must be a local copy: python tools/checkpoint/convert.py --model-type GPT --saver core --load-dir {load} --save-dir {converted} --tokenizer-model {load} --target-tensor-parallel-size {} --target-pipeline-parallel-size {}{expert} --loader {loader}{size}",
         parallel.tensor, parallel.pipeline
     ));
-    if loader.ends_with("MODEL-SIZE") {
-        draft.remark(
-            "MODEL-SIZE of that command is llama2-7B, llama2-13B, llama2-70B, llama3, mistral, yi-34B or qwen2.5",
-        );
+    if size.ends_with(UNKNOWN_SIZE) {
+        draft.remark(format!("{UNKNOWN_SIZE} of that command is one of {}", SIZES.map(|(_, size)| size).join(", ")));
     }
     Ok(())
 }

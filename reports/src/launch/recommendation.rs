@@ -57,7 +57,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     } else {
         Vec::new()
     };
-    let script = Script::File(draft.asks_or(Flag::Script, "train.py"));
+    let script = Script::File(draft.script());
     draft.note(Field::Model, "the script builds the model");
     told(draft);
     draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");

@@ -180,7 +180,7 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
         }
     }
     Ok(Program {
-        script: Script::File(draft.asks_or(Flag::Script, "train.py")),
+        script: Script::File(draft.script()),
         what: "",
         ..Program::of_trainer(draft, arguments, PLACES, Vec::new())
     })

@@ -12,6 +12,7 @@ use super::draft::{Draft, Finished, Head};
 use super::error::LaunchError;
 use super::field::Field;
 use super::software::Engine;
+use trainyard_hardware_profiles::{booked, usable_in_block};
 use trainyard_plan::Pricing;
 use trainyard_planner::{REQUEUE, longest_lead, signal_lead};
 use trainyard_units::{Seconds, human_duration};
@@ -50,9 +51,19 @@ pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
     }
 }
 
-/// Returns the most minutes that a job may ask for: those of the job's `campaign.job_limit`, else a day.
+/// Returns the most minutes that a job may ask for: those of the job's `campaign.job_limit`, else a day; and no more than those
+/// of the capacity block.
 fn longest_min(draft: &Draft<'_>) -> u64 {
-    draft.job.job_limit().map_or(LONGEST_MIN, |limit| (limit.0 / 60.0) as u64)
+    let most = draft.job.job_limit().map_or(LONGEST_MIN, |limit| (limit.0 / 60.0) as u64);
+    most.min(block_min(draft).unwrap_or(u64::MAX))
+}
+
+/// Returns the minutes for which machines run in the capacity block that is paid for, if there is one.
+fn block_min(draft: &Draft<'_>) -> Option<u64> {
+    let in_block = draft.job.plan().pricing() == Pricing::CapacityBlock;
+    // A document may state that a training takes no time.
+    let elapsed = Seconds(draft.job.document().prediction.elapsed_s().max(1.0));
+    in_block.then(|| (usable_in_block(booked(elapsed)).0 / 60.0) as u64)
 }
 
 /// Returns the minutes that a job asks for, those of the run with room, and whether they are cut to the most.
@@ -72,7 +83,9 @@ fn time(draft: &mut Draft<'_>) -> String {
         let told = format!(
             "limit of one job, of a training that runs for up to {run}: the job queues itself again before that and goes on from its last checkpoint"
         );
-        if draft.job.job_limit().is_some() {
+        if block_min(draft) == Some(minutes) {
+            draft.remark(format!("{time}: what the block leaves a training that runs for up to {run}"));
+        } else if draft.job.job_limit().is_some() {
             draft.remark(format!("{time}, job.campaign.job_limit: {told}"));
         } else {
             let advice = "raise it to the MaxTime of your partition (`scontrol show partition`), which campaign.job_limit of a job tells the plan too";
