@@ -23,6 +23,10 @@ pub struct FleetDocument {
     /// Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
+    /// What would let the fleet keep to them: more instances, other terms, or one of the two alone; empty if nothing that was
+    /// tried does, where all are met, and in older documents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_meet_goal: Vec<String>,
     /// The plan of each kind of jobs, in the order of the file.
     pub plans: Vec<FleetPlan>,
     /// The schedule: a queue for each type of instances that is used, with every job's start, end and instances.
@@ -62,18 +66,18 @@ pub struct FleetPrediction {
     pub cost: Option<QueueCost>,
     /// The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub without_warm_pool: Option<ColdFleet>,
+    pub without_warm_pool: Option<FleetOutcome>,
 }
 
-/// What a fleet would take without warm pools.
+/// What all jobs of a fleet take and cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ColdFleet {
+pub struct FleetOutcome {
     /// From the first submission to the end of the last job.
     pub makespan_s: f64,
-    /// What it would cost.
+    /// What they cost; 0 for machines without a price.
     pub cost_usd: f64,
-    /// Whether it would miss a deadline or a budget, of all jobs or of each.
+    /// Whether they miss a deadline or a budget, of all jobs or of each.
     #[serde(default)]
     pub misses_goal: bool,
 }

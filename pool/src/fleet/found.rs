@@ -3,7 +3,7 @@
 use super::choose::{Judge, Simplified, Solution};
 use super::schedule::{Effort, Placed, Pools, Schedule};
 use super::valid::ValidFleet;
-use super::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
+use super::{FLEET_SCHEMA, FleetDocument, FleetOutcome, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
 use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_queue, waiting};
 use std::collections::BTreeSet;
 use trainyard_plan::Objective;
@@ -25,7 +25,7 @@ pub(super) struct Found<'f, 'a> {
     pub(super) judge: Judge,
     pub(super) solution: &'f Solution,
     /// What the fleet would take without a warm pool, if it has one.
-    pub(super) cold: Option<ColdFleet>,
+    pub(super) cold: Option<FleetOutcome>,
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
@@ -39,6 +39,7 @@ pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invali
         fleet: found.spec.clone(),
         prediction: found.prediction(&pools),
         missed: None,
+        to_meet_goal: Vec::new(),
         plans,
         reasons: found.reasons(),
         warnings: found.warnings(&pools),

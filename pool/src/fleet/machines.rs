@@ -25,6 +25,13 @@ impl Shared {
         self.files.machines.as_ref().is_none_or(OwnMachines::are_priced)
     }
 
+    /// Returns the same types of instances in the pool of another fleet.
+    pub(super) fn within(&self, spec: &FleetSpec) -> Self {
+        let quota = |pool: &PoolSpec| spec.pool.max_instances.or(pool.max_instances);
+        let pools = self.pools.iter().map(|(name, pool)| (name.clone(), spec.pool.of_type(name, quota(pool))));
+        Self { pools: pools.collect(), files: self.files.clone() }
+    }
+
     /// Returns the quota of a type.
     pub(super) fn quota(&self, instance: &str) -> u32 {
         self.pools.get(instance).map_or(0, PoolSpec::quota)

@@ -11,8 +11,9 @@ mod page;
 mod schedule;
 mod spec;
 mod valid;
+mod ways_out;
 
-pub use document::{ColdFleet, FLEET_SCHEMA, FleetDocument, FleetPlan, FleetPrediction, FleetSearch};
+pub use document::{FLEET_SCHEMA, FleetDocument, FleetOutcome, FleetPlan, FleetPrediction, FleetSearch};
 pub use error::FleetError;
 pub use page::page;
 pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
@@ -29,6 +30,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
 use trainyard_planner::{Cancellation, Limits, NoPlan, OnEach, OnMachines, Resources, recommend};
 use valid::{ValidFleet, ValidKind, valid_fleet};
+use ways_out::WaysOut;
 
 /// Draws the schedule of a fleet: the queues of its pools, one below the other.
 ///
@@ -92,7 +94,7 @@ pub fn plan_fleet(
     done: &dyn Fn(),
 ) -> Result<PlannedFleet, FleetError> {
     assert_eq!(spec.jobs.len(), jobs.len(), "every entry of a fleet is a job");
-    let mut fleet = valid_fleet(spec, pool, jobs)?;
+    let mut fleet = valid_fleet(spec, pool.clone(), jobs.clone())?;
     for kind in &mut fleet.kinds {
         kind.problem = kind.problem.clone().until(cancellation.clone());
     }
@@ -109,8 +111,12 @@ pub fn plan_fleet(
         }
         done();
     }
-    let mut document = Question::new(spec, &fleet, &found)?.answer()?;
+    let question = Question::new(spec, &fleet, &found)?;
+    let mut document = question.answer()?;
     document.missed = missed_fleet_goal(&document);
+    if document.missed.is_some() {
+        document.to_meet_goal = WaysOut { question: &question, pool: &pool, jobs: &jobs, limits, cancellation }.told();
+    }
     let chosen = found.iter().zip(&document.plans).map(|(found, plan)| {
         let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);
         own.expect("a plan of a fleet is one of the options")
@@ -165,14 +171,16 @@ impl<'a> Question<'a> {
     }
 
     /// Plans the same fleet in a pool that keeps no instance warm.
-    fn without_warm_pool(&self) -> Result<ColdFleet, FleetError> {
+    fn without_warm_pool(&self) -> Result<FleetOutcome, FleetError> {
         let spec = FleetSpec { pool: self.spec.pool.without_warm_pool(), ..self.spec.clone() };
-        let pools = self.fleet.shared.pools.iter();
-        let cold = pools.map(|(name, pool)| (name.clone(), spec.pool.of_type(name, pool.max_instances))).collect();
-        let shared = Shared { pools: cold, files: self.fleet.shared.files.clone() };
-        let best = self.solve(&mut Pools::new(&spec, &shared, &self.kinds)?)?.best;
+        self.outcome(&spec, &self.fleet.shared.within(&spec))
+    }
+
+    /// Returns what all jobs take and cost in these pools.
+    fn outcome(&self, spec: &FleetSpec, shared: &Shared) -> Result<FleetOutcome, FleetError> {
+        let best = self.solve(&mut Pools::new(spec, shared, &self.kinds)?)?.best;
         let figures = best.schedule.figures;
-        Ok(ColdFleet {
+        Ok(FleetOutcome {
             makespan_s: figures.end - self.judge.first,
             cost_usd: figures.cost,
             misses_goal: best.worth.excess > 0.0,

@@ -3,7 +3,7 @@
 use super::valid::ValidKind;
 use super::{FleetError, MILLENNIA};
 use crate::queue::valid::{MOST_WORK, SHORTEST_JOB, too_long};
-use trainyard_planner::{Limits, OnEach, OnMachines, on_each};
+use trainyard_planner::{Limits, OnEach, OnMachines, on_each, on_each_briefly};
 use trainyard_units::{Invalid, Seconds};
 
 /// A kind of jobs with the instances that it may run on.
@@ -36,6 +36,11 @@ pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<O
         name: kind.name.clone(),
         error: Box::new(error),
     })
+}
+
+/// Searches briefly for the plans of a kind; `None` if none is found.
+pub(super) fn brief_plans(kind: &ValidKind, limits: &Limits) -> Option<OnEach> {
+    on_each_briefly(&kind.problem, limits).ok()
 }
 
 /// Returns a kind with its plans as options.

@@ -28,6 +28,7 @@ pub fn page(document: &FleetDocument, width: Width, each: bool) -> String {
         }
     }
     text += &bullets(width, "Software", &software(document));
+    text += &bullets(width, "To meet the goal", &document.to_meet_goal);
     text += &bullets(width, "Why", &document.reasons);
     text += &bullets(width, "Caveats", &document.warnings);
     text + &bullets(width, "Search", &search(document))

@@ -428,6 +428,32 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     assert!(shortest.prediction.makespan_s <= 1.1 * fast.prediction.makespan_s);
 }
 
+#[test]
+fn what_would_meet_a_missed_goal_does() {
+    let with = |quota: u32, goal: &str| {
+        let pool = POOL.replace("= 4", &format!("= {quota}"));
+        planned(&format!("{pool}[goal]\n{goal}\n{JOB}")).expect("a fleet").document
+    };
+    let fastest = with(4, "deadline = \"1 s\"");
+    assert_eq!(fastest.to_meet_goal, Vec::<String>::new(), "nothing is that fast");
+    let goal = format!("deadline = \"{} s\"", (0.7 * fastest.prediction.makespan_s).round());
+    let late = with(4, &goal);
+    let [more] = late.to_meet_goal.as_slice() else { panic!("{:?}", late.to_meet_goal) };
+    let quota = more.strip_prefix("pool.max_instances 4 stands in the way: with ");
+    let quota: u32 = quota.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect(more);
+    assert!(with(quota, &goal).missed.is_none() && with(quota - 1, &goal).missed.is_some(), "{more}");
+
+    let cheapest = total(&with(4, ""));
+    let both = with(4, &format!("deadline = \"{} s\"\nbudget = {cheapest}", fastest.prediction.makespan_s));
+    assert!(
+        both.to_meet_goal.iter().any(|told| told.starts_with("without the deadline of ")),
+        "{:?}",
+        both.to_meet_goal
+    );
+    let poor = with(4, &format!("budget = {}", 0.6 * cheapest));
+    assert!(poor.to_meet_goal.iter().any(|told| told.starts_with("on spot instances ")), "{:?}", poor.to_meet_goal);
+}
+
 /// A job that is submitted late decides when all end; what runs before it may then be as cheap as it likes. That the
 /// bound of its end is a sum in another order must not hide it.
 #[test]
