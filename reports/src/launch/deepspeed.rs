@@ -4,7 +4,7 @@
 //!
 //! DeepSpeed 0.19, `deepspeed/runtime/config.py`, `runtime/zero/config.py` and `launcher/runner.py`.
 
-use super::draft::{Draft, Finished, Flag};
+use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::field::{DROPOUT, Field};
 use super::program::environment;

@@ -8,7 +8,7 @@
 
 use super::Target;
 use super::deepspeed;
-use super::draft::{Draft, Flag};
+use super::draft::Draft;
 use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::{Field, is_said};

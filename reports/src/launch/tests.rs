@@ -709,7 +709,7 @@ fn options_that_change_nothing_are_refused() {
 fn what_is_given_fills_its_blank() {
     let bare = plain(&document(), Target::Sagemaker).expect("data parallel");
     let blanks: Vec<&str> = bare.blanks.iter().filter_map(|blank| blank.flag.as_deref()).collect();
-    assert_eq!(blanks, ["--role", "--data", "--results"]);
+    assert_eq!(blanks, ["--script", "--role", "--data", "--results"]);
     let options = LaunchOptions {
         role: Some("arn:aws:iam::111122223333:role/r".into()),
         data: Some("s3://d/".into()),
