@@ -106,7 +106,7 @@ pub(crate) fn add_chances(
         let work = Work { steps: Seconds(factor * time_s), forward, download };
         rent.map_or_else(|| TrainingCost::of(None, count, work), |rent| rent.training_cost(count, work))
     };
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     prediction.within_deadline = deadline.map(|deadline| steps.chance(|factor| spent(factor).elapsed() <= deadline));
     let priced = goal.budget.zip(rent.and_then(|rent| Some((rent, rent.price_range()?))));
     prediction.within_budget = priced.map(|(budget, (rent, [low, high]))| {

@@ -6,7 +6,7 @@ use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::cluster;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_plan::{PlanSpec, Recompute};
-use trainyard_units::{Seconds, counted};
+use trainyard_units::counted;
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
 const TOLD: [(usize, usize); 6] = [(5, 3), (4, 3), (4, 2), (3, 2), (3, 1), (2, 1)];
@@ -112,7 +112,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 /// deadline and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     let misses = |time_s: f64, cost_usd: Option<f64>| {
         let late = deadline.is_some_and(|most| time_s > most.0);
         late || goal.budget.zip(cost_usd).is_some_and(|(most, cost)| cost > most)
