@@ -28,7 +28,7 @@ fn on_these_terms(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Ev
         Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, job, (chosen, deadline)),
         _ => {
             let cheapest = Cheapest::of(problem, limits)?;
-            let late = problem.deadline.is_some_and(|deadline| cheapest.plan.elapsed_s > deadline.0);
+            let late = problem.is_late(cheapest.plan.elapsed_s);
             let in_time = Aim { within: Within::Deadline, ..Aim::best(Objective::Cost) };
             let in_time = late.then(|| search(problem, &limits.fixed, in_time).best.into_iter().next()).flatten();
             Some(match in_time {

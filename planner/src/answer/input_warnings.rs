@@ -56,7 +56,7 @@ impl Warnings<'_> {
                 let told = takes(best.elapsed_s, best.cost_usd);
                 format!(", and {}, the best that a short search finds, {told}", best.machines())
             });
-            let late = self.problem.deadline.is_some_and(|deadline| other.elapsed_s > deadline.0);
+            let late = self.problem.is_late(other.elapsed_s);
             let late = if late { ", more than the deadline" } else { "" };
             format!(
                 "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \

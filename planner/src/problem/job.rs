@@ -89,6 +89,11 @@ impl Problem {
         }
     }
 
+    /// Returns `true` if a training of so many seconds, all in all, misses the deadline.
+    pub(crate) fn is_late(&self, elapsed_s: f64) -> bool {
+        self.deadline.is_some_and(|deadline| elapsed_s > deadline.0)
+    }
+
     /// Returns the same problem, whose searches stop once `cancellation` is cancelled. A plan found then is no
     /// recommendation.
     #[must_use]
