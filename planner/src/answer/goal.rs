@@ -2,7 +2,6 @@
 
 use super::left_out::{place_of_others, priced};
 use super::limits::Limits;
-use super::solve::DRAFT_EFFORT;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem, Quotas, Rental, of_type};
@@ -289,7 +288,7 @@ pub(super) fn fewest(mut missed: u32, mut plan: Evaluated, at_most: impl Fn(u32)
 /// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
 /// need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
-    let mut larger = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let mut larger = problem.briefly();
     larger.place = larger.place.with_machines(most, of);
     if let Place::Owned { max_instances, .. } = &mut larger.place {
         *max_instances = None;

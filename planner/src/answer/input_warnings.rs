@@ -1,11 +1,11 @@
 //! What the time and the cost of a plan rest on in how samples are stored and decoded: what would change the decision if
 //! it were not so.
 
-use super::solve::{DRAFT_EFFORT, aim};
+use super::solve::aim;
 use super::terms::unpriced_copies;
 use super::warnings::Warnings;
 use crate::amount::usd;
-use crate::problem::{Place, Problem, named_set};
+use crate::problem::{Place, named_set};
 use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
 use trainyard_plan::{DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
@@ -70,7 +70,7 @@ impl Warnings<'_> {
     fn decoded_by_cpus(&self) -> Option<Evaluated> {
         let limits = self.limits?;
         let fixed = Fixed { input_decode: Some(DecodePlace::Cpu), ..limits.fixed.clone() };
-        let problem = Problem { effort: Some(DRAFT_EFFORT), ..self.problem.clone() };
+        let problem = self.problem.briefly();
         choose_briefly(&Prepared::new(&problem, &fixed), Aim { top: 1, ..aim(&problem, limits) })
     }
 

@@ -1,7 +1,7 @@
 //! What training all weights, adapters, or adapters beside quantised weights would each need and cost on the same data.
 
 use super::limits::Limits;
-use super::solve::{DRAFT_EFFORT, alternative, best, worth_the_effort};
+use super::solve::{alternative, best, worth_the_effort};
 use crate::problem::{Place, Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
@@ -78,7 +78,7 @@ fn why_none(problem: &Problem) -> &'static str {
 /// that is the best plan.
 fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Option<SmallestMachine> {
     let Place::Rented(rental) = &problem.place else { return None };
-    let briefly = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let briefly = problem.briefly();
     offers(rental, best.map(|best| best.plan.cluster().instances)).into_iter().find_map(
         |(hourly_usd, instance, instances)| {
             let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);

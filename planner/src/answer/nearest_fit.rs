@@ -1,7 +1,6 @@
 //! The plan that comes nearest to fitting into memory, where none does. A search only knows bounds of what plans need; with
 //! larger devices it finds a plan, and that is what the smallest amount of memory is told from.
 
-use super::solve::DRAFT_EFFORT;
 use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::Problem;
 use crate::search::{Aim, Evaluated, search};
@@ -27,7 +26,7 @@ fn share((needed, available): Amounts) -> f64 {
 
 /// Returns the plan that the search of a draft finds, whatever the deadline and the budget.
 pub(super) fn fitting(problem: &Problem, fixed: &Fixed) -> Option<Evaluated> {
-    let problem = Problem { effort: Some(DRAFT_EFFORT), deadline: None, budget: None, ..problem.clone() };
+    let problem = Problem { deadline: None, budget: None, ..problem.briefly() };
     search(&problem, fixed, Aim::best(problem.objective)).best.into_iter().next()
 }
 

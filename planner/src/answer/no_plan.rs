@@ -2,7 +2,6 @@
 
 use super::limits::Limits;
 use super::nearest_fit::nearest_fit;
-use super::solve::DRAFT_EFFORT;
 use super::ways_out::{Freed, WaysOut};
 use crate::cost::JOB_OF_A_STEP;
 use crate::problem::{
@@ -563,11 +562,7 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
-    let briefly = |batch| Problem {
-        effort: Some(DRAFT_EFFORT),
-        global_batches: GlobalBatches::exactly(batch),
-        ..problem.clone()
-    };
+    let briefly = |batch| Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() };
     let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
@@ -594,7 +589,7 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
     if field.counts().is_none() {
         return Vec::new();
     }
-    let briefly = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let briefly = problem.briefly();
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
         with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())

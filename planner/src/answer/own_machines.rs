@@ -2,7 +2,6 @@
 //! fast to be true.
 
 use super::limits::Limits;
-use super::solve::DRAFT_EFFORT;
 use crate::edits::gigabits;
 use crate::problem::{Description, GlobalBatches, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
@@ -46,7 +45,7 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
     }
     let with = |batch: u64| {
         best(
-            &Problem { effort: Some(DRAFT_EFFORT), global_batches: GlobalBatches::exactly(batch), ..problem.clone() },
+            &Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() },
             limits,
         )
     };
