@@ -211,7 +211,7 @@ impl Larger {
 
     /// Says that machines beyond a quota meet the goal, if they do.
     fn without_quotas(&self, problem: &Problem, limits: &Limits) -> Option<String> {
-        let Place::Rented(rental) = &problem.place else { return None };
+        let rental = problem.place.rental()?;
         if rental.quotas == Quotas::default() {
             return None;
         }
@@ -285,18 +285,17 @@ pub(super) fn fewest(mut missed: u32, mut plan: Evaluated, at_most: impl Fn(u32)
     plan
 }
 
-/// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
-/// need not be the best.
+/// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a
+/// draft: a plan found meets the goal, but need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
     let mut larger = problem.briefly();
     larger.place = larger.place.with_machines(most, of);
-    if let Place::Owned { max_instances, .. } = &mut larger.place {
-        *max_instances = None;
-    }
-    if let Place::Rented(rental) = &mut larger.place {
-        rental.max_instances = most;
-        let quotas = rental.quotas.clone();
-        rental.most = rental.instances.iter().map(|(instance, _)| quotas.cap(instance, most)).collect();
+    match &mut larger.place {
+        Place::Owned { max_instances, .. } => *max_instances = None,
+        Place::Rented(rental) => {
+            rental.max_instances = most;
+            rental.most = rental.instances.iter().map(|(instance, _)| rental.quotas.cap(instance, most)).collect();
+        }
     }
     larger
 }

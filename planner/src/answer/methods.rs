@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::solve::{alternative, best, worth_the_effort};
-use crate::problem::{Place, Problem, Rental, executable};
+use crate::problem::{Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn why_none(problem: &Problem) -> &'static str {
 /// as the best plan has. What fits only with weights or states on local disks takes weeks, and nobody would rent it, unless
 /// that is the best plan.
 fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Option<SmallestMachine> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     let briefly = problem.briefly();
     offers(rental, best.map(|best| best.plan.cluster().instances)).into_iter().find_map(
         |(hourly_usd, instance, instances)| {

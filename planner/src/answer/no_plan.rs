@@ -342,7 +342,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
 
 /// Lists the types of machine that can be rented and compute in a number format; none for owned machines.
 fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
-    let Place::Rented(rental) = &problem.place else { return Vec::new() };
+    let Some(rental) = problem.place.rental() else { return Vec::new() };
     let rented = rental.catalog.instances().iter().filter(|other| !other.prices.is_empty());
     let has = |name: &String| {
         let (cluster, stack) = (rental.catalog.cluster(name, 1).ok()?, rental.stacks[0].clone());

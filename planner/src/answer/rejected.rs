@@ -148,7 +148,7 @@ impl Rejections<'_> {
 /// Lists the types of machine that may be chosen but cannot be rented: those without a price on these terms, those of which
 /// quotas leave none, and those without the job's transport.
 fn without_offer(place: &Place) -> Vec<Rejected> {
-    let Place::Rented(rental) = place else { return Vec::new() };
+    let Some(rental) = place.rental() else { return Vec::new() };
     let unpriced = rental.unpriced.iter().map(|name| (RejectedBy::Price, name, "has no price on these terms"));
     let over = rental.over_quota.iter().map(|(name, why)| (RejectedBy::Quota, name, why.as_str()));
     let without = rental.without_transport.iter().map(|(name, why)| (RejectedBy::Machine, name, why.as_str()));
