@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::answer::recommend;
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, Objective};
+    use trainyard_plan::{CampaignSpec, GlobalBatch, Objective};
 
     fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
         let mut job = JobSpec::default();
@@ -257,6 +257,18 @@ mod tests {
         job.goal.objective = Some(objective);
         job.goal.deadline = deadline.map(|seconds| format!("{seconds} s"));
         job
+    }
+
+    #[test]
+    fn a_plan_and_its_prediction_agree_on_the_time_of_the_training() {
+        let mut job = job(Objective::Cost, None);
+        let (node_mtbf, checkpoint_interval) = (Some("100 h".into()), Some("5 min".into()));
+        job.campaign = Some(CampaignSpec { node_mtbf, checkpoint_interval, ..CampaignSpec::default() });
+        let asked = problem(&job, Resources::default()).expect("a solvable job");
+        let found = best(&asked, &Limits::default()).expect("a plan");
+        let (predicted, _) = prediction(&asked, &job, &found).expect("a plan that was found is predicted");
+        let (training, in_time) = (found.training(&asked).0, predicted.training_s());
+        assert!(training > predicted.time_s && (training / in_time - 1.0).abs() < 1e-9, "{training} {in_time}");
     }
 
     #[test]
