@@ -400,8 +400,7 @@ fn keep(
     written.extend(planned(execution));
     // What cannot be made again is written first: a disk may have no room for the rest.
     let first = files::write_all(&[(&measurement, json(report)), (&file("comparison.json"), json(&document))]);
-    let all: Vec<(&Path, &String)> = written.iter().map(|(path, text)| (path.as_path(), text)).collect();
-    let result = first.and_then(|()| files::write_all(&all));
+    let result = first.and_then(|()| files::write_all(&written));
     if result.is_err() {
         let there = |path: &PathBuf| path.exists();
         let named = |path: Option<String>| path.filter(|path| there(&path.into()));

@@ -67,7 +67,7 @@ pub(crate) fn train(
     let folder = files::run_folder(arguments.out.as_deref(), &name)?;
     let plans: Vec<(PathBuf, String)> =
         plans.into_iter().map(|(name, text)| (folder.join("plans").join(name), text)).collect();
-    files::write_all(&plans.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect::<Vec<_>>())?;
+    files::write_all(&plans)?;
     output.note(format!("run       {} jobs on {devices} devices; {}", jobs.len(), folder.display()));
 
     let command = |job: &Listed| [command(job, &folder, arguments), history.words()].concat();
