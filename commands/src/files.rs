@@ -318,7 +318,11 @@ fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<Machin
 }
 
 /// The names under which the history stores the files of a plan's machines: its profile, its cluster, its constants.
-pub(crate) const NAMED: [&str; 3] = ["profile.toml", "cluster.toml", "constants.toml"];
+pub(crate) const NAMED: [&str; 3] = [PROFILE, "cluster.toml", CONSTANTS];
+/// The name of the profile in a run's folder and in the history.
+pub(crate) const PROFILE: &str = "profile.toml";
+/// The name of the constants there, if there are some.
+pub(crate) const CONSTANTS: &str = "constants.toml";
 
 /// Returns the unparsed files that a plan document names for its machines, under names of their own. One that cannot be
 /// read is left out.
