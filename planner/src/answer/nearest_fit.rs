@@ -3,6 +3,7 @@
 
 use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::Problem;
+use crate::relative::memory_ratio;
 use crate::search::{Aim, Evaluated, search};
 use trainyard_plan::Fixed;
 use trainyard_sim::footprint;
@@ -21,7 +22,7 @@ const NEAR_ENOUGH: f64 = 1.01;
 type Amounts = (Bytes, Bytes);
 
 fn share((needed, available): Amounts) -> f64 {
-    needed.as_f64() / available.as_f64().max(1.0)
+    memory_ratio(needed, available)
 }
 
 /// Returns the plan that the search of a draft finds, whatever the deadline and the budget.

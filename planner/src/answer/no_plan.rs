@@ -8,7 +8,7 @@ use crate::problem::{
     Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
     of_type, refused, software_of, trains,
 };
-use crate::relative::{apart, times_the_memory};
+use crate::relative::{apart, memory_ratio, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, catalog};
 use trainyard_models::LayerRole;
@@ -324,7 +324,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         return NoPlan::Limited { limit };
     }
     let least = found.too_large.values().min_by(|a, b| {
-        let share = |entry: &(u64, Bytes, Bytes)| entry.1.as_f64() / entry.2.as_f64().max(1.0);
+        let share = |entry: &(u64, Bytes, Bytes)| memory_ratio(entry.1, entry.2);
         share(a).total_cmp(&share(b))
     });
     match least {
