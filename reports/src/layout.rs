@@ -1,7 +1,7 @@
 //! How a plan is laid out, in a few words.
 
 use trainyard_plan::{
-    GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, StateSharding,
+    GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
 use trainyard_units::counted;
 
@@ -53,6 +53,11 @@ pub fn degrees(parallel: ParallelSpec) -> String {
     parts.extend(inside.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{degree} {name}")));
     parts.push(counted(pipeline.into(), "stage"));
     parts.join(" × ")
+}
+
+/// Says that activations are computed again, if all are, behind what else is said of a plan.
+pub(crate) fn recomputed(plan: &PlanSpec) -> &'static str {
+    if plan.recompute == Recompute::Full { ", recompute" } else { "" }
 }
 
 /// Formats the strategy and what else says where things are: `data 8; optimizer state sharded (ZeRO-1)`.
