@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use trainyard_reports::WRITTEN_BY;
 
 /// The beginning of a file that tells what it is, in bytes.
 const HEAD: u64 = 1 << 16;
@@ -63,7 +64,7 @@ impl Mark {
             (head.starts_with(QUOTAS), Self::Quotas),
             (first.contains("time_s,") && first.contains("time_change,"), Self::Cases),
             (first.starts_with("instance,region,service,purchase,usd_per_hour,"), Self::Prices),
-            (has("Written by `trainyard export`."), Self::LaunchFile),
+            (has(WRITTEN_BY), Self::LaunchFile),
         ];
         let document = || schema(head).map(|name| Self::Document(name.to_owned().into()));
         let known = || kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind);

@@ -43,7 +43,7 @@ mod stack_tests;
 #[cfg(test)]
 mod tests;
 
-pub use draft::Flag;
+pub use draft::{Flag, WRITTEN_BY};
 pub use error::LaunchError;
 
 use crate::format::{Width, bullets, lines};
