@@ -20,8 +20,10 @@ mod kubernetes;
 mod megatron;
 mod megatron_model;
 mod packing;
+mod places;
 mod program;
 mod python;
+mod reclaims;
 mod recommendation;
 mod sagemaker;
 mod script;
@@ -32,6 +34,7 @@ mod starter;
 mod torchrun;
 mod training_arguments;
 mod units;
+mod words;
 mod yaml;
 
 #[cfg(test)]
