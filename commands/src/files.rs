@@ -318,7 +318,11 @@ fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<Machin
 }
 
 /// The names under which the history stores the files of a plan's machines: its profile, its cluster, its constants.
-pub(crate) const NAMED: [&str; 3] = ["profile.toml", "cluster.toml", "constants.toml"];
+pub(crate) const NAMED: [&str; 3] = [PROFILE, "cluster.toml", CONSTANTS];
+/// The name of the profile in a run's folder and in the history.
+pub(crate) const PROFILE: &str = "profile.toml";
+/// The name of the constants there, if there are some.
+pub(crate) const CONSTANTS: &str = "constants.toml";
 
 /// Returns the unparsed files that a plan document names for its machines, under names of their own. One that cannot be
 /// read is left out.
@@ -423,7 +427,7 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
 /// Replaces several files, which may only be earlier results: none before the new content of all of them is on the disk.
 /// A symbolic link stays, and leads to the new content; what is no regular file, such as `/dev/stdout`, is written to as
 /// it is.
-pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
+pub(crate) fn write_all<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> Result<(), Failure> {
     if caller::cancellation().is_cancelled() {
         return Err(Failure::stopped());
     }
@@ -431,8 +435,9 @@ pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Fail
     replace_all(files)
 }
 
-fn replace_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
-    let (streams, files): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_stream(path));
+fn replace_all<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> Result<(), Failure> {
+    let files = files.iter().map(|(path, content)| (path.as_ref(), content));
+    let (streams, files): (Vec<_>, Vec<_>) = files.partition(|(path, _)| is_stream(path));
     let mut staged = Vec::new();
     for (path, content) in files {
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -713,7 +718,7 @@ mod tests {
         let (one, two) = (root.path().join("one"), root.path().join("two"));
         replace_all(&[(&one, "1"), (&two, "2")]).expect("room");
         assert_eq!(fs::read_to_string(&two).expect("readable"), "2");
-        assert!(replace_all(&[(&one, "3"), (root.path(), "a folder stands there")]).is_err());
+        assert!(replace_all(&[(one.as_path(), "3"), (root.path(), "a folder stands there")]).is_err());
         assert_eq!(fs::read_to_string(&one).expect("readable"), "1");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 2);
     }

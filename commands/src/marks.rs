@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use trainyard_reports::WRITTEN_BY;
 
 /// The beginning of a file that tells what it is, in bytes.
 const HEAD: u64 = 1 << 16;
@@ -63,7 +64,7 @@ impl Mark {
             (head.starts_with(QUOTAS), Self::Quotas),
             (first.contains("time_s,") && first.contains("time_change,"), Self::Cases),
             (first.starts_with("instance,region,service,purchase,usd_per_hour,"), Self::Prices),
-            (has("Written by `trainyard export`."), Self::LaunchFile),
+            (has(WRITTEN_BY), Self::LaunchFile),
         ];
         let document = || schema(head).map(|name| Self::Document(name.to_owned().into()));
         let known = || kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind);
@@ -130,17 +131,17 @@ pub(crate) const IN_THE_WAY: &str = "name another file, or remove this one first
 
 /// Refuses to write over files that are no earlier results. A content that has no room for a mark replaces one that is
 /// the same, and those beside a marked file that is replaced too.
-pub(crate) fn expect_earlier<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
+pub(crate) fn expect_earlier<P: AsRef<Path>, C: AsRef<[u8]>>(files: &[(P, C)]) -> Result<(), Failure> {
     let replaced = |path: &Path, content: &C| {
         let own = Mark::of(content.as_ref());
         own.is_some_and(|own| head_of(path, HEAD).is_some() && in_the_way(path, &[own]).is_none())
     };
     for (path, content) in files {
-        let content = content.as_ref();
+        let (path, content) = (path.as_ref(), content.as_ref());
         let own = Mark::of(content);
         let beside = || {
-            let mut others = files.iter().filter(|(other, _)| other.parent() == path.parent());
-            others.any(|(other, content)| replaced(other, content))
+            let mut others = files.iter().filter(|(other, _)| other.as_ref().parent() == path.parent());
+            others.any(|(other, content)| replaced(other.as_ref(), content))
         };
         let same = || head_of(path, content.len() as u64 + 1).is_some_and(|there| there == content);
         let Some(why) = in_the_way(path, own.as_slice()) else { continue };
@@ -206,8 +207,7 @@ mod tests {
         let (plan, fleet) = ("{\"schema\": \"trainyard.plan/1\"}", "{\"schema\": \"trainyard.fleet/1\"}");
         let told = |name: &str, there: &str, new: &[(&str, &str)]| {
             fs::write(at(name), there).expect("room");
-            let paths: Vec<_> = new.iter().map(|(name, content)| (at(name), *content)).collect();
-            let files: Vec<_> = paths.iter().map(|(path, content)| (path.as_path(), *content)).collect();
+            let files: Vec<_> = new.iter().map(|(name, content)| (at(name), *content)).collect();
             expect_earlier(&files).err().map(|failure| failure.causes().concat())
         };
         assert_eq!(told("a", plan, &[("a", plan), ("new", fleet)]), None);

@@ -1,6 +1,7 @@
 //! Pictures as files: which format a name asks for, and which ground.
 
 use crate::failure::Failure;
+use crate::files;
 use crate::values::{self, Refused};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,18 @@ impl PlotArguments {
     pub(crate) fn file(&self, picture: &Picture) -> Option<(&Path, Vec<u8>)> {
         let path = self.plot.as_deref()?;
         Some((path, encoded(path, picture, self.plot_theme.scheme())))
+    }
+
+    /// Draws and writes the plot, if one is asked for, and returns what to say of it.
+    pub(crate) fn write(&self, draw: impl FnOnce() -> Result<Picture, Failure>) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.plot else { return Ok(None) };
+        files::write(path, encoded(path, &draw()?, self.plot_theme.scheme()))?;
+        Ok(self.note())
+    }
+
+    /// Says where the plot was written, if one was asked for.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.plot.as_ref().map(|path| format!("plot written to {}", path.display()))
     }
 }
 

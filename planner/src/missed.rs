@@ -13,7 +13,7 @@ enum Missed {
 }
 
 fn missed(document: &PlanDocument) -> Option<Missed> {
-    let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = document.job.goal.deadline();
     let time = Seconds(document.prediction.elapsed_s());
     let money = document.job.goal.budget.zip(document.prediction.cost_usd);
     if let Some(deadline) = deadline.filter(|deadline| time > *deadline) {

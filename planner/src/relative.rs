@@ -78,10 +78,20 @@ pub(crate) fn apart(needed: Bytes, available: Bytes) -> (String, String) {
     told.clone().find(|(needed, available)| needed != available).unwrap_or_else(|| (bytes(needed), bytes(available)))
 }
 
-/// Formats by how many times needed memory exceeds what there is, rounded up: with less nothing fits.
+/// Says how much memory is needed, and how much there is.
+pub(crate) fn lacking(needed: Bytes, available: Bytes) -> String {
+    let (needed, available) = apart(needed, available);
+    format!("at least {needed} needed, {available} available")
+}
+
+/// Returns by how many times needed memory exceeds what there is.
+pub(crate) fn memory_ratio(needed: Bytes, available: Bytes) -> f64 {
+    needed.as_f64() / available.as_f64().max(1.0)
+}
+
+/// Formats that ratio, rounded up: with less nothing fits.
 pub(crate) fn times_the_memory(needed: Bytes, available: Bytes) -> String {
-    let times = needed.as_f64() / available.as_f64().max(1.0);
-    format!("{:.2}", (times * 100.0).ceil() / 100.0)
+    format!("{:.2}", (memory_ratio(needed, available) * 100.0).ceil() / 100.0)
 }
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ pub fn report_content(named: &NamedPlan, runs: u64, seed: u64) -> Result<ReportC
     })
 }
 
-/// Predicts the plan on half, one, two and four times its machines, as far as it may have them, with replicas that fill
-/// them.
+/// Predicts the plan on a quarter of its machines up to eight times as many, as far as it may have them, with replicas
+/// that fill them.
 fn scaling(held: &HeldPlan, plan: &Plan) -> Option<WhatIfDocument> {
     let spec = &held.document.plan;
     if spec.cluster.profile.is_some() || spec.cluster.file.is_some() {

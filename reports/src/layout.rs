@@ -1,6 +1,9 @@
 //! How a plan is laid out, in a few words.
 
-use trainyard_plan::{GradientCompression, GradientReduction, Offload, Placement, PlanSpec, StateSharding};
+use trainyard_plan::{
+    GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
+};
+use trainyard_units::counted;
 
 /// Formats the machines: `2 × p4d.24xlarge`.
 pub fn cluster(plan: &PlanSpec) -> String {
@@ -40,6 +43,21 @@ pub fn strategy(plan: &PlanSpec) -> String {
     let divided = parallel.degrees().into_iter().filter(|(_, degree)| *degree > 1);
     let parts: Vec<String> = divided.map(|(name, degree)| format!("{name} {degree}{}", how(name))).collect();
     if parts.is_empty() { parallel.to_string() } else { parts.join(" × ") }
+}
+
+/// Formats every degree above one: `2 replicas × 2 tensor × 4 stages`.
+pub fn degrees(parallel: ParallelSpec) -> String {
+    let ParallelSpec { data, tensor, context, expert, pipeline, .. } = parallel;
+    let inside = [("tensor", tensor), ("context", context), ("expert", expert)];
+    let mut parts = vec![counted(data.into(), "replica")];
+    parts.extend(inside.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{degree} {name}")));
+    parts.push(counted(pipeline.into(), "stage"));
+    parts.join(" × ")
+}
+
+/// Says that activations are computed again, if all are, behind what else is said of a plan.
+pub(crate) fn recomputed(plan: &PlanSpec) -> &'static str {
+    if plan.recompute == Recompute::Full { ", recompute" } else { "" }
 }
 
 /// Formats the strategy and what else says where things are: `data 8; optimizer state sharded (ZeRO-1)`.
@@ -85,7 +103,16 @@ pub(crate) fn sharing(sharding: StateSharding) -> String {
 mod tests {
     use super::*;
     use crate::plots::tests::plan_document;
-    use trainyard_plan::{ClusterSpec, ParallelSpec, Store};
+    use trainyard_plan::{ClusterSpec, Store};
+
+    #[test]
+    fn every_degree_above_one_is_told() {
+        let split =
+            |data, tensor, pipeline| degrees(ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() });
+        assert_eq!(split(1, 1, 1), "1 replica × 1 stage");
+        assert_eq!(split(1, 2, 1), "1 replica × 2 tensor × 1 stage");
+        assert_eq!(split(2, 2, 4), "2 replicas × 2 tensor × 4 stages");
+    }
 
     #[test]
     fn what_replicas_share_out_and_what_is_offloaded_is_said_behind_the_strategy() {

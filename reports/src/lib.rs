@@ -53,8 +53,8 @@ pub use explanation::explanation;
 pub use format::Width;
 pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
-pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
-pub use layout::{cluster, strategy, strategy_and_state};
+pub use launch::{Flag, LaunchError, LaunchOptions, Target, WRITTEN_BY, launch, launch_listing, launch_page};
+pub use layout::{cluster, degrees, strategy, strategy_and_state};
 pub use plan::{Detail, NextStep, optimum, plan, trained_part};
 pub use plots::{
     StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,

@@ -8,7 +8,7 @@ pub use brief::NextStep;
 use crate::decision::{lacks_room, rejected, remedies, tuning};
 use crate::format::{Width, bullets, bytes, columns, facts, percent, rate, seconds, table, usd};
 use crate::front::front;
-use crate::layout::{cluster, laid_out, strategy_and_state};
+use crate::layout::{cluster, laid_out, recomputed, strategy_and_state};
 use crate::price::{at_price, each};
 use brief::brief;
 pub(crate) use methods::methods_table;
@@ -16,7 +16,7 @@ pub use methods::trained_part;
 use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
-use trainyard_plan::{Cache, Objective, PlanSpec, Recompute};
+use trainyard_plan::{Cache, Objective, PlanSpec};
 use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, likely, loading, pace, plan_of, price};
 use trainyard_units::{counted, human_count};
 
@@ -407,25 +407,30 @@ pub fn optimum(document: &PlanDocument) -> Option<(&'static str, &Alternative)> 
 
 /// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, cost, memory.
 pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
-    let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
     [
         cluster(&other.plan),
         strategy_and_state(&other.plan),
-        format!("{}, {}{recompute}", other.plan.batch.micro, other.plan.precision),
+        format!("{}, {}{}", other.plan.batch.micro, other.plan.precision, recomputed(&other.plan)),
         seconds(other.time_s),
         other.cost_usd.map_or_else(|| "–".into(), usd),
         bytes(other.memory_peak_bytes),
     ]
 }
 
+/// Says what is certain of a plan whose search was not cut short.
+pub(crate) fn proof(document: &PlanDocument) -> &'static str {
+    match document.optimum {
+        Some(_) => "the best of them is proved, and the recommended one is preferred to it",
+        None => "no other of them is better, or it does not fit",
+    }
+}
+
 fn search(document: &PlanDocument, width: Width) -> String {
     let search = &document.search;
     let proof = if search.gap > 0.0 {
         format!("stopped early: another could be {} better", percent(search.gap))
-    } else if document.optimum.is_some() {
-        "the best of them is proved, and the recommended one is preferred to it".into()
     } else {
-        "no other of them is better, or it does not fit".into()
+        proof(document).into()
     };
     let mut items = vec![format!(
         "{} considered, {} simulated; {proof}",

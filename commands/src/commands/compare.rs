@@ -75,13 +75,9 @@ pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<E
         measurement: path.display().to_string(),
         ..Files::default()
     };
-    if arguments.plot.plot.is_some() {
-        let picture = reports::phases(&compared).map_err(plot::refused)?;
-        if let Some((path, content)) = arguments.plot.file(&picture) {
-            files::write(path, content)?;
-            output.note(format!("plot written to {}", path.display()));
-            compared.files.phases = Some(path.display().to_string());
-        }
+    if let Some(note) = arguments.plot.write(|| reports::phases(&compared).map_err(plot::refused))? {
+        output.note(note);
+        compared.files.phases = arguments.plot.plot.as_ref().map(|path| path.display().to_string());
     }
     output.result(&compared, || reports::comparison(&compared, output.width()));
     Ok(Exit::Done)

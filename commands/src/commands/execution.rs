@@ -3,7 +3,7 @@
 use super::comparison::{comparison, draw, traces};
 use super::watch::{Watch, warn_of, warn_of_learning};
 use crate::allocator::ALLOCATOR;
-use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
+use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments, TrainArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
@@ -346,6 +346,16 @@ fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// Returns the words behind `trainyard` that run a plan on this data as `train` with these arguments would.
+pub(crate) fn run_words(plan: &Path, data: &DataSource, seed: u64, arguments: &TrainArguments) -> Vec<String> {
+    let mut words = vec!["run".to_owned(), path(plan)];
+    words.extend(data_flags(data));
+    words.extend(["--seed".into(), seed.to_string()]);
+    words.extend(arguments.weights.iter().flat_map(|weights| ["--weights".into(), path(weights)]));
+    words.extend(reliability_flags(arguments.reliability));
+    words
+}
+
 /// Returns the command-line flags of the data.
 pub(crate) fn data_flags(data: &DataSource) -> Vec<String> {
     let given = [("--tokenizer", &data.tokenizer), ("--held-out", &data.held_out)];
@@ -354,7 +364,7 @@ pub(crate) fn data_flags(data: &DataSource) -> Vec<String> {
 }
 
 /// Returns the command-line flags of checkpoints and skipped steps, where they differ from the defaults.
-pub(crate) fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> {
+fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> {
     let ReliabilityArguments { checkpoint_every, keep, max_skipped } = arguments;
     let flags = [
         ("--checkpoint-every", checkpoint_every),
@@ -400,8 +410,7 @@ fn keep(
     written.extend(planned(execution));
     // What cannot be made again is written first: a disk may have no room for the rest.
     let first = files::write_all(&[(&measurement, json(report)), (&file("comparison.json"), json(&document))]);
-    let all: Vec<(&Path, &String)> = written.iter().map(|(path, text)| (path.as_path(), text)).collect();
-    let result = first.and_then(|()| files::write_all(&all));
+    let result = first.and_then(|()| files::write_all(&written));
     if result.is_err() {
         let there = |path: &PathBuf| path.exists();
         let named = |path: Option<String>| path.filter(|path| there(&path.into()));

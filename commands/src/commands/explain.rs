@@ -18,13 +18,10 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
     let own = named(&arguments.plan)?;
     let against = arguments.against.as_deref().map(named).transpose()?;
     let document = explanation(&own, against.as_ref()).map_err(|error| refused(&error))?;
-    if arguments.plot.plot.is_some() {
-        let picture = explained(&document).map_err(plot::refused)?;
-        arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
-    }
+    let plotted = arguments.plot.write(|| explained(&document).map_err(plot::refused))?;
     output.result(&document, || reports::explanation(&document, output.width()));
-    if let Some(path) = &arguments.plot.plot {
-        output.note(format!("plot written to {}", path.display()));
+    if let Some(note) = plotted {
+        output.note(note);
     }
     Ok(Exit::Done)
 }

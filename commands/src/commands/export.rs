@@ -6,7 +6,7 @@ use crate::caller;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, Plan};
@@ -23,9 +23,8 @@ pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exi
         output.result(&launch, || reports::launch_page(&launch));
         return Ok(Exit::Done);
     };
-    let paths: Vec<PathBuf> = launch.files.iter().map(|file| folder.join(&file.name)).collect();
-    let texts = launch.files.iter().map(|file| file.text.as_str());
-    let written: Vec<(&Path, &str)> = paths.iter().map(PathBuf::as_path).zip(texts).collect();
+    let written: Vec<(PathBuf, &str)> =
+        launch.files.iter().map(|file| (folder.join(&file.name), file.text.as_str())).collect();
     files::write_all(&written)?;
     output.result(&launch, || reports::launch_listing(&launch, output.width()));
     output.note(format!("{} written to {}", counted(written.len() as u64, "file"), folder.display()));

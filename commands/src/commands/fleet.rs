@@ -175,8 +175,7 @@ fn write(
         }
         notes.push(format!("{} written to {}", counted(documents.len() as u64, "plan"), folder.display()));
     }
-    let all: Vec<(&Path, &[u8])> = texts.iter().map(|(path, text)| (path.as_path(), text.as_slice())).collect();
-    files::write_all(&all)?;
+    files::write_all(&texts)?;
     Ok(notes)
 }
 

@@ -2,8 +2,8 @@
 //! they run side by side, each in a process of its own, so that one that fails takes no other along.
 
 use super::beside_weights;
-use super::execution::{data_flags, reliability_flags, runnable, stop_on_interrupt};
-use super::train::{check_data, check_weights, count, place, profile, profile_path, source};
+use super::execution::{data_flags, run_words, runnable, stop_on_interrupt};
+use super::preparation::{check_data, check_weights, count, place, profile, profile_path, source};
 use crate::arguments::{Device, TrainArguments, UNTIL_INPUT_ENDS};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
@@ -67,7 +67,7 @@ pub(crate) fn train(
     let folder = files::run_folder(arguments.out.as_deref(), &name)?;
     let plans: Vec<(PathBuf, String)> =
         plans.into_iter().map(|(name, text)| (folder.join("plans").join(name), text)).collect();
-    files::write_all(&plans.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect::<Vec<_>>())?;
+    files::write_all(&plans)?;
     output.note(format!("run       {} jobs on {devices} devices; {}", jobs.len(), folder.display()));
 
     let command = |job: &Listed| [command(job, &folder, arguments), history.words()].concat();
@@ -181,7 +181,7 @@ fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArgume
                 ));
             }
             let (data, ranks) = match &what {
-                What::Job(job) => (source(job, None), 1),
+                What::Job(job) => (source(&job.spec.data, |path| job.path(path), None), 1),
                 What::Planned { document, .. } => {
                     let ranks = u32::try_from(document.plan.parallel.ranks()).unwrap_or(u32::MAX);
                     (data_of(entry, file, index), ranks)
@@ -298,7 +298,7 @@ fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSourc
             "the plan says the rest",
         ));
     }
-    source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None)
+    source(&data, |path| files::beside(list, Path::new(path)), None)
 }
 
 /// Checks models, weights and data before anything is measured. Data that several jobs share is read once.
@@ -429,13 +429,10 @@ fn profile_name(number: usize, devices: u32) -> String {
 fn command(job: &Listed, folder: &Path, arguments: &TrainArguments) -> Vec<String> {
     let What::Planned { document, file } = &job.what else { unreachable!("every job is planned by now") };
     let file = file.clone().unwrap_or_else(|| folder.join("plans").join(plan_name(job)));
-    let mut words = vec!["run".to_owned(), file.display().to_string()];
-    words.extend(data_flags(&job.data));
-    let numbers = [("--steps", document.prediction.steps), ("--seed", job.seed), ("--threads", job.devices.into())];
+    let mut words = run_words(&file, &job.data, job.seed, arguments);
+    let numbers = [("--steps", document.prediction.steps), ("--threads", job.devices.into())];
     words.extend(numbers.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]));
     words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
-    words.extend(arguments.weights.iter().flat_map(|path| ["--weights".into(), path.display().to_string()]));
-    words.extend(reliability_flags(arguments.reliability));
     words.push(UNTIL_INPUT_ENDS.into());
     words
 }

@@ -34,6 +34,8 @@ mod jobs;
 #[cfg(feature = "run")]
 mod measure;
 #[cfg(feature = "run")]
+mod preparation;
+#[cfg(feature = "run")]
 mod processes;
 #[cfg(feature = "run")]
 pub(crate) mod run;

@@ -68,8 +68,8 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     if let Some(path) = &arguments.out {
         output.note(format!("plan written to {}", path.display()));
     }
-    if let Some(path) = &plot.plot {
-        output.note(format!("plot written to {}", path.display()));
+    if let Some(note) = plot.note() {
+        output.note(note);
     }
     let Some(why) = document.missed else { return Ok(Exit::Done) };
     Err(Failure::new(Exit::MissedGoal, why).hint(match arguments.point {

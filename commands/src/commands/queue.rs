@@ -30,10 +30,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     let document = predict_queue(&spec, &files, arguments.seed)
         .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
     let plot = &arguments.plot;
-    if plot.plot.is_some() {
-        let picture = queue::gantt(&document).map_err(|why| refused(file).because(why))?;
-        plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
-    }
+    plot.write(|| queue::gantt(&document).map_err(|why| refused(file).because(why)))?;
     let kept = history.keep(Outcome::new(Kind::Simulation, "queue.json", &document, (&document).into()), output);
     output.result(&document, || queue::page(&document, output.width(), output.verbose()));
     kept.tell(output);

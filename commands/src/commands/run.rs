@@ -1,7 +1,7 @@
 //! `trainyard run`: a plan trains on this machine.
 
 use super::execution::{Execution, execute, runnable, stop_when_input_ends};
-use super::train::check_data;
+use super::preparation::check_data;
 use super::{beside_weights, device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, json};
 use schemars::{JsonSchema, schema_for};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_history::{ComparedDocument, HistoryDocument, KeptDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
@@ -18,10 +18,8 @@ use trainyard_units::counted;
 /// Writes each schema into a file.
 pub(crate) fn schemas(arguments: &SchemasArguments, output: &Output) -> Result<Exit, Failure> {
     let folder = &arguments.out;
-    let schemas = all();
-    let paths: Vec<PathBuf> = schemas.iter().map(|(name, _)| folder.join(format!("{name}.json"))).collect();
-    let texts = schemas.iter().map(|(_, text)| text.as_str());
-    let written: Vec<(&Path, &str)> = paths.iter().map(PathBuf::as_path).zip(texts).collect();
+    let written: Vec<(PathBuf, String)> =
+        all().into_iter().map(|(name, text)| (folder.join(format!("{name}.json")), text)).collect();
     files::write_all(&written)?;
     output.note(format!("{} written to {}", counted(written.len() as u64, "file"), folder.display()));
     Ok(Exit::Done)

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::parsing::program;
 use clap::Command;
 use clap_mangen::Man;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trainyard_units::counted;
 
 /// Prints completions for a shell.
@@ -27,9 +27,7 @@ pub(crate) fn man(arguments: &ManArguments, output: &Output) -> Result<Exit, Fai
     };
     let mut pages = Vec::new();
     pages_of(program(), &mut pages)?;
-    let paths: Vec<PathBuf> = pages.iter().map(|(name, _)| folder.join(name)).collect();
-    let written: Vec<(&Path, &[u8])> =
-        paths.iter().zip(&pages).map(|(path, (_, page))| (path.as_path(), page.as_slice())).collect();
+    let written: Vec<(PathBuf, Vec<u8>)> = pages.into_iter().map(|(name, page)| (folder.join(name), page)).collect();
     files::write_all(&written)?;
     output.note(format!("{} written to {}", counted(written.len() as u64, "page"), folder.display()));
     Ok(Exit::Done)

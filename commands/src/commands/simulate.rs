@@ -82,14 +82,10 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     for traces in [&traced, &graphs].into_iter().flatten() {
         output.note(&traces.told);
     }
-    told(arguments, output);
-    Ok(Exit::Done)
-}
-
-fn told(arguments: &SimulateArguments, output: &Output) {
-    if let Some(path) = &arguments.plot.plot {
-        output.note(format!("plot written to {}", path.display()));
+    if let Some(note) = arguments.plot.note() {
+        output.note(note);
     }
+    Ok(Exit::Done)
 }
 
 /// Simulates the whole training, many times.
@@ -106,17 +102,16 @@ fn whole_training(
             .because_of(&error)
             .maybe_hint(error.given().and_then(|_| advice::example(error.field())))
     })?;
-    if arguments.plot.plot.is_some() {
-        let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(plot::refused)?;
-        arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
-    }
+    let plotted = arguments.plot.write(|| reports::campaign_plot(&document, Breadth::Wide).map_err(plot::refused))?;
     let drawn = Outcome::new(Kind::Simulation, "campaign.json", &document, Headline::from(&document))
         .with("plan.json", json(plan))
         .with_all(files::named_by(plan, &arguments.plan));
     let kept = history.keep(drawn, output);
     output.result(&document, || reports::campaign(&document, output.width()));
     kept.tell(output);
-    told(arguments, output);
+    if let Some(note) = plotted {
+        output.note(note);
+    }
     Ok(Exit::Done)
 }
 

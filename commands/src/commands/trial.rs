@@ -1,7 +1,6 @@
 //! Plans that predictions cannot tell apart are tried, before a training that is long enough to make up for it.
 
 use super::execution::stop_on_interrupt;
-use super::train::degrees;
 use crate::failure::{Exit, Failure};
 use crate::job::{self, Job};
 use crate::output::Output;
@@ -14,6 +13,7 @@ use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Field, Fixed, LearningRate, Plan};
 use trainyard_planner::{Limits, Problem};
+use trainyard_reports::degrees;
 use trainyard_units::{Seconds, human_duration};
 
 /// Steps of a trial. The first allocates and is not timed.
@@ -29,13 +29,10 @@ const CLEAR: f64 = 1.03;
 /// The part of a training that the steps of trials may take.
 const SHARE: f64 = 0.05;
 
-/// The ways to divide the work: whole, or among replicas, tensor ranks or stages alone.
-const WAYS: [&[&str]; 4] = [
-    &["parallel.data=1", "parallel.tensor=1", "parallel.pipeline=1"],
-    &["parallel.tensor=1", "parallel.pipeline=1"],
-    &["parallel.data=1", "parallel.pipeline=1"],
-    &["parallel.data=1", "parallel.tensor=1"],
-];
+/// The numbers of replicas, tensor ranks and stages of each way to divide the work: whole, or among one of the three
+/// alone.
+const WAYS: [[Option<u32>; 3]; 4] =
+    [[Some(1), Some(1), Some(1)], [None, Some(1), Some(1)], [Some(1), None, Some(1)], [Some(1), Some(1), None]];
 
 /// What a trial runs on.
 pub(super) struct Trial<'a> {
@@ -103,14 +100,10 @@ impl Trial<'_> {
             return Vec::new();
         }
         let mut found: Vec<PlanDocument> = Vec::new();
-        for way in WAYS {
+        for [data, tensor, pipeline] in WAYS {
             // Steps of other batches are other work.
-            let batch = format!("batch.global={}", best.plan.batch.global);
-            let held = way.iter().map(|word| (*word).to_owned()).chain([batch]);
-            let own = self.limits.fixed.each().into_iter().filter(|(field, _, _)| field.name() != "batch.global");
-            let own = own.map(|(field, value, _)| format!("{}={value}", field.name()));
-            let words: Vec<String> = held.chain(own).collect();
-            let Ok(fixed) = Fixed::parse(&words) else { continue };
+            let global = Some(best.plan.batch.global);
+            let fixed = Fixed { data, tensor, pipeline, global, ..self.limits.fixed.clone() };
             let limits = Limits { fixed, ..self.limits.clone() };
             let Ok(document) = job::solve(self.problem, &limits, self.job) else { continue };
             let near = document.prediction.step_time_s < NEAR * best.prediction.step_time_s;
@@ -203,13 +196,5 @@ mod tests {
         assert_eq!(choice(&[1.0, 0.98, 0.9]), 2);
         assert_eq!(choice(&[f64::INFINITY, 2.0]), 1);
         assert_eq!(choice(&[1.0, f64::INFINITY]), 0);
-    }
-
-    #[test]
-    fn ways_hold_what_divides_the_work() {
-        for way in WAYS {
-            let words: Vec<String> = way.iter().map(|word| (*word).to_owned()).collect();
-            assert_eq!(Fixed::parse(&words).expect("they are fields").each().len(), way.len());
-        }
     }
 }

@@ -45,12 +45,9 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
     shown?;
     let Rows { validation, kept, .. } = rows;
     let kept = kept.unwrap_or_default();
-    if arguments.plot.plot.is_some() {
-        let picture = drawn(&kept).map_err(|why| Failure::input(format!("cannot plot `{name}`")).because(why))?;
-        if let Some((path, content)) = arguments.plot.file(&picture) {
-            files::write(path, content)?;
-            output.note(format!("plot written to {}", path.display()));
-        }
+    let picture = || drawn(&kept).map_err(|why| Failure::input(format!("cannot plot `{name}`")).because(why));
+    if let Some(note) = arguments.plot.write(picture)? {
+        output.note(note);
     }
     if !output.programs() {
         output.page(&reports::validation(&validation.suites(), &validation.reasons(), output.width()));

@@ -215,6 +215,15 @@ impl Prediction {
         self.time_s + self.around_s()
     }
 
+    /// Returns the seconds of the training from the end of its start-up to the last checkpoint, without reclaims:
+    /// download, steps, checkpoints, forward passes and expected failures.
+    pub fn training_s(&self) -> f64 {
+        let download = self.input.map_or(0.0, |input| input.download_s);
+        let forward = self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0);
+        let failed = self.failures.map_or(0.0, |failures| failures.total_s());
+        download + self.time_s + self.checkpoints_s.unwrap_or(0.0) + forward + failed
+    }
+
     /// Returns `true` unless machines are lost so often that a training makes hardly any progress: a hundred times the time of
     /// its steps is lost.
     pub fn makes_progress(&self) -> bool {

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond, bytes_option, sequence_option, written_option, written_table};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, bytes_option, sequence_option, written_option, written_table};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -259,6 +259,13 @@ pub struct GoalSpec {
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub budget: Option<f64>,
+}
+
+impl GoalSpec {
+    /// Returns the longest training accepted; `None` if any length is, or if what is written is no duration.
+    pub fn deadline(&self) -> Option<Seconds> {
+        self.deadline.as_deref()?.parse().ok()
+    }
 }
 
 /// By which part of itself a product of floats may be off.

@@ -3,7 +3,7 @@
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
 use super::pareto::front;
-use super::solve::{DRAFT_EFFORT, alone, candidates_of_front, prediction, short_jobs, solve};
+use super::solve::{alone, candidates_of_front, prediction, short_jobs, solve};
 use super::warnings::Warnings;
 use crate::missed::missed_goal;
 use crate::problem::Problem;
@@ -28,7 +28,7 @@ pub struct Draft {
 ///
 /// As [`crate::recommend`].
 pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft, NoPlan> {
-    let problem = &Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let problem = &problem.briefly();
     let limits = &Limits { top: 1, ..limits.clone() };
     let solved = solve(problem, limits);
     let found = &solved.found;

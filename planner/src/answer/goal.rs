@@ -2,7 +2,6 @@
 
 use super::left_out::{place_of_others, priced};
 use super::limits::Limits;
-use super::solve::DRAFT_EFFORT;
 use super::spot::met_at_spot_prices;
 use crate::amount::usd;
 use crate::problem::{Place, Problem, Quotas, Rental, of_type};
@@ -28,7 +27,7 @@ fn on_these_terms(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Ev
         Some(deadline) if chosen.elapsed_s > deadline.0 => in_time(problem, limits, job, (chosen, deadline)),
         _ => {
             let cheapest = Cheapest::of(problem, limits)?;
-            let late = problem.deadline.is_some_and(|deadline| cheapest.plan.elapsed_s > deadline.0);
+            let late = problem.is_late(cheapest.plan.elapsed_s);
             let in_time = Aim { within: Within::Deadline, ..Aim::best(Objective::Cost) };
             let in_time = late.then(|| search(problem, &limits.fixed, in_time).best.into_iter().next()).flatten();
             Some(match in_time {
@@ -212,7 +211,7 @@ impl Larger {
 
     /// Says that machines beyond a quota meet the goal, if they do.
     fn without_quotas(&self, problem: &Problem, limits: &Limits) -> Option<String> {
-        let Place::Rented(rental) = &problem.place else { return None };
+        let rental = problem.place.rental()?;
         if rental.quotas == Quotas::default() {
             return None;
         }
@@ -286,18 +285,17 @@ pub(super) fn fewest(mut missed: u32, mut plan: Evaluated, at_most: impl Fn(u32)
     plan
 }
 
-/// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a draft: a plan found meets the goal, but
-/// need not be the best.
+/// Returns the same problem with more instances of each type, or of one type of machines of one's own, searched like a
+/// draft: a plan found meets the goal, but need not be the best.
 pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Problem {
-    let mut larger = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let mut larger = problem.briefly();
     larger.place = larger.place.with_machines(most, of);
-    if let Place::Owned { max_instances, .. } = &mut larger.place {
-        *max_instances = None;
-    }
-    if let Place::Rented(rental) = &mut larger.place {
-        rental.max_instances = most;
-        let quotas = rental.quotas.clone();
-        rental.most = rental.instances.iter().map(|(instance, _)| quotas.cap(instance, most)).collect();
+    match &mut larger.place {
+        Place::Owned { max_instances, .. } => *max_instances = None,
+        Place::Rented(rental) => {
+            rental.max_instances = most;
+            rental.most = rental.instances.iter().map(|(instance, _)| rental.quotas.cap(instance, most)).collect();
+        }
     }
     larger
 }

@@ -1,11 +1,11 @@
 //! What the time and the cost of a plan rest on in how samples are stored and decoded: what would change the decision if
 //! it were not so.
 
-use super::solve::{DRAFT_EFFORT, aim};
+use super::solve::aim;
 use super::terms::unpriced_copies;
 use super::warnings::Warnings;
 use crate::amount::usd;
-use crate::problem::{Place, Problem, named_set};
+use crate::problem::{Place, named_set};
 use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
 use trainyard_plan::{DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
@@ -56,7 +56,7 @@ impl Warnings<'_> {
                 let told = takes(best.elapsed_s, best.cost_usd);
                 format!(", and {}, the best that a short search finds, {told}", best.machines())
             });
-            let late = self.problem.deadline.is_some_and(|deadline| other.elapsed_s > deadline.0);
+            let late = self.problem.is_late(other.elapsed_s);
             let late = if late { ", more than the deadline" } else { "" };
             format!(
                 "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \
@@ -70,7 +70,7 @@ impl Warnings<'_> {
     fn decoded_by_cpus(&self) -> Option<Evaluated> {
         let limits = self.limits?;
         let fixed = Fixed { input_decode: Some(DecodePlace::Cpu), ..limits.fixed.clone() };
-        let problem = Problem { effort: Some(DRAFT_EFFORT), ..self.problem.clone() };
+        let problem = self.problem.briefly();
         choose_briefly(&Prepared::new(&problem, &fixed), Aim { top: 1, ..aim(&problem, limits) })
     }
 

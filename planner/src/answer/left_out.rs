@@ -15,7 +15,7 @@ pub(crate) fn left_out(
     job: &JobSpec,
     (found, chosen): (&Found, &Evaluated),
 ) -> Option<LeftOut> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     let types = types(rental, limits, job)?;
     let mut families: Vec<String> = types.iter().filter_map(|own| Some(own.name.split_once('.')?.0.into())).collect();
     families.dedup();
@@ -26,7 +26,7 @@ pub(crate) fn left_out(
 
 /// Returns a place with the types that a job leaves out; `None` if it says which types may be chosen, or none has a price.
 pub(super) fn place_of_others(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Option<Place> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     let others = others(problem, rental, &types(rental, limits, job)?, chosen)?;
     Some(Place::Rented(Box::new(others)))
 }

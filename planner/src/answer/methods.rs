@@ -1,8 +1,8 @@
 //! What training all weights, adapters, or adapters beside quantised weights would each need and cost on the same data.
 
 use super::limits::Limits;
-use super::solve::{DRAFT_EFFORT, alternative, best, worth_the_effort};
-use crate::problem::{Place, Problem, Rental, executable};
+use super::solve::{alternative, best, worth_the_effort};
+use crate::problem::{Problem, Rental, executable};
 use crate::search::{Aim, Evaluated, search};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ fn why_none(problem: &Problem) -> &'static str {
 /// as the best plan has. What fits only with weights or states on local disks takes weeks, and nobody would rent it, unless
 /// that is the best plan.
 fn smallest(problem: &Problem, limits: &Limits, best: Option<&Evaluated>) -> Option<SmallestMachine> {
-    let Place::Rented(rental) = &problem.place else { return None };
-    let briefly = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let rental = problem.place.rental()?;
+    let briefly = problem.briefly();
     offers(rental, best.map(|best| best.plan.cluster().instances)).into_iter().find_map(
         |(hourly_usd, instance, instances)| {
             let held = |own: &Option<String>| own.as_ref().is_none_or(|own| *own == instance);

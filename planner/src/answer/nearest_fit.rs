@@ -1,9 +1,9 @@
 //! The plan that comes nearest to fitting into memory, where none does. A search only knows bounds of what plans need; with
 //! larger devices it finds a plan, and that is what the smallest amount of memory is told from.
 
-use super::solve::DRAFT_EFFORT;
 use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::Problem;
+use crate::relative::memory_ratio;
 use crate::search::{Aim, Evaluated, search};
 use trainyard_plan::Fixed;
 use trainyard_sim::footprint;
@@ -22,12 +22,12 @@ const NEAR_ENOUGH: f64 = 1.01;
 type Amounts = (Bytes, Bytes);
 
 fn share((needed, available): Amounts) -> f64 {
-    needed.as_f64() / available.as_f64().max(1.0)
+    memory_ratio(needed, available)
 }
 
 /// Returns the plan that the search of a draft finds, whatever the deadline and the budget.
 pub(super) fn fitting(problem: &Problem, fixed: &Fixed) -> Option<Evaluated> {
-    let problem = Problem { effort: Some(DRAFT_EFFORT), deadline: None, budget: None, ..problem.clone() };
+    let problem = Problem { deadline: None, budget: None, ..problem.briefly() };
     search(&problem, fixed, Aim::best(problem.objective)).best.into_iter().next()
 }
 

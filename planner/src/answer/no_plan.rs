@@ -2,14 +2,13 @@
 
 use super::limits::Limits;
 use super::nearest_fit::nearest_fit;
-use super::solve::DRAFT_EFFORT;
 use super::ways_out::{Freed, WaysOut};
 use crate::cost::JOB_OF_A_STEP;
 use crate::problem::{
     Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
     of_type, refused, software_of, trains,
 };
-use crate::relative::{apart, times_the_memory};
+use crate::relative::{apart, memory_ratio, times_the_memory};
 use crate::search::{Found, Space};
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, catalog};
 use trainyard_models::LayerRole;
@@ -325,7 +324,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
         return NoPlan::Limited { limit };
     }
     let least = found.too_large.values().min_by(|a, b| {
-        let share = |entry: &(u64, Bytes, Bytes)| entry.1.as_f64() / entry.2.as_f64().max(1.0);
+        let share = |entry: &(u64, Bytes, Bytes)| memory_ratio(entry.1, entry.2);
         share(a).total_cmp(&share(b))
     });
     match least {
@@ -343,7 +342,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
 
 /// Lists the types of machine that can be rented and compute in a number format; none for owned machines.
 fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
-    let Place::Rented(rental) = &problem.place else { return Vec::new() };
+    let Some(rental) = problem.place.rental() else { return Vec::new() };
     let rented = rental.catalog.instances().iter().filter(|other| !other.prices.is_empty());
     let has = |name: &String| {
         let (cluster, stack) = (rental.catalog.cluster(name, 1).ok()?, rental.stacks[0].clone());
@@ -563,11 +562,7 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
-    let briefly = |batch| Problem {
-        effort: Some(DRAFT_EFFORT),
-        global_batches: GlobalBatches::exactly(batch),
-        ..problem.clone()
-    };
+    let briefly = |batch| Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() };
     let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
@@ -594,7 +589,7 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
     if field.counts().is_none() {
         return Vec::new();
     }
-    let briefly = Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() };
+    let briefly = problem.briefly();
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
         with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())

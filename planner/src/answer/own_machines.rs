@@ -2,9 +2,8 @@
 //! fast to be true.
 
 use super::limits::Limits;
-use super::solve::DRAFT_EFFORT;
 use crate::edits::gigabits;
-use crate::problem::{Description, GlobalBatches, Place, Problem};
+use crate::problem::{GlobalBatches, Place, Problem};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
 use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
@@ -14,9 +13,7 @@ use trainyard_units::{BytesPerSecond, Seconds, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
 pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Vec<String> {
-    let Place::Owned { machine, described_by: Description::ClusterFile(_), .. } = &problem.place else {
-        return Vec::new();
-    };
+    let Some((machine, _)) = problem.place.cluster_file() else { return Vec::new() };
     if machine.cluster.is_mixed() {
         let whole = chosen.plan.cluster().instance == machine.cluster.instance;
         let launched_by_hand = "these machines differ, and `export` does not write files that launch a plan on machines of \
@@ -44,12 +41,8 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
     {
         return None;
     }
-    let with = |batch: u64| {
-        best(
-            &Problem { effort: Some(DRAFT_EFFORT), global_batches: GlobalBatches::exactly(batch), ..problem.clone() },
-            limits,
-        )
-    };
+    let with =
+        |batch: u64| best(&Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() }, limits);
     let devices = u64::from(cluster.devices());
     let near = near(batch, devices).into_iter().filter_map(with).filter(|plan| plan.plan.cluster().instances == all);
     let fastest = near.min_by(|one, other| one.elapsed_s.total_cmp(&other.elapsed_s))?;
@@ -85,9 +78,7 @@ const LINK_RATIO: f64 = 1.5;
 /// Lists sentences about links of a cluster file that are so much faster than those between the same GPUs in machines of
 /// the catalog that both directions may have been counted, as datasheets do.
 pub(crate) fn doubled_links(place: &Place) -> Vec<String> {
-    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
-        return Vec::new();
-    };
+    let Some((machine, file)) = place.cluster_file() else { return Vec::new() };
     let doubled = |(index, pool): (usize, &Pool)| {
         let Fabric::Wired { interconnect, .. } = &pool.fabric else { return None };
         let (own, (fastest, like)) = (link_rate(interconnect)?, fastest_link(pool.device.gpu()?, interconnect)?);
@@ -109,9 +100,7 @@ const CARD: f64 = 800e9 / 8.0;
 /// Lists sentences about machines of a cluster file with network cards that are faster than any: of a rate that is written in
 /// bytes instead of bits, or is that of a whole machine.
 pub(crate) fn impossible_cards(place: &Place) -> Vec<String> {
-    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
-        return Vec::new();
-    };
+    let Some((machine, file)) = place.cluster_file() else { return Vec::new() };
     let impossible = |(index, pool): (usize, &Pool)| {
         let Fabric::Wired { network, .. } = &pool.fabric else { return None };
         let rate = network.baseline.value.0 / f64::from(network.interfaces);
@@ -132,9 +121,7 @@ pub(crate) fn impossible_cards(place: &Place) -> Vec<String> {
 /// Lists sentences about machines of a cluster file whose GPUs talk over PCIe, though the same GPUs have NVLink in every
 /// machine of the catalog.
 pub(crate) fn without_links(place: &Place) -> Vec<String> {
-    let Place::Owned { machine, described_by: Description::ClusterFile(file), .. } = place else {
-        return Vec::new();
-    };
+    let Some((machine, file)) = place.cluster_file() else { return Vec::new() };
     let without = |(index, pool): (usize, &Pool)| {
         let Fabric::Wired { interconnect: Interconnect::Pcie { .. }, .. } = &pool.fabric else { return None };
         let gpu = pool.device.gpu()?;
@@ -167,7 +154,7 @@ fn kind_of(interconnect: &Interconnect) -> Option<&'static str> {
 /// Warns that what surrounds the steps is not counted on machines of a cluster file that does not say how fast checkpoints
 /// are written, where their cost is asked for or the job says something of it.
 pub(crate) fn uncounted_overheads(place: &Place, job: &JobSpec, prediction: &Prediction) -> Option<String> {
-    let Place::Owned { described_by: Description::ClusterFile(file), .. } = place else { return None };
+    let (_, file) = place.cluster_file()?;
     let asked = prediction.cost_usd.is_some() || job.campaign.is_some();
     (asked && prediction.start_up_s.is_none()).then(|| {
         format!(

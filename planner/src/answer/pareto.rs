@@ -6,7 +6,7 @@ use crate::amount::usd;
 use crate::cost::Rent;
 use crate::missed::missed_by_choice;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, Rental, inside, price_of, price_used, purchase, repriced};
+use crate::problem::{Problem, Rental, inside, price_of, price_used, purchase, repriced};
 use crate::search::Evaluated;
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery};
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
@@ -24,7 +24,7 @@ const HAIR: f64 = 1e-4;
 pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> Vec<Alternative> {
     let own = problem.place.pricing();
     let others = Pricing::ALL.iter().copied().filter(|other| *other != own);
-    if !matches!(problem.place, Place::Rented(_)) {
+    if problem.place.rental().is_none() {
         let point = |evaluated: &Evaluated| Alternative {
             price: problem.place.price_used(evaluated.choice),
             ..alternative(evaluated)
@@ -68,7 +68,7 @@ fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
 
 /// Returns the price of a type of machine on other terms than the job's, if there is one.
 fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     price_on_terms(rental, rental.offer(choice), pricing)
 }
 

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::solve::{SEARCHED_MAX, briefly};
-use crate::problem::{Place, Problem, Rental, price_of};
+use crate::problem::{Problem, Rental, price_of};
 use crate::search::{Evaluated, Found};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Price, PriceQuery, Purchase};
@@ -11,7 +11,7 @@ use trainyard_plan::Objective;
 /// Warns of prices of different dates, and of prices that are older than those of another Region. Prices of spot capacity
 /// say nothing of another Region.
 pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (&Found, &Evaluated)) -> Option<String> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     if !rental.repriced.is_empty() {
         return None;
     }

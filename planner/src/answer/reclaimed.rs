@@ -2,7 +2,7 @@
 
 use super::terms::Terms;
 use crate::amount::{expected_count, usd};
-use crate::cost::{Rent, Rented, Work, forward_of};
+use crate::cost::{Rent, Rented, Work};
 use crate::problem::SCENARIOS;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
@@ -74,9 +74,7 @@ fn more_often(
     let job = JobSpec { campaign, ..job.clone() };
     let price = prediction.price.clone()?;
     let rent = Rent::new(&job, plan, machine, Some(price)).ok()??;
-    let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-    let work = Work { steps: Seconds(prediction.time_s), forward: forward_of(prediction), download };
-    let spent = rent.training_cost(prediction.steps, work);
+    let spent = rent.training_cost(prediction.steps, Work::of(prediction));
     let cost_usd = rent.cost(&spent, plan.input().map(|input| input.storage))?.total();
     Some(MoreOften { scenario, elapsed: spent.elapsed(), cost_usd })
 }

@@ -3,7 +3,7 @@
 use super::remedies::Remedies;
 use crate::amount::usd;
 use crate::problem::{Place, Problem};
-use crate::relative::apart;
+use crate::relative::{lacking, memory_ratio};
 use crate::search::{Evaluated, Found, Ranking, Space, Totals};
 use std::collections::BTreeMap;
 use trainyard_plan::document::{Rejected, RejectedBy};
@@ -49,9 +49,8 @@ impl Rejections<'_> {
             return self.without_plans(kind, name);
         }
         if let Some((count, needed, available)) = self.found.too_large.get(&kind).filter(|large| large.0 >= plans) {
-            let times = needed.as_f64() / available.as_f64().max(1.0);
-            let (needed, available) = apart(*needed, *available);
-            let why = format!("does not fit (at least {needed} needed, {available} available)");
+            let times = memory_ratio(*needed, *available);
+            let why = format!("does not fit ({})", lacking(*needed, *available));
             return Some(Rejected { count: *count, ..rejected(RejectedBy::Memory, name, why, Some(times)) });
         }
         if let Some(data) = &self.problem.data
@@ -148,7 +147,7 @@ impl Rejections<'_> {
 /// Lists the types of machine that may be chosen but cannot be rented: those without a price on these terms, those of which
 /// quotas leave none, and those without the job's transport.
 fn without_offer(place: &Place) -> Vec<Rejected> {
-    let Place::Rented(rental) = place else { return Vec::new() };
+    let Some(rental) = place.rental() else { return Vec::new() };
     let unpriced = rental.unpriced.iter().map(|name| (RejectedBy::Price, name, "has no price on these terms"));
     let over = rental.over_quota.iter().map(|(name, why)| (RejectedBy::Quota, name, why.as_str()));
     let without = rental.without_transport.iter().map(|(name, why)| (RejectedBy::Machine, name, why.as_str()));

@@ -6,7 +6,7 @@
 
 use super::solve::recommended;
 use crate::problem::Problem;
-use crate::relative::{apart, times_the_memory};
+use crate::relative::{apart, lacking, memory_ratio, times_the_memory};
 use crate::search::Evaluated;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Rejected, RejectedBy, Remedy};
@@ -122,12 +122,11 @@ impl<'a> Remedies<'a> {
 
     fn rejected(&self, name: &str, fixed: &Fixed) -> Option<Rejected> {
         let (None, Some((count, needed, available))) = recommended(self.problem, fixed) else { return None };
-        let times = needed.as_f64() / available.as_f64().max(1.0);
+        let times = memory_ratio(needed, available);
         let much = if times < 1.1 { times_the_memory(needed, available) } else { format!("{times:.1}") };
-        let (needed, available) = apart(needed, available);
         Some(Rejected {
             what: format!("{name} on {}", self.chosen.cluster()),
-            why: format!("does not fit (at least {needed} needed, {available} available, {much} times as much)"),
+            why: format!("does not fit ({}, {much} times as much)", lacking(needed, available)),
             count,
             limit: Some(RejectedBy::Memory),
             times: Some(times),

@@ -27,7 +27,7 @@ pub(super) fn met_at_spot_prices(problem: &Problem, limits: &Limits) -> Option<S
 
 /// Returns the same problem at spot prices; `None` where it has them already, or where the job does not agree with them.
 fn at_spot_prices(problem: &Problem) -> Option<Problem> {
-    let Place::Rented(rental) = &problem.place else { return None };
+    let rental = problem.place.rental()?;
     let pricing = Pricing::Spot;
     let service = rental.instances.first()?.1.service;
     let warm = problem.settings.start == Some(StartKind::WarmPool) && no_warm_pool(service, pricing).is_some();

@@ -4,7 +4,7 @@ use super::reclaimed::spot;
 use super::unlikely::CERTAIN;
 use crate::amount::{expected_count, likelihood};
 use crate::cost::{Rented, RunConditions, spread_of};
-use crate::problem::{Place, Quotas, class, price_of, purchase, settings};
+use crate::problem::{Place, Quotas, class, price_of, purchase, settings_of};
 use trainyard_hardware_profiles::{
     Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances, usable_in_block,
 };
@@ -227,8 +227,8 @@ pub(crate) fn unpriced_copies(
     choice: usize,
 ) -> Option<String> {
     let price = prediction.price.as_ref()?;
-    let service = Service::named(price.offered()?.service);
-    let settings = settings(job, plan.model(), plan.pricing(), service).ok()?;
+    let rented = Rented::at(price)?;
+    let settings = settings_of(job, plan, Some(price)).ok()?;
     let machine = place.machine_of(choice, plan);
-    RunConditions::of(plan, &machine, &settings, Rented::at(price)).unpriced_copies()
+    RunConditions::of(plan, &machine, &settings, Some(rented)).unpriced_copies()
 }

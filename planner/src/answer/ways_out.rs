@@ -60,7 +60,7 @@ impl WaysOut {
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
         let (seq_len, method) = (seq_len(problem, fixed), method(problem, fixed));
         let freed = freed(problem, fixed);
-        let Place::Rented(rental) = &problem.place else {
+        let Some(rental) = problem.place.rental() else {
             return Self { freed, machines: machines(problem, fixed), seq_len, method, ..Self::default() };
         };
         Self {

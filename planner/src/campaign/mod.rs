@@ -6,10 +6,9 @@ mod summary;
 pub(crate) use assembly::extrapolated;
 
 use crate::predict::{MachineFiles, machine, plan_of, resimulate};
-use crate::problem::{SCENARIOS, Settings, in_job, settings};
+use crate::problem::{SCENARIOS, Settings, in_job, settings_of};
 use assembly::Assembly;
-use trainyard_hardware_profiles::Service;
-use trainyard_plan::document::{PlanDocument, PriceUsed};
+use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
 use trainyard_sim::campaign::{Campaign, Hazards, SimulatedRun, best_interval, expected_time, simulate_campaign};
 use trainyard_sim::{Machine, Options};
@@ -34,7 +33,7 @@ pub fn campaign(
     let plan = plan_of(document)?;
     let machine = machine(document, files.clone())?;
     let (document, _) = resimulate(document, files, Options::default())?;
-    let settings = settings_of(&document, &plan)?;
+    let settings = settings_in(&document, &plan)?;
     let assembly = Assembly { document: &document, plan: &plan, machine: &machine, settings };
     let campaign = assembly.campaign(assembly.settings.scenario).map_err(in_job)?;
     let simulated = simulated_runs(&campaign, runs, seed)?;
@@ -84,7 +83,7 @@ pub fn campaign(
 ///
 /// When what the document's job says of the campaign is wrong.
 pub(crate) fn slowdown(document: &PlanDocument, plan: &Plan, machine: &Machine, reclaims: f64) -> Result<f64, Invalid> {
-    let settings = settings_of(document, plan)?;
+    let settings = settings_in(document, plan)?;
     let scenario = settings.scenario;
     let campaign = Assembly { document, plan, machine, settings }.campaign(scenario)?;
     let reclaims_per_hour = campaign.hazards.reclaims_per_hour * reclaims;
@@ -94,10 +93,8 @@ pub(crate) fn slowdown(document: &PlanDocument, plan: &Plan, machine: &Machine, 
 }
 
 /// Reads what the job of a plan document says of its campaign.
-fn settings_of(document: &PlanDocument, plan: &Plan) -> Result<Settings, Invalid> {
-    let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
-    let service = offered.and_then(|offered| Service::named(offered.service));
-    settings(&document.job, plan.model(), plan.pricing(), service).map_err(in_job)
+fn settings_in(document: &PlanDocument, plan: &Plan) -> Result<Settings, Invalid> {
+    settings_of(&document.job, plan, document.prediction.price.as_ref()).map_err(in_job)
 }
 
 /// Simulates runs of a campaign that makes progress between interruptions.

@@ -15,7 +15,7 @@ pub(super) fn cost(campaign: &Campaign, runs: &[SimulatedRun]) -> Option<Quantil
 
 /// Returns the share of the runs that end within the deadline; `None` without one.
 pub(super) fn within_deadline(goal: &GoalSpec, runs: &[SimulatedRun]) -> Option<f64> {
-    let deadline = goal.deadline.as_deref()?.parse::<Seconds>().ok()?;
+    let deadline = goal.deadline()?;
     Some(share(runs, |run| run.time() <= deadline))
 }
 

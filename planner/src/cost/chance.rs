@@ -2,7 +2,7 @@
 //! may take and from what machines may cost.
 
 use super::overheads::{TrainingCost, Work};
-use super::rent::{Rent, forward_of};
+use super::rent::Rent;
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 use trainyard_calibration::NORMAL_95;
 use trainyard_models::ConvergenceCurve;
@@ -100,13 +100,12 @@ pub(crate) fn add_chances(
     curve: Option<&ConvergenceCurve>,
 ) {
     let steps = StepsSpread::new(spread_of(prediction), curve);
-    let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-    let (forward, time_s, count) = (forward_of(prediction), prediction.time_s, prediction.steps);
+    let (whole, count) = (Work::of(prediction), prediction.steps);
     let spent = |factor: f64| {
-        let work = Work { steps: Seconds(factor * time_s), forward, download };
+        let work = Work { steps: Seconds(factor * whole.steps.0), ..whole };
         rent.map_or_else(|| TrainingCost::of(None, count, work), |rent| rent.training_cost(count, work))
     };
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     prediction.within_deadline = deadline.map(|deadline| steps.chance(|factor| spent(factor).elapsed() <= deadline));
     let priced = goal.budget.zip(rent.and_then(|rent| Some((rent, rent.price_range()?))));
     prediction.within_budget = priced.map(|(budget, (rent, [low, high]))| {

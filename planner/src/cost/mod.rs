@@ -7,6 +7,6 @@ mod run_conditions;
 
 pub(crate) use chance::{add_chances, spread_of};
 pub(crate) use overheads::{JOB_OF_A_STEP, Overheads, TrainingCost, Work};
+pub(crate) use rent::Rent;
 pub use rent::checkpoint_time;
-pub(crate) use rent::{Rent, forward_of};
 pub(crate) use run_conditions::{Rented, RunConditions, Saved, operations, ranks_of_state};

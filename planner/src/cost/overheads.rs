@@ -2,7 +2,7 @@
 
 use super::run_conditions::RunConditions;
 use crate::problem::{ForwardTimes, Hourly, Problem};
-use trainyard_plan::document::CostParts;
+use trainyard_plan::document::{CostParts, Prediction};
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Exposure, JobChain, Losses, checkpoints, longest_interval, open_interval};
@@ -46,6 +46,19 @@ pub(crate) struct Work {
     pub(crate) forward: ForwardTimes,
     /// Downloading the data set.
     pub(crate) download: Seconds,
+}
+
+impl Work {
+    /// Returns the work of the training that a prediction is of.
+    pub(crate) fn of(prediction: &Prediction) -> Self {
+        let seconds = |seconds: Option<f64>| Seconds(seconds.unwrap_or(0.0));
+        let (evaluations, reference) = (seconds(prediction.evaluations_s), seconds(prediction.reference_s));
+        Self {
+            steps: Seconds(prediction.time_s),
+            forward: ForwardTimes { evaluations, reference },
+            download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
+        }
+    }
 }
 
 /// The cost of a training in time: its steps and its overheads.

@@ -2,8 +2,7 @@
 
 use super::overheads::{Overheads, TrainingCost, Work};
 use super::run_conditions::{Rented, RunConditions};
-use crate::problem::{ForwardTimes, Hourly, settings};
-use trainyard_hardware_profiles::Service;
+use crate::problem::{Hourly, settings_of};
 use trainyard_plan::document::{CostParts, ExpectedInterruptions, JobsOfScheduler, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
@@ -19,12 +18,6 @@ pub(crate) struct Rent {
     price: Option<PriceUsed>,
     /// `None` where nothing is known of them.
     overheads: Option<Overheads>,
-}
-
-/// Returns the time of the forward passes of a prediction besides its steps.
-pub(crate) fn forward_of(prediction: &Prediction) -> ForwardTimes {
-    let seconds = |seconds: Option<f64>| Seconds(seconds.unwrap_or(0.0));
-    ForwardTimes { evaluations: seconds(prediction.evaluations_s), reference: seconds(prediction.reference_s) }
 }
 
 /// Returns the time of writing one checkpoint, which a prediction has for all of them together; `None` where it is not
@@ -54,8 +47,7 @@ impl Rent {
         if price.is_none() && machine.cluster.first().device.gpu().is_none() {
             return Ok(None);
         }
-        let service = price.as_ref().and_then(PriceUsed::offered).and_then(|offered| Service::named(offered.service));
-        let settings = settings(job, plan.model(), plan.pricing(), service)?;
+        let settings = settings_of(job, plan, price.as_ref())?;
         let rented = price.as_ref().and_then(Rented::at);
         let conditions = RunConditions::of(plan, machine, &settings, rented);
         let overheads = conditions.are_known().then(|| Overheads::new(&conditions));
@@ -87,9 +79,8 @@ impl Rent {
     /// Adds the overheads and the cost of the whole training to a prediction; `time_of` gives the time of all steps for
     /// a step time.
     pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
-        let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-        let forward = forward_of(prediction);
-        let spent = |time: f64| self.training_cost(prediction.steps, Work { steps: Seconds(time), forward, download });
+        let (steps, work) = (prediction.steps, Work::of(prediction));
+        let spent = |time: f64| self.training_cost(steps, Work { steps: Seconds(time), ..work });
         let own = spent(prediction.time_s);
         let [low, high] = prediction.interval_s.map(|step| spent(time_of(step)));
         if let Some(overheads) = &self.overheads {

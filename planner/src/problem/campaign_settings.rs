@@ -2,12 +2,13 @@
 
 use super::evaluations::{ForwardPlan, forward_plan};
 use super::input::data_set;
-use super::terms::{NoWarmPool, no_warm_pool};
+use super::terms::{NoWarmPool, no_warm_pool, service_of};
 use std::fmt::Display;
 use std::str::FromStr;
 use trainyard_hardware_profiles::Service;
 use trainyard_models::Model;
-use trainyard_plan::{CampaignSpec, CheckpointStorage, JobSpec, Pricing, StartKind};
+use trainyard_plan::document::PriceUsed;
+use trainyard_plan::{CampaignSpec, CheckpointStorage, JobSpec, Plan, Pricing, StartKind};
 use trainyard_sim::DataSet;
 use trainyard_units::{BytesPerSecond, Invalid, Seconds};
 
@@ -36,12 +37,21 @@ pub(crate) struct Settings {
     pub(crate) data: Option<DataSet>,
 }
 
+/// Reads a job's campaign, for the machines of a plan at a price.
+///
+/// # Errors
+///
+/// When a value is out of range or contradicts another.
+pub(crate) fn settings_of(job: &JobSpec, plan: &Plan, price: Option<&PriceUsed>) -> Result<Settings, Invalid> {
+    settings(job, plan.model(), plan.pricing(), service_of(price))
+}
+
 /// Reads a job's campaign, for machines with this pricing, rented from `service` if they are rented.
 ///
 /// # Errors
 ///
 /// When a value is out of range or contradicts another.
-pub(crate) fn settings(
+pub(super) fn settings(
     job: &JobSpec,
     model: &Model,
     pricing: Pricing,

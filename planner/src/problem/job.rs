@@ -78,6 +78,13 @@ pub(crate) struct Effort {
     pub(crate) simulations: u64,
 }
 
+impl Effort {
+    /// The effort of a draft's search, stated defaults. Of 16 candidates that fit, the one with the best bound cost at
+    /// most 6 % more than the proved plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9
+    /// times as much. A simulation takes up to 0.2 s.
+    pub(crate) const DRAFT: Self = Self { looks: 16, simulations: 1 };
+}
+
 impl Problem {
     /// Returns what a plan must do besides fitting, for sentences such as "no plan fits and meets the deadline".
     pub(crate) fn and_meets_goal(&self) -> &'static str {
@@ -87,6 +94,16 @@ impl Problem {
             (None, Some(_)) => " and meets the budget",
             (Some(_), Some(_)) => " and meets deadline and budget",
         }
+    }
+
+    /// Returns `true` if a training of so many seconds, all in all, misses the deadline.
+    pub(crate) fn is_late(&self, elapsed_s: f64) -> bool {
+        self.deadline.is_some_and(|deadline| elapsed_s > deadline.0)
+    }
+
+    /// Returns the same problem, searched like a draft.
+    pub(crate) fn briefly(&self) -> Self {
+        Self { effort: Some(Effort::DRAFT), ..self.clone() }
     }
 
     /// Returns the same problem, whose searches stop once `cancellation` is cancelled. A plan found then is no

@@ -22,7 +22,7 @@ mod terms;
 mod training;
 mod transport;
 
-pub(crate) use campaign_settings::{SCENARIOS, Settings, settings};
+pub(crate) use campaign_settings::{SCENARIOS, Settings, settings_of};
 pub use error::JobError;
 pub(crate) use error::{in_job, inside};
 pub(crate) use evaluations::forward_plan;
@@ -51,8 +51,8 @@ pub(crate) use software::{
     executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, with_chosen_attention,
 };
 pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
-pub(crate) use terms::stated_price;
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
+pub(crate) use terms::{service_of, stated_price};
 pub use training::Training;
 pub(crate) use training::{target, training};
 pub(crate) use transport::{has_instead, on_no_instance, send_over, transport_named};

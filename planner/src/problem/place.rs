@@ -114,6 +114,22 @@ impl Rental {
 }
 
 impl Place {
+    /// Returns the instances that may be rented; `None` where the machines are owned.
+    pub(crate) fn rental(&self) -> Option<&Rental> {
+        match self {
+            Self::Rented(rental) => Some(rental),
+            Self::Owned { .. } => None,
+        }
+    }
+
+    /// Returns the machines that a cluster file describes, with the path of that file; `None` of all others.
+    pub(crate) fn cluster_file(&self) -> Option<(&Machine, &str)> {
+        match self {
+            Self::Owned { machine, described_by: Description::ClusterFile(file), .. } => Some((machine, file)),
+            _ => None,
+        }
+    }
+
     /// Returns the same place with changed machines.
     pub(crate) fn changed(mut self, changes: &[MachineChange]) -> Self {
         match &mut self {

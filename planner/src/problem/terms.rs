@@ -68,6 +68,11 @@ pub fn price_used(price: &Price) -> PriceUsed {
     }
 }
 
+/// Returns the service from which machines at a price are rented; `None` for those of a cluster file.
+pub(crate) fn service_of(price: Option<&PriceUsed>) -> Option<Service> {
+    Service::named(price?.offered()?.service)
+}
+
 /// Returns what a cluster file says of the price of some of its machines, in its form in a document; `None` if it says
 /// nothing.
 pub(crate) fn stated_price(pools: &[Pool], file: &str) -> Option<PriceUsed> {

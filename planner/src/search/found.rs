@@ -1,6 +1,7 @@
 //! The result of a search.
 
 use super::totals::Evaluated;
+use crate::relative::memory_ratio;
 use std::collections::BTreeMap;
 use trainyard_units::Bytes;
 
@@ -32,8 +33,7 @@ pub(crate) struct Found {
 /// Returns the one of two amounts of needed and available memory that comes nearer to fitting: stacks of a machine leave
 /// different parts of its memory free.
 pub(super) fn nearer(one: (Bytes, Bytes), other: (Bytes, Bytes)) -> (Bytes, Bytes) {
-    let share = |(needed, available): (Bytes, Bytes)| needed.as_f64() / available.as_f64().max(1.0);
-    if share(other) < share(one) { other } else { one }
+    if memory_ratio(other.0, other.1) < memory_ratio(one.0, one.1) { other } else { one }
 }
 
 impl Found {

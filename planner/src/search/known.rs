@@ -2,9 +2,9 @@
 //! their cuts into stages, communication, and simulated steps. Searches for a model on the same machines share it, whatever the batch,
 //! the goal, the amount of data or the fields that are held.
 
-use super::bounds::{CommunicationKey, CutKey, PriceKey, Priced};
 use super::evaluate::Simulated;
-use super::memory_bound::{HeldBefore, HeldKey};
+use super::layer_prices::{CommunicationKey, CutKey, PriceKey, Priced};
+use super::layers_held::{HeldBefore, HeldKey};
 use super::space::Space;
 use crate::cache::{Kept, SearchCache};
 use std::collections::{BTreeMap, VecDeque};

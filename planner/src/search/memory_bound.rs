@@ -1,12 +1,13 @@
 //! What a candidate holds at least: enough to drop those that cannot fit before anything else is asked of them.
 
 use super::known::Known;
+use super::layers_held::{HeldBefore, HeldKey, ParameterCounts};
 use super::space::{Candidate, Space, Variant};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use trainyard_plan::{
-    BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
+    BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, StageId, StageSpec, StateSharding,
 };
 use trainyard_sim::{Machine, held_by_layers, usable};
 use trainyard_units::Bytes;
@@ -14,13 +15,6 @@ use trainyard_units::Bytes;
 /// The most that a stage may need, as a multiple of what a device has, before another cut of the layers is tried to fit
 /// it into memory. Beyond this, another cut is hopeless.
 pub(crate) const NEAR: f64 = 1.1;
-
-/// Everything that decides how much memory layers hold together, except the number of ranks that share it: the
-/// attention kernel follows from the choice, the offload from the variant.
-pub(super) type HeldKey = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
-
-/// What the layers before each layer hold together, from none to all of them.
-pub(super) type HeldBefore = Option<Arc<[ParameterCounts]>>;
 
 /// The memory that is needed at least, and the memory that there is.
 type Shortfall = (Bytes, Bytes);
@@ -36,49 +30,6 @@ struct DeviceMemory {
     bucketed: bool,
     /// The most that a device has.
     available: Bytes,
-}
-
-/// Memory that the layers before each layer hold together, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ParameterCounts {
-    parameters: f64,
-    gradients: f64,
-    optimizer_state: f64,
-    /// Of one micro-batch.
-    activations: f64,
-}
-
-impl ParameterCounts {
-    fn of(resident: Resident) -> Self {
-        Self {
-            parameters: resident.parameters.as_f64(),
-            gradients: resident.gradients.as_f64(),
-            optimizer_state: resident.optimizer_state.as_f64(),
-            activations: resident.activations.as_f64(),
-        }
-    }
-
-    fn state(self) -> f64 {
-        self.parameters + self.gradients + self.optimizer_state
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            parameters: self.parameters + other.parameters,
-            gradients: self.gradients + other.gradients,
-            optimizer_state: self.optimizer_state + other.optimizer_state,
-            activations: self.activations + other.activations,
-        }
-    }
-
-    fn less(self, other: Self) -> Self {
-        Self {
-            parameters: self.parameters - other.parameters,
-            gradients: self.gradients - other.gradients,
-            optimizer_state: self.optimizer_state - other.optimizer_state,
-            activations: self.activations - other.activations,
-        }
-    }
 }
 
 /// Lower bounds of the memory of every candidate.

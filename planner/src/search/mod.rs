@@ -13,6 +13,8 @@ mod evaluate;
 mod found;
 mod input_stalls;
 mod known;
+mod layer_prices;
+mod layers_held;
 mod memory_bound;
 mod overheads;
 mod prepared;

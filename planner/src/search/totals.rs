@@ -130,8 +130,8 @@ impl Evaluated {
         Work { steps: Seconds(self.time_s), forward: self.forward, download: Seconds(self.download_s) }
     }
 
-    /// Returns the time of the training from the end of its start-up to the last checkpoint, without reclaims: download,
-    /// steps, checkpoints, forward passes and expected failures.
+    /// Returns the time of the training from the end of its start-up to the last checkpoint, without reclaims: what
+    /// [`trainyard_plan::document::Prediction::training_s`] is of a prediction.
     pub(crate) fn training(&self, problem: &Problem) -> Seconds {
         let work = self.work();
         let steps = problem.training.steps(self.plan.batch().global);

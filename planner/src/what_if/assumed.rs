@@ -3,9 +3,8 @@
 use super::key::Key;
 use crate::cost::{Rented, RunConditions};
 use crate::edits::Setting;
-use crate::problem::settings;
-use trainyard_hardware_profiles::Service;
-use trainyard_plan::document::{Prediction, PriceUsed};
+use crate::problem::settings_of;
+use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
@@ -21,8 +20,7 @@ pub(super) fn with_assumed(
         return job;
     }
     let price = prediction.price.as_ref();
-    let service = price.and_then(PriceUsed::offered).and_then(|offered| Service::named(offered.service));
-    let Ok(settings) = settings(&job, plan.model(), plan.pricing(), service) else { return job };
+    let Ok(settings) = settings_of(&job, plan, price) else { return job };
     let conditions = RunConditions::of(plan, machine, &settings, price.and_then(Rented::at));
     let mut own = job.campaign.clone().unwrap_or_default();
     match key.name {

@@ -24,8 +24,8 @@ use crate::cost::{JOB_OF_A_STEP, Rent};
 use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{MachineFiles, data_of, named_machine, plan_of, predict, price, rent};
 use crate::problem::{
-    AUTO_STACK, Quotas, executable_on, never_as_many, price_not_found, price_of, price_used, purchase, training,
-    with_chosen_attention,
+    AUTO_STACK, Quotas, executable_on, never_as_many, price_not_found, price_of, price_used, purchase, service_of,
+    training, with_chosen_attention,
 };
 use crate::search::repeated;
 use std::borrow::Cow;
@@ -101,8 +101,7 @@ impl HeldPlan {
 
     /// Lists what to be careful about with the terms on which machines are rented.
     fn warnings(&self, job: &JobSpec, plan: &Plan, machine: &Machine, prediction: &Prediction) -> Vec<String> {
-        let service =
-            prediction.price.as_ref().and_then(PriceUsed::offered).and_then(|own| Service::named(own.service));
+        let service = service_of(prediction.price.as_ref());
         let catalog = self.catalog();
         let (Some(service), Ok(instance)) = (service, catalog.instance(&plan.cluster().instance)) else {
             return Vec::new();

@@ -506,26 +506,6 @@ fn fields_of_the_campaign_change_what_surrounds_the_steps() {
     assert!(factors[0] > factors[1] && (factors[1] / document.prediction.cost_usd.expect("rented") - 1.0).abs() < 1e-3);
     let restarts = costs("campaign.restart=x1,x20");
     assert!(restarts[1] > restarts[0], "{restarts:?}");
-    let mut queued = job();
-    let (job_limit, queue_wait) = (Some("1 h".into()), Some("24 h".into()));
-    queued.campaign =
-        Some(CampaignSpec { job_limit, queue_wait, node_mtbf: Some("10 h".into()), ..Default::default() });
-    for document in [document, plan_of(&queued, &["instances=2", "instance=p3.16xlarge"])] {
-        let usual = if document.job.campaign.is_some() { "24 h 14 min 40 s" } else { "14 min 40 s" };
-        for vary in [
-            format!("campaign.restart=x1,{usual}"),
-            "campaign.node_mtbf=x1".into(),
-            "campaign.checkpoint_interval=x1".into(),
-        ] {
-            for own in figures(&ask(&held(&document), &[&vary])) {
-                let changes = [
-                    own.in_all_s / document.prediction.elapsed_s(),
-                    own.cost_usd.expect("rented") / document.prediction.cost_usd.expect("rented"),
-                ];
-                assert!(changes.iter().all(|change| (change - 1.0).abs() < 1e-9), "{vary} {changes:?}");
-            }
-        }
-    }
     let mut spot = job();
     spot.cluster.pricing = Some(Pricing::Spot);
     let document = plan_of(&spot, &["instances=2", "instance=p4d.24xlarge"]);

@@ -344,7 +344,7 @@ pub(super) fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
 /// Says what misses the deadline and the budget of all jobs together.
 fn missed_by_all(document: &FleetDocument) -> Option<String> {
     let goal = &document.fleet.goal;
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     let (makespan, cost) =
         (document.prediction.makespan_s, document.prediction.cost.map_or(0.0, |cost| cost.total_usd));
     let late = deadline.is_some_and(|deadline| makespan > deadline.0);

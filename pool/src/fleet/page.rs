@@ -8,7 +8,7 @@ use trainyard_plan::document::PriceUsed;
 use trainyard_planner::usd;
 use trainyard_reports::format::{bullets, facts, percent, table};
 use trainyard_reports::{Width, cluster, strategy_and_state};
-use trainyard_units::{Seconds, counted, human_count, human_duration};
+use trainyard_units::{counted, human_count, human_duration};
 
 /// Formats a fleet for a reader: time and cost, the plan of each kind of jobs, and the pools. `each` lists the jobs one
 /// by one.
@@ -49,7 +49,7 @@ fn title(document: &FleetDocument) -> String {
 fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
     let (prediction, goal) = (&document.prediction, &document.fleet.goal);
     let cost = prediction.cost;
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     let deadline = deadline.map_or_else(String::new, |deadline| format!(" (deadline {})", human_duration(deadline)));
     let budget = goal.budget.map_or_else(String::new, |budget| format!(" (budget {})", usd(budget)));
     let mut rows = vec![

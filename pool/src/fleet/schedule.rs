@@ -428,13 +428,13 @@ fn billed(price: UsdPerHour, instances: u32, time: Span) -> f64 {
 }
 
 fn terms_of(shared: &Shared, instance: &str) -> Result<Terms, Invalid> {
-    let job = QueuedJobSpec { name: "any".into(), duration: Some("1 s".into()), count: 1, ..QueuedJobSpec::default() };
-    let queue = QueueSpec { pool: shared.pools[instance].clone(), policy: PolicySpec::default(), jobs: vec![job] };
-    let checked = valid::valid(&queue, &shared.files, 0)?;
-    let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
-    let price = checked.price.map(|price| price.hourly);
-    let paid_cold = Span::from_nanoseconds(cold.nanoseconds() - checked.queue.unpaid_start.nanoseconds());
-    let start = if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold };
+    let spec = QueueSpec { pool: shared.pools[instance].clone(), policy: PolicySpec::default(), jobs: Vec::new() };
+    let terms = valid::Terms::of(&spec.pool)?;
+    let queue = valid::pool(&spec, &terms)?;
+    let price = valid::price(&spec.pool, &terms, &shared.files)?.map(|price| price.hourly);
+    let (cold, warm) = (queue.cold_start, queue.warm_start);
+    let paid_cold = Span::from_nanoseconds(cold.nanoseconds() - queue.unpaid_start.nanoseconds());
+    let start = if queue.warm_pools.is_some() { warm.min(cold) } else { cold };
     Ok(Terms { price, start, cold, paid_cold })
 }
 

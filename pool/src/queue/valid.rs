@@ -176,7 +176,9 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, files: &QueueFiles) -> Result<Wor
             if cluster.instance != pool.instance || cluster.file.is_some() != pool.is_owned() {
                 return Err(for_other_machines(document, pool, files));
             }
-            (cluster.instances, training_time(document), cluster.encrypted, "plan")
+            // Reclaims are left out, as they are of all queues.
+            let duration = Seconds(document.prediction.training_s());
+            (cluster.instances, duration, cluster.encrypted, "plan")
         }
         (None, Some(text)) => {
             (kind.instances.unwrap_or(1), time(Some(text), "duration", Seconds::ZERO)?, false, "instances")
@@ -193,16 +195,6 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, files: &QueueFiles) -> Result<Wor
         return Err(too_wide(widest, instances, pool));
     }
     Ok(Work { instances, duration, encrypted })
-}
-
-/// Returns the time of a plan's training from its start-up to its last checkpoint: download, steps, evaluation,
-/// checkpoints and expected failures. Reclaims are left out, as they are of all queues.
-fn training_time(document: &PlanDocument) -> Seconds {
-    let prediction = &document.prediction;
-    let download = prediction.input.map_or(0.0, |input| input.download_s);
-    let forward = prediction.evaluations_s.unwrap_or(0.0) + prediction.reference_s.unwrap_or(0.0);
-    let failed = prediction.failures.map_or(0.0, |failures| failures.total_s());
-    Seconds(download + prediction.time_s + prediction.checkpoints_s.unwrap_or(0.0) + forward + failed)
 }
 
 /// Returns the error of a plan for other machines than those of the pool.
@@ -288,7 +280,7 @@ impl<'a> Terms<'a> {
 
 /// Returns the price of an instance of the pool; `None` for machines that nobody rents out, and for those of one's own
 /// whose file says none.
-fn price(pool: &PoolSpec, terms: &Terms<'_>, files: &QueueFiles) -> Result<Option<PriceOfOne>, Invalid> {
+pub(crate) fn price(pool: &PoolSpec, terms: &Terms<'_>, files: &QueueFiles) -> Result<Option<PriceOfOne>, Invalid> {
     if let Some(file) = &pool.file {
         let machines = described(files.machines.as_ref())?;
         let kind =

@@ -51,7 +51,7 @@ impl Flag {
     }
 
     /// Returns an example of a value that it may have.
-    fn example(self) -> &'static str {
+    pub(super) fn example(self) -> &'static str {
         match self {
             Self::Script => "train.py",
             Self::Image => "registry.example.com/training:1",
@@ -113,7 +113,7 @@ pub(super) struct Draft<'a> {
 }
 
 /// The mark of a launch file: what tells it from one that somebody else wrote.
-const WRITTEN_BY: &str = "Written by `trainyard export`.";
+pub const WRITTEN_BY: &str = "Written by `trainyard export`.";
 
 impl<'a> Draft<'a> {
     /// Creates an empty draft.

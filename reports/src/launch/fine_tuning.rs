@@ -9,7 +9,7 @@ use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::packing;
-use super::program::Places;
+use super::places::Places;
 use super::software::Engine;
 use super::starter::Script;
 use trainyard_models::{Family, Layer, Operator, OperatorKind, Sharing, Tuned, predicts_next_token};

@@ -96,7 +96,7 @@ impl Form {
             Self::Bucket | Self::AnyBucket | Self::Folder => "s3://bucket/prefix",
             Self::FileSystem => "fs-0123456789abcdef0/training",
             Self::Claim => "training",
-            Self::Role => "arn:aws:iam::111122223333:role/training",
+            Self::Role => Flag::Role.example(),
         }
     }
 }

@@ -11,11 +11,14 @@ use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron_model;
-use super::program::{Places, Program, asks_for_checkpoints, environment, pytorch, spot_notice};
+use super::places::Places;
+use super::program::{Program, environment, pytorch};
+use super::reclaims::{asks_for_checkpoints, spot_notice};
 use super::script::{exports, script};
 use super::software::Engine;
 use super::starter::{self, Script};
 use super::torchrun;
+use super::words::{Words, uneven};
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
@@ -79,7 +82,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         script,
         starter: None,
         starter_at: starter::FILE,
-        arguments: words.0,
+        arguments: words.into_lines(),
         completion: Completion::of_megatron(&places.results(draft), draft.job.steps()),
         is_told: asks_for_checkpoints(draft),
         // Megatron-LM looks for its newest checkpoint itself.
@@ -102,38 +105,6 @@ fn copy_of_the_repository(draft: &mut Draft<'_>) {
     draft.remark(format!(
         "{place}: git clone --branch core_v0.16.0 https://github.com/NVIDIA/Megatron-LM; the package megatron-core does not have the scripts"
     ));
-}
-
-/// Arguments, in groups; each group stands on one line.
-#[derive(Default)]
-pub(super) struct Words(Vec<Vec<String>>);
-
-impl Words {
-    /// Begins a line.
-    pub(super) fn line(&mut self) -> &mut Self {
-        self.0.push(Vec::new());
-        self
-    }
-
-    /// Adds a flag.
-    pub(super) fn flag(&mut self, name: &str) -> &mut Self {
-        if self.0.is_empty() {
-            self.line();
-        }
-        if let Some(line) = self.0.last_mut() {
-            line.push(format!("--{name}"));
-        }
-        self
-    }
-
-    /// Adds a flag with a value.
-    pub(super) fn set(&mut self, name: &str, value: impl ToString) -> &mut Self {
-        self.flag(name);
-        if let Some(line) = self.0.last_mut() {
-            line.push(value.to_string());
-        }
-        self
-    }
 }
 
 /// Selects the kernels with which the stack was priced. Without Transformer Engine the layers are Megatron-LM's own,
@@ -244,20 +215,6 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     }
     draft.tells(&[Field::Schedule]);
     Ok(())
-}
-
-/// Creates the error for stages that are not alike, with the nearest pipeline-parallel degrees for which they are.
-pub(super) fn uneven(draft: &Draft<'_>, why: &str) -> LaunchError {
-    let counts = draft.job.blocks_of_runs();
-    let (blocks, present) = (counts.iter().sum::<usize>(), draft.job.plan().mesh().parallel().pipeline as usize);
-    // Where each rank has several runs of blocks, one run each may be even.
-    let is_another = |degree: &usize| *degree != present || counts.len() > present;
-    let fits = |degree: &usize| blocks.is_multiple_of(*degree) && is_another(degree);
-    let mut degrees: Vec<usize> = (2..=present).rev().find(fits).into_iter().collect();
-    degrees.extend((present + 1..=blocks).find(fits));
-    degrees.sort_by_key(|degree| degree.abs_diff(present));
-    let value = draft.job.stages_in_words();
-    LaunchError::Uneven { value, why: why.into(), degrees, others: Vec::new() }
 }
 
 /// Cuts the layers into stages: by a number where stages are alike, else by a layout.

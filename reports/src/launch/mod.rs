@@ -20,8 +20,10 @@ mod kubernetes;
 mod megatron;
 mod megatron_model;
 mod packing;
+mod places;
 mod program;
 mod python;
+mod reclaims;
 mod recommendation;
 mod sagemaker;
 mod script;
@@ -32,6 +34,7 @@ mod starter;
 mod torchrun;
 mod training_arguments;
 mod units;
+mod words;
 mod yaml;
 
 #[cfg(test)]
@@ -43,7 +46,7 @@ mod stack_tests;
 #[cfg(test)]
 mod tests;
 
-pub use draft::Flag;
+pub use draft::{Flag, WRITTEN_BY};
 pub use error::LaunchError;
 
 use crate::format::{Width, bullets, lines};

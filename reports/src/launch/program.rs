@@ -8,18 +8,15 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
 use super::megatron;
+use super::places::Places;
+use super::reclaims::asks_for_checkpoints;
 use super::recommendation;
 use super::script::command_with;
 use super::software::Engine;
 use super::starter::{self, Script, Starter};
 use super::training_arguments::{self, Sharding};
 use crate::shell::quoted;
-use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Collectives, LaunchFile, Precision, StateSharding};
-use trainyard_units::{Seconds, human_duration};
-
-/// Seconds of the notice of a spot instance that pass before ranks hear of it.
-const NOTICE_LOST: Seconds = Seconds(10.0);
 
 /// A script with the arguments that express the plan.
 #[derive(Clone, Debug)]
@@ -157,27 +154,6 @@ impl Resume {
     }
 }
 
-/// The locations where a launcher mounts data and results; `None` where the user names them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
-    /// The location of the program's data.
-    pub(super) data: Option<&'static str>,
-    /// The location of checkpoints and results.
-    pub(super) results: Option<&'static str>,
-}
-
-impl Places {
-    /// Returns the location of checkpoints and results, or a placeholder. What is mounted serves for many plans, each of
-    /// which has a folder of its own; SageMaker mounts that folder.
-    pub(super) fn results(self, draft: &mut Draft<'_>) -> String {
-        match self.results {
-            Some(folder) if draft.target == Target::Sagemaker => folder.to_owned(),
-            Some(folder) => format!("{folder}/{}", draft.folder()),
-            None => draft.results_folder(),
-        }
-    }
-}
-
 /// Returns the program that runs the plan under a launcher that only starts processes: Megatron-LM's scripts, or a
 /// script with the arguments of transformers' Trainer.
 pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
@@ -213,31 +189,6 @@ pub(super) fn pytorch(draft: &mut Draft<'_>) -> Option<String> {
         gpu.generation
     ));
     Some(command)
-}
-
-/// Returns `true` if ranks must write a checkpoint when they are asked to end, by SIGTERM: before the time of a Slurm job
-/// is over, before a pod is evicted, and before a machine is reclaimed, as expected interruptions are priced.
-pub(super) fn asks_for_checkpoints(draft: &Draft<'_>) -> bool {
-    draft.job.is_spot() || matches!(draft.target, Target::Slurm | Target::Kubernetes)
-}
-
-/// Tells what a checkpoint before a spot instance is reclaimed needs, or that there is no time for one.
-pub(super) fn spot_notice(draft: &mut Draft<'_>) {
-    if !draft.job.is_spot() {
-        return;
-    }
-    let notice = catalog().operations().spot_notice.value;
-    let saving = draft.job.saving_in(draft.job.checkpoint_time().unwrap_or(Seconds(0.0)));
-    if saving.0 > notice.0 - NOTICE_LOST.0 {
-        let [saving, notice] = [saving, notice].map(human_duration);
-        draft.remark(format!(
-            "a step and a checkpoint may take {saving}, longer than the notice of a spot instance leaves ({notice}): work since the last checkpoint is lost, as expected interruptions are priced"
-        ));
-        return;
-    }
-    draft.remark(
-        "where a checkpoint is written within the two minutes' notice of a spot instance, the prediction counts on one: ranks write it on SIGTERM, which something must send them when the notice comes (AWS Node Termination Handler on Kubernetes; elsewhere a script that watches the instance metadata); otherwise work since the last checkpoint is lost",
-    );
 }
 
 /// Returns NCCL's threads for sockets and the sockets of each, of which there are `connections` in all: few threads with at

@@ -7,7 +7,8 @@
 use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
-use super::program::{Places, Program, environment, program};
+use super::places::Places;
+use super::program::{Program, environment, program};
 use super::software::Engine;
 use super::starter::Script;
 use super::torchrun::{PORT, start_at};

@@ -7,7 +7,8 @@
 use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::job::Job;
-use super::program::{Places, environment, program};
+use super::places::Places;
+use super::program::{environment, program};
 use super::script::{exports, script};
 use super::software::Engine;
 use trainyard_plan::LaunchFile;

@@ -3,10 +3,10 @@
 use super::methods::methods;
 use super::{alternative, headline, memory_share, not_considered, optimum, title};
 use crate::format::{Width, bullets, facts, table, wrap};
-use crate::layout::cluster;
+use crate::layout::{cluster, recomputed};
+use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
-use trainyard_plan::{PlanSpec, Recompute};
-use trainyard_units::{Seconds, counted};
+use trainyard_units::counted;
 
 /// Numbers of reasons and of caveats that are shown: as many as fit a screen beside the rest.
 const TOLD: [(usize, usize); 6] = [(5, 3), (4, 3), (4, 2), (3, 2), (3, 1), (2, 1)];
@@ -95,10 +95,9 @@ fn others(document: &PlanDocument, width: Width) -> String {
     let header = ["alternatives", "on", "strategy", ">in all", ">cost", ">memory"];
     let rows = chosen.into_iter().map(|(name, other)| {
         let [_, strategy, _, time, cost, memory] = alternative(other);
-        let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
         let batch = other.plan.batch.global;
         let batch = if batch == document.plan.batch.global { String::new() } else { format!(", batch {batch}") };
-        let strategy = format!("{strategy}{recompute}{batch}");
+        let strategy = format!("{strategy}{}{batch}", recomputed(&other.plan));
         let stack = other.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
         let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
         [name.to_owned(), format!("{}{with}", cluster(&other.plan)), strategy, time, cost, memory]
@@ -112,7 +111,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 /// deadline and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = goal.deadline();
     let misses = |time_s: f64, cost_usd: Option<f64>| {
         let late = deadline.is_some_and(|most| time_s > most.0);
         late || goal.budget.zip(cost_usd).is_some_and(|(most, cost)| cost > most)
@@ -161,7 +160,7 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
-    use trainyard_plan::{GoalSpec, Objective, StateSharding};
+    use trainyard_plan::{GoalSpec, Objective, Recompute, StateSharding};
 
     #[test]
     fn the_best_plan_is_told_first_where_a_simpler_one_is_recommended() {

@@ -2,11 +2,11 @@
 
 use super::alternative;
 use crate::format::{Width, lines, table, wrap};
-use crate::layout::cluster;
+use crate::layout::{cluster, recomputed};
 use std::collections::BTreeSet;
 use trainyard_models::{Layer, Sharing};
 use trainyard_plan::document::{MethodChoice, PlanDocument, SmallestMachine};
-use trainyard_plan::{BaseFormat, Method, Offload, Plan, PlanSpec, Recompute, Reference};
+use trainyard_plan::{BaseFormat, Method, Offload, Plan, PlanSpec, Reference};
 use trainyard_units::human_count;
 
 /// Formats a table of what each method needs at least, and of its best plan.
@@ -64,9 +64,8 @@ fn software(plan: &PlanSpec) -> String {
 }
 
 fn micro_batch(plan: &PlanSpec) -> String {
-    let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offloaded: {}", plan.offload) };
-    format!("micro-batch {}{recompute}{offload}", plan.batch.micro)
+    format!("micro-batch {}{}{offload}", plan.batch.micro, recomputed(plan))
 }
 
 fn row(own: &MethodChoice, rented: bool) -> [String; 7] {

@@ -6,7 +6,6 @@ use crate::chart::{
 use crate::layout::cluster;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, PlanDocument};
-use trainyard_units::Seconds;
 
 /// Index of the series after those of the terms, with other colours and other shapes.
 const OTHERS: usize = 11;
@@ -38,7 +37,7 @@ pub fn front_plot(document: &PlanDocument, breadth: Breadth) -> Result<Picture, 
         return Err("there is no plan with a price to draw".into());
     }
     let goal = &document.job.goal;
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok()).map(|deadline| deadline.0);
+    let deadline = goal.deadline().map(|deadline| deadline.0);
     let times = range(all.iter().map(|(time, _)| *time).chain(deadline));
     let costs = range(all.iter().map(|(_, cost)| *cost).chain(goal.budget));
     let (unit, unit_name) = time_unit(times.1);

@@ -4,7 +4,7 @@ use super::html::{facts, list, table};
 use crate::decision::rejected;
 use crate::format::{bytes, percent, seconds, usd};
 use crate::layout::{cluster, strategy};
-use crate::plan::{headline, in_all};
+use crate::plan::{headline, in_all, proof};
 use crate::shell::file_argument;
 use maud::{Markup, html};
 use std::path::Path;
@@ -128,10 +128,8 @@ fn search(document: &PlanDocument) -> Vec<String> {
     let found = &document.search;
     let proof = if found.gap > 0.0 {
         format!("the search stopped early: another plan could be {} better", percent(found.gap))
-    } else if document.optimum.is_some() {
-        "the best of them is proved, and the recommended one is preferred to it".into()
     } else {
-        "no other of them is better, or it does not fit".into()
+        proof(document).into()
     };
     let first = format!(
         "{} plans were considered and {} simulated; {proof}.",

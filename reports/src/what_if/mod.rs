@@ -5,9 +5,9 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
-use crate::layout::{cluster, laid_out, strategy_and_state};
+use crate::layout::{cluster, laid_out, recomputed, strategy_and_state};
 use std::collections::BTreeMap;
-use trainyard_plan::{Bottleneck, Objective, Plan, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{Bottleneck, Objective, Plan, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::{CERTAIN, likelihood};
 
 /// Number of caveats that are told: more of them hide what matters.
@@ -171,8 +171,7 @@ fn types_differ(document: &WhatIfDocument) -> Option<String> {
 /// Formats a plan's layout: machines, degrees and sharding, micro-batch and number formats, and software where it is named.
 fn layout(figures: &WhatIfFigures) -> Vec<String> {
     let (plan, batch) = (&figures.plan, figures.plan.batch);
-    let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
-    let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
+    let formats = format!("{} × {}, {}{}", batch.micro, batch.accumulation, plan.precision, recomputed(plan));
     let shown = [cluster(plan), strategy_and_state(plan), formats];
     shown.into_iter().chain(plan.stack.clone()).collect()
 }

@@ -136,13 +136,9 @@ impl Run<'_> {
                 saved += done;
                 prepared = self.prepare(limit.start, 0, self.campaign.checkpoint.read.0);
             }
-            let mut progress = None;
-            if prepared {
-                let reached = self.train(saved);
-                if saved + reached.saved == self.luck.steps {
-                    return Some(self.billed());
-                }
-                progress = Some(reached);
+            let progress = prepared.then(|| self.train(saved));
+            if progress.as_ref().is_some_and(|reached| saved + reached.saved == self.luck.steps) {
+                return Some(self.billed());
             }
             let cause = self.interruption();
             if let Some(progress) = progress {
@@ -172,7 +168,7 @@ impl Run<'_> {
         phases.training += Seconds(trained);
         phases.evaluation += Seconds(evaluating);
         phases.checkpoints += Seconds(time - trained - evaluating);
-        self.course.machine_time += Seconds(time * f64::from(self.campaign.instances));
+        self.hold(time);
         Some(done)
     }
 
@@ -191,7 +187,7 @@ impl Run<'_> {
 
     /// Trains from so many steps until the end or an interruption.
     fn train(&mut self, from: u64) -> Progress {
-        let (campaign, step) = (self.campaign, self.luck.step);
+        let step = self.luck.step;
         let progress = self.stretch(from).after(self.left);
         let phases = &mut self.course.phases;
         let trained = progress.saved as f64 * step;
@@ -200,8 +196,7 @@ impl Run<'_> {
         phases.lost += Seconds(open);
         phases.evaluation += Seconds(progress.evaluating);
         phases.checkpoints += Seconds(progress.writing);
-        self.course.machine_time +=
-            Seconds((trained + open + progress.evaluating + progress.writing) * f64::from(campaign.instances));
+        self.hold(trained + open + progress.evaluating + progress.writing);
         progress
     }
 
@@ -217,7 +212,7 @@ impl Run<'_> {
         phases.training += Seconds(rescued);
         phases.lost = Seconds(phases.lost.0 - rescued);
         phases.checkpoints += Seconds(write);
-        self.course.machine_time += Seconds(write * f64::from(self.campaign.instances));
+        self.hold(write);
         progress.steps
     }
 
@@ -272,12 +267,17 @@ impl Run<'_> {
         }
     }
 
+    /// Counts time for which all machines are held.
+    fn hold(&mut self, seconds: f64) {
+        self.course.machine_time += Seconds(seconds * f64::from(self.campaign.instances));
+    }
+
     /// Time on all machines. False if an interruption comes before it is over.
     fn spend(&mut self, seconds: f64, phase: impl Fn(&mut RunPhases) -> &mut Seconds) -> bool {
         let completes = seconds <= self.left;
         let spent = seconds.min(self.left);
         *phase(&mut self.course.phases) += Seconds(spent);
-        self.course.machine_time += Seconds(spent * f64::from(self.campaign.instances));
+        self.hold(spent);
         self.left -= spent;
         completes
     }

@@ -20,7 +20,7 @@ const KEYS: [&str; 3] = ["profile", "file", "constants"];
 pub(super) fn export(arguments: &ExportKeptArguments, store: &Store, output: &Output) -> Result<Exit, Failure> {
     let entries = wanted(arguments, store)?;
     let out = &arguments.out;
-    let files = if is_file(out) {
+    let mut files = if is_file(out) {
         let [entry] = entries.as_slice() else {
             return Err(Failure::input(format!("`--out {}` is one file, for one entry", out.display()))
                 .because(format!("{} were asked for", entries.len()))
@@ -36,8 +36,8 @@ pub(super) fn export(arguments: &ExportKeptArguments, store: &Store, output: &Ou
     let mut told = HistoryDocument { files: names, ..document(store.path(), HistoryAct::Exported, entries) };
     let index = (!is_file(out)).then(|| (out.join(INDEX), json(&told)));
     told.files.extend(index.iter().map(|(path, _)| path.display().to_string()));
-    let written = files.iter().chain(&index).map(|(path, text)| (path.as_path(), text));
-    files::write_all(&written.collect::<Vec<_>>())?;
+    files.extend(index);
+    files::write_all(&files)?;
     output.result(&told, || reports::history(&told, output.width(), output.verbose()));
     Ok(Exit::Done)
 }
