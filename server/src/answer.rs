@@ -10,6 +10,7 @@ use serde::Serialize;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, Timeline, WhatIfDocument};
+use trainyard_planner::what_if::{HeldPlan, Subject};
 use trainyard_planner::{
     Cancellation, Draft, MachineFiles, Resources, SearchCache, draft, recommend, resimulate, what_if as vary,
 };
@@ -64,14 +65,22 @@ pub(crate) fn plan(
     }
 }
 
-/// Seeks the best plan of a job again for each combination of values. A case without a plan says why.
+/// Seeks the best plan of a job again for each combination of values, or simulates the one that is held. A case without a plan
+/// says why.
 pub(crate) fn what_if(
     question: &WhatIfQuestion,
-    cancellation: Cancellation,
-    cache: SearchCache,
+    (cancellation, cache): (Cancellation, SearchCache),
+    bounds: &Bounds,
 ) -> Result<WhatIfDocument, Refusal> {
     let axes = question.axes()?;
-    Ok(vary::what_if(&question.subject(cancellation, cache)?, &axes, &|| ())?)
+    if !question.hold && !question.tornado {
+        return Ok(vary::what_if(&question.subject(cancellation, cache)?, &axes, &|| ())?);
+    }
+    let problem = question.problem()?.until(cancellation).with_cache(cache);
+    let document = recommend(&problem, &question.limits()?, &question.job)?;
+    small_enough(&document, bounds)?;
+    let held = Box::new(HeldPlan { document, files: MachineFiles::default() });
+    Ok(if question.tornado { vary::tornado(&held)? } else { vary::what_if(&Subject::Plan(held), &axes, &|| ())? })
 }
 
 /// Plans jobs that share a pool.
@@ -83,6 +92,13 @@ pub(crate) fn fleet(question: &FleetQuestion, cancellation: &Cancellation) -> Re
 /// Simulates a plan document that a client kept.
 pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanAnswer, Refusal> {
     check_plan(document)?;
+    small_enough(document, bounds)?;
+    let (document, outcome) = resimulate(document, MachineFiles::default(), Options::default())?;
+    Ok(PlanAnswer::of(document, &outcome.timeline()))
+}
+
+/// Refuses plans whose simulation would take too much memory.
+fn small_enough(document: &PlanDocument, bounds: &Bounds) -> Result<(), Refusal> {
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error| Refusal::input(format!("in `plan`: {error}")).field("plan").hint(error.hint()))?;
     let needed = memory_needed(&plan, Options::default()).0;
@@ -90,8 +106,7 @@ pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanA
         let detail = format!("simulating this plan would take {needed} bytes, but {} are allowed", bounds.simulation);
         return Err(Refusal::input(detail).hint("`trainyard simulate` takes what the machine has".to_owned()));
     }
-    let (document, outcome) = resimulate(document, MachineFiles::default(), Options::default())?;
-    Ok(PlanAnswer::of(document, &outcome.timeline()))
+    Ok(())
 }
 
 /// Reads the model that a configuration describes.

@@ -98,7 +98,8 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
         Operation {
             path: "/api/v1/what-if",
             id: "whatIf",
-            summary: "A job with one key or two varied: the best plan for each combination of values, proved.",
+            summary: "A job with one key or two varied: the best plan for each combination of values, proved, or the \
+                      job's plan held; or what matters most to that plan.",
             question: Some(schema::<WhatIfQuestion>(generator)),
             answer: schema::<WhatIfDocument>(generator),
             about_answer: "The cases, and the job as it is. A case without a plan has the reason, and one that misses \

@@ -38,8 +38,15 @@ pub struct WhatIfQuestion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     /// What is varied, one key or two, each with its values as `trainyard what-if --vary` takes them:
-    /// `instances=1..16`, `price=x0.8,x1.2`.
+    /// `instances=1..16`, `price=x0.8,x1.2`. Left out with `tornado`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,
+    /// Whether the job's plan is held, and simulated again for each value; otherwise the best plan is sought anew.
+    #[serde(default)]
+    pub hold: bool,
+    /// Whether each assumption behind the job's plan is varied by its own uncertainty, in place of `vary`.
+    #[serde(default)]
+    pub tornado: bool,
     /// Fields of all plans that are held, `parallel.tensor=8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fix: Vec<String>,
@@ -107,18 +114,33 @@ impl PlanQuestion {
 impl WhatIfQuestion {
     /// Returns what is varied.
     pub(crate) fn axes(&self) -> Result<Vec<Axis>, Refusal> {
-        if self.vary.is_empty() {
+        if self.tornado && !self.vary.is_empty() {
+            return Err(Refusal::input("`vary` and `tornado` exclude each other")
+                .field("vary")
+                .hint("leave out `vary`, or `tornado`".to_owned()));
+        }
+        if self.vary.is_empty() && !self.tornado {
             return Err(Refusal::input("`vary` is empty, but it must name what is varied")
                 .field("vary")
                 .hint("for example `\"vary\": [\"instances=1..16\"]`".to_owned()));
         }
-        Ok(axes(&self.vary)?)
+        if self.tornado { Ok(Vec::new()) } else { Ok(axes(&self.vary)?) }
+    }
+
+    /// Returns the planning problem of the job.
+    pub(crate) fn problem(&self) -> Result<Problem, Refusal> {
+        Ok(problem(&self.job, resources(&self.job, self.config.as_ref())?)?)
+    }
+
+    /// Returns the limits of the searches.
+    pub(crate) fn limits(&self) -> Result<Limits, Refusal> {
+        limits(&self.fix, 1)
     }
 
     /// Returns the job that is varied. What its searches find out besides is kept in `cache` for later ones.
     pub(crate) fn subject(&self, cancellation: Cancellation, cache: SearchCache) -> Result<Subject, Refusal> {
         let resources = resources(&self.job, self.config.as_ref())?;
-        let (spec, limits) = (self.job.clone(), limits(&self.fix, 1)?);
+        let (spec, limits) = (self.job.clone(), self.limits()?);
         Ok(Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation, cache })))
     }
 }

@@ -125,8 +125,10 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
 async fn what_if(State(server): State<Server>, request: Request<Body>) -> Answer {
     let question: Box<WhatIfQuestion> = parse(&read_question(&server, request).await?, "job").map(Box::new)?;
     let key = key("what-if", &question);
-    let cache = server.cache.clone();
-    let work = move |cancellation| answer::what_if(&question, cancellation, cache).map(|answer| body::text(&answer));
+    let (cache, bounds) = (server.cache.clone(), server.settings.bounds);
+    let work = move |cancellation| {
+        answer::what_if(&question, (cancellation, cache), &bounds).map(|answer| body::text(&answer))
+    };
     server.planning.answer(Lane::Thorough, key, work).await.map(json)
 }
 

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
-use super::solve::{DRAFT_EFFORT, Solved, aim, solve};
+use super::solve::{Solved, aim, solve};
 use crate::problem::Problem;
 use crate::search::{Aim, Complexity, Evaluated, Found, SIMPLER_FOR_USD, given_up_for_set_up, indistinct, search};
 use rayon::prelude::*;
@@ -91,7 +91,7 @@ pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
 ///
 /// Fails if no plan is found on any of them.
 pub fn on_each_briefly(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
-    on_each(&Problem { effort: Some(DRAFT_EFFORT), ..problem.clone() }, limits)
+    on_each(&problem.briefly(), limits)
 }
 
 impl OnEach {

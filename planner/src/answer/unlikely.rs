@@ -20,7 +20,7 @@ pub const CERTAIN: f64 = 0.99;
 /// as good as certain.
 pub fn likely(job: &JobSpec, prediction: &Prediction) -> Option<String> {
     let told = |chance: Option<f64>| chance.filter(|chance| *chance <= CERTAIN).map(likelihood);
-    let deadline = job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok()).map(human_duration);
+    let deadline = job.goal.deadline().map(human_duration);
     let in_time = told(prediction.within_deadline).zip(deadline);
     let in_time = in_time.map(|(likely, most)| format!("{likely} likely to end within {most}"));
     let affordable = told(prediction.within_budget).zip(job.goal.budget.map(usd));

@@ -622,8 +622,7 @@ fn within_margin(expected: &Expected) -> Option<String> {
 
 /// Explains why a plan misses the deadline or the budget; `None` if it meets them.
 fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    if let Some(deadline) = deadline.filter(|deadline| own.elapsed_s() > deadline.0) {
+    if let Some(deadline) = goal.deadline().filter(|deadline| own.elapsed_s() > deadline.0) {
         let over = beyond(own.elapsed_s(), deadline.0, "the deadline");
         return Some(format!("{} in all is {over}", human_duration(Seconds(own.elapsed_s()))));
     }

@@ -202,6 +202,21 @@ fn a_job_is_varied_as_the_command_varies_it() {
 }
 
 #[test]
+fn the_plan_of_a_job_is_held_and_its_assumptions_are_varied() {
+    let of = |question: &Value| {
+        let answer = ask("/api/v1/what-if", question);
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        answer.json()
+    };
+    let held = of(&json!({ "job": job(), "vary": ["price=x1,x2"], "hold": true }));
+    let [as_it_is, twice] = [0, 1].map(|case| &held["cases"][case]["figures"]);
+    assert_eq!((&held["held"], &as_it_is["plan"]), (&json!(true), &held["base"]["plan"]));
+    assert_eq!(as_it_is["plan"], twice["plan"]);
+    let most = of(&json!({ "job": job(), "tornado": true }));
+    assert!(most["sensitivities"].as_array().is_some_and(|all| all.len() > 3), "{most}");
+}
+
+#[test]
 fn what_cannot_be_varied_is_told() {
     let mut named = job();
     named["cluster"]["file"] = json!("cluster.toml");
@@ -212,6 +227,8 @@ fn what_cannot_be_varied_is_told() {
         (json!({ "job": job(), "vary": ["instances=1", "instances=2"] }), "it is given twice"),
         (json!({ "job": job(), "vary": ["instances=1"], "fix": ["parallel.tensr=2"] }), "parallel.tensor"),
         (json!({ "job": named, "vary": ["instances=1"] }), "names a file"),
+        (json!({ "job": job(), "vary": ["price=x2"], "tornado": true }), "exclude each other"),
+        (json!({ "job": job(), "vary": ["stack=deepspeed"], "hold": true }), "a plan is held"),
     ] {
         let (status, kind, text) = ask("/api/v1/what-if", &question).refusal();
         assert!(status == 422 && kind == "bad-input" && text.contains(words), "{question}: {text}");
