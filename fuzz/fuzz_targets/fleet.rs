@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
     let held = (!small).then_some(u32::MAX);
     let fixed = Fixed { instances: held, ..Fixed::default() };
     let limits = Limits { top: 1, max_simulations: Some(4), fixed };
-    if let Ok(planned) = plan_fleet(&spec, Resources::default(), jobs, &limits, &Cancellation::default(), &|| ()) {
+    if let Ok(planned) = plan_fleet(&spec, &Resources::default(), &jobs, &limits, &Cancellation::default(), &|| ()) {
         trainyard_fuzz::reads_back(&planned.document);
         fleet::page(&planned.document, WIDTH, true);
     }

@@ -13,7 +13,7 @@ use trainyard_hardware_profiles::{
     Stack, Transport, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{Bottleneck, ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
+use trainyard_plan::{BatchSpec, Bottleneck, ClusterSpec, JobSpec, NotExecutable, Plan, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, Options, Outcome, bottleneck, least_step_time,
     simulate_with, step_trace,
@@ -118,7 +118,8 @@ fn fed(
     steps: u64,
 ) -> Result<Option<InputStall>, Invalid> {
     let (Some(input), Some(data)) = (plan.input(), data) else { return Ok(None) };
-    let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
+    let BatchSpec { global: global_batch, micro: micro_batch, .. } = plan.batch();
+    let intake = Intake { mesh: plan.mesh(), global_batch, micro_batch };
     let supply =
         LoaderRates::new(intake, machine, data, input).map_err(|error| inside("plan", &error, error.hint()))?;
     Ok(Some(supply.feed(step, steps)))

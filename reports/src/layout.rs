@@ -1,5 +1,6 @@
 //! How a plan is laid out, in a few words.
 
+use trainyard_models::Family;
 use trainyard_plan::{
     GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
@@ -41,7 +42,11 @@ pub fn strategy(plan: &PlanSpec) -> String {
         _ => String::new(),
     };
     let divided = parallel.degrees().into_iter().filter(|(_, degree)| *degree > 1);
-    let parts: Vec<String> = divided.map(|(name, degree)| format!("{name} {degree}{}", how(name))).collect();
+    let part = |(name, degree): (&str, u32)| match (name, plan.model.family) {
+        ("expert", Family::Dlrm) => format!("tables sharded over {degree}"),
+        _ => format!("{name} {degree}{}", how(name)),
+    };
+    let parts: Vec<String> = divided.map(part).collect();
     if parts.is_empty() { parallel.to_string() } else { parts.join(" × ") }
 }
 

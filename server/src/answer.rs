@@ -86,7 +86,7 @@ pub(crate) fn what_if(
 /// Plans jobs that share a pool.
 pub(crate) fn fleet(question: &FleetQuestion, cancellation: &Cancellation) -> Result<FleetDocument, Refusal> {
     let (jobs, limits) = (question.jobs()?, question.limits()?);
-    Ok(plan_fleet(&question.fleet, Resources::default(), jobs, &limits, cancellation, &|| ())?.document)
+    Ok(plan_fleet(&question.fleet, &Resources::default(), &jobs, &limits, cancellation, &|| ())?.document)
 }
 
 /// Simulates a plan document that a client kept.

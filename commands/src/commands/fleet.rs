@@ -43,7 +43,7 @@ pub(crate) fn plan(
         .resources(arguments.plans.as_deref().unwrap_or(Path::new("")))
         .map_err(|failure| failure.inside(refused(file), "in `pool.file`"))?;
     let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
-    let planned = plan_fleet(&spec, pool, jobs, &limits, &caller::cancellation(), &|| bar.inc(1));
+    let planned = plan_fleet(&spec, &pool, &jobs, &limits, &caller::cancellation(), &|| bar.inc(1));
     bar.finish_and_clear();
     let planned = planned.map_err(|error| explain(&error, &spec, file, &arguments.goal))?;
     let notes = write(&planned, &spec, file, arguments)?;

@@ -1,7 +1,7 @@
 //! What a step of the recommended plan is bound by, with its share.
 
 use crate::loading::FirstPass;
-use trainyard_plan::document::Prediction;
+use trainyard_plan::document::{InputPrediction, Prediction};
 use trainyard_plan::{Bottleneck, Offload, Plan, Store};
 use trainyard_sim::{DataSet, Machine, Outcome, StepLimits, step_limits};
 use trainyard_units::Seconds;
@@ -40,13 +40,31 @@ pub(crate) fn bound_by(
     }
     let first_pass = data.and_then(|data| FirstPass::of(data, prediction, plan.batch().global));
     let words = Words { between: between(plan, machine), offload: plan.offload() };
-    let own = sentence(&limits, (step, idle), words);
+    let held = prediction
+        .input
+        .as_ref()
+        .filter(|_| !in_turns)
+        .and_then(|input| held_by_input(input, limits.sorted()[0].1.0 / step.0));
+    let own = sentence(&limits, (step, idle), words) + held.as_deref().unwrap_or_default();
     match first_pass.filter(FirstPass::limits) {
         Some(first) => {
             format!("bound by input, reading samples: the first pass takes {}; after it, {own}", first.share())
         }
         None => own,
     }
+}
+
+/// Says how much shorter a step could be before it waits for samples, where something else would make it shorter than that by
+/// the `gain`, a part of it.
+fn held_by_input(input: &InputPrediction, gain: f64) -> Option<String> {
+    let stages = [
+        ("reading samples", input.read_samples_per_s),
+        ("decoding", input.decode_samples_per_s),
+        ("copying samples to the devices", input.copy_samples_per_s),
+    ];
+    let (what, rate) = stages.into_iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
+    let most = (1.0 - input.step_samples_per_s / rate).max(0.0);
+    (gain > most + NOTICEABLE).then(|| format!("; {what} lets it be {} shorter at most", percent(most)))
 }
 
 /// Names what ranks exchange data over: within one machine that is no network.
@@ -142,6 +160,24 @@ mod tests {
             sentence(&limits, (Seconds(1.0), 0.1), WORDS),
             "bound by the network: a step would be 50 % shorter without communication, 25 % without arithmetic, 10 % without idle pipeline stages"
         );
+    }
+
+    #[test]
+    fn a_step_becomes_no_shorter_than_its_samples_come() {
+        let input = |decode_samples_per_s| InputPrediction {
+            input_stall_s: 0.0,
+            accelerator_utilisation: 1.0,
+            bottleneck: Bottleneck::Network,
+            read_samples_per_s: 9000.0,
+            decode_samples_per_s,
+            copy_samples_per_s: 8000.0,
+            step_samples_per_s: 950.0,
+            first_pass_step_time_s: 1.0,
+            download_s: 0.0,
+        };
+        assert_eq!(held_by_input(&input(1000.0), 0.5).as_deref(), Some("; decoding lets it be 5 % shorter at most"));
+        assert_eq!(held_by_input(&input(950.0), 0.5).as_deref(), Some("; decoding lets it be 0 % shorter at most"));
+        assert_eq!(held_by_input(&input(2000.0), 0.5), None);
     }
 
     #[test]

@@ -366,10 +366,10 @@ fn sentence(change: &Change, better: Better, ahead: bool) -> String {
     };
     match what {
         ChangedQuantity::Price if is_too_near(change) => {
-            format!("{other} is as good as equal: it costs less than {:.0} % more than this plan", 100.0 * UNKNOWABLE)
+            format!("{other} costs less than {:.0} % more than this plan", 100.0 * UNKNOWABLE)
         }
         ChangedQuantity::Network if is_too_near(change) => format!(
-            "{other} is as good as equal: a network less than {:.0} % faster or slower would decide",
+            "a network less than {:.0} % faster or slower would decide between this plan and {other}",
             100.0 * NETWORK_UNKNOWABLE
         ),
         ChangedQuantity::Price => format!(
@@ -481,13 +481,12 @@ mod tests {
                  p4d.24xlarge instead of 400"
             )
         );
-        let equal = format!("{name} is as good as equal: ");
         let (dear, wide) = (
             change(ChangedQuantity::Price, Some("p5en.48xlarge"), 63.30, 63.28),
             change(ChangedQuantity::Network, Some("p4d.24xlarge"), 5e10, 4.9e10),
         );
-        assert_eq!(dear, format!("{equal}it costs less than 1 % more than this plan"));
-        assert_eq!(wide, format!("{equal}a network less than 5 % faster or slower would decide"));
+        assert_eq!(dear, format!("{name} costs less than 1 % more than this plan"));
+        assert_eq!(wide, format!("a network less than 5 % faster or slower would decide between this plan and {name}"));
         assert_eq!(
             change(ChangedQuantity::GlobalBatch, None, 512.0, 1024.0),
             format!("{name} would be cheaper than this plan at a global batch of 1,024 instead of 512")

@@ -7,9 +7,12 @@ use super::warnings::Warnings;
 use crate::amount::usd;
 use crate::problem::{Place, named_set};
 use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
-use trainyard_plan::{DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
+use trainyard_plan::{BatchSpec, DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
 use trainyard_units::{Seconds, human_duration};
+
+/// The bytes of a sample from which on it may lie in a file of its own: a stated default. Nobody keeps records of a table so.
+const LEAST_FILE: f64 = 1000.0;
 
 /// The part of the time that another way of storing or decoding must add to be reported.
 const NOTICEABLE: f64 = 0.03;
@@ -95,13 +98,14 @@ impl Warnings<'_> {
     fn slowdown_of_single_files(&self, data: &DataSet) -> Option<f64> {
         let (input, predicted) = (self.plan.input()?, self.prediction.input.as_ref()?);
         let remote = !matches!(input.storage, StorageMode::Nvme | StorageMode::Memory);
-        if !remote || data.files.is_some() {
+        if !remote || data.files.is_some() || data.bytes_per_sample < LEAST_FILE {
             return None;
         }
-        let (steps, global_batch) = (self.prediction.steps, self.plan.batch().global);
+        let steps = self.prediction.steps;
+        let BatchSpec { global: global_batch, micro: micro_batch, .. } = self.plan.batch();
         let machine = self.problem.place.machine_of(self.choice, self.plan);
         let step = Seconds(self.prediction.step_time_s - predicted.input_stall_s);
-        let intake = Intake { mesh: self.plan.mesh(), global_batch };
+        let intake = Intake { mesh: self.plan.mesh(), global_batch, micro_batch };
         let time = |data: &DataSet| {
             let rates = LoaderRates::new(intake, &machine, data, input).ok()?.of_equal_samples();
             let feed = rates.feed(step, steps);

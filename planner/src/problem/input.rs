@@ -236,7 +236,8 @@ impl Data {
         batch: BatchSpec,
     ) -> Result<Vec<(InputSpec, LoaderRates)>, Invalid> {
         let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
-        let intake = Intake { mesh, global_batch: batch.global };
+        // Plans with other micro-batches share what is found here.
+        let intake = Intake { mesh, global_batch: batch.global, micro_batch: 1 };
         let (mut there, mut refused) = (Vec::new(), None);
         let inputs = self.held.under(fixed).options(machine, &self.set, parallel.data);
         for (input, rates) in LoaderRates::of_each(intake, machine, &self.set, inputs) {

@@ -4,7 +4,7 @@ use crate::cost::{Overheads, TrainingCost, Work};
 use crate::problem::{ForwardTimes, Hourly, Problem};
 use std::sync::Arc;
 use trainyard_plan::document::CostParts;
-use trainyard_plan::{Plan, StepSize, StorageMode};
+use trainyard_plan::{BatchSpec, Plan, StepSize, StorageMode};
 use trainyard_sim::{Intake, LoaderRates, Machine, Outcome, step_time};
 use trainyard_units::{Bytes, Seconds};
 
@@ -72,7 +72,8 @@ impl Totals {
         let steps = problem.training.steps(plan.batch().global);
         let (step_time_s, time_s, download) = match (plan.input(), &problem.data) {
             (Some(input), Some(data)) => {
-                let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
+                let BatchSpec { global: global_batch, micro: micro_batch, .. } = plan.batch();
+                let intake = Intake { mesh: plan.mesh(), global_batch, micro_batch };
                 let supply = LoaderRates::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
                 let feed = supply.feed(step, steps);
                 (feed.step_time.0, feed.time.0, feed.download)

@@ -6,8 +6,8 @@ use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::{Problem, Training};
 
-/// The relative difference of time and cost for which a step is not divided into more micro-batches: a stated default, far
-/// less than can be predicted.
+/// The relative difference of time and cost for which a step is not divided into more micro-batches, unless they change what is
+/// learnt: a stated default, far less than can be predicted.
 const AS_GOOD: f64 = 0.01;
 
 /// The part of a GPU's memory that larger micro-batches leave free where smaller ones would do: a stated default.
@@ -64,7 +64,9 @@ fn asked_for(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluat
 fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &Evaluated) -> Option<Evaluated> {
     let memory = chosen.machine(problem).cluster.first().device.gpu()?.memory.value;
     let has_room = |plan: &Evaluated| plan.memory_peak.as_f64() <= (1.0 - ROOM) * memory.as_f64();
-    let aim = Aim { complexity: Some(among.prepared.complexity(chosen)), ..alike(one, chosen, 1.0 + AS_GOOD) };
+    // What is normalised over a micro-batch gains by a larger one.
+    let as_good = if problem.model.normalises_over_batches() { INDISTINCT } else { AS_GOOD };
+    let aim = Aim { complexity: Some(among.prepared.complexity(chosen)), ..alike(one, chosen, 1.0 + as_good) };
     let plan = &chosen.plan;
     let fewer = |own: &&Candidate| {
         (own.choice, own.instances, own.parallel) == (chosen.choice, plan.cluster().instances, plan.mesh().parallel())

@@ -23,7 +23,7 @@ pub struct FleetDocument {
     /// Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
-    /// What would let the fleet keep to them: more instances, other terms, or one of the two alone; empty if nothing that was
+    /// What would let the fleet keep to them: jobs of a kind on two types, more instances, other terms, or one of the two alone; empty if nothing that was
     /// tried does, where all are met, and in older documents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_meet_goal: Vec<String>,

@@ -336,8 +336,11 @@ fn machines_and_plan(plan: &Evaluated) -> String {
 pub(super) fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     let missed: Vec<String> =
         missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
-    let nothing =
-        if document.search.impossible { "no choice of plans, in any schedule," } else { "no schedule that was found" };
+    let nothing = if document.search.impossible {
+        "no choice of a plan for each [[job]], in any schedule,"
+    } else {
+        "no schedule that was found"
+    };
     (!missed.is_empty()).then(|| format!("{nothing} can {}", missed.join("; nor ")))
 }
 

@@ -87,14 +87,14 @@ impl PlannedKind {
 /// When `jobs` are not as many as the fleet has entries.
 pub fn plan_fleet(
     spec: &FleetSpec,
-    pool: Resources,
-    jobs: Vec<FleetJob>,
+    pool: &Resources,
+    jobs: &[FleetJob],
     limits: &Limits,
     cancellation: &Cancellation,
     done: &dyn Fn(),
 ) -> Result<PlannedFleet, FleetError> {
     assert_eq!(spec.jobs.len(), jobs.len(), "every entry of a fleet is a job");
-    let mut fleet = valid_fleet(spec, pool.clone(), jobs.clone())?;
+    let mut fleet = valid_fleet(spec, pool.clone(), jobs.to_vec())?;
     for kind in &mut fleet.kinds {
         kind.problem = kind.problem.clone().until(cancellation.clone());
     }
@@ -115,7 +115,8 @@ pub fn plan_fleet(
     let mut document = question.answer()?;
     document.missed = missed_fleet_goal(&document);
     if document.missed.is_some() {
-        document.to_meet_goal = WaysOut { question: &question, pool: &pool, jobs: &jobs, limits, cancellation }.told();
+        let nearest = &document.prediction;
+        document.to_meet_goal = WaysOut { question: &question, nearest, pool, jobs, limits, cancellation }.told();
     }
     let chosen = found.iter().zip(&document.plans).map(|(found, plan)| {
         let own = found.plans.iter().find(|on| on.best.plan.spec() == &plan.plan);

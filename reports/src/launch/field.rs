@@ -110,6 +110,9 @@ pub(super) const USUAL_DROPOUT: &str = "memory and time count dropout, as in the
      a tenth unless it says otherwise (attn_pdrop, resid_pdrop and embd_pdrop of GPT-2, hidden_dropout_prob and \
      attention_probs_dropout_prob of BERT)";
 
+/// The package of NVIDIA DALI for CUDA 12.
+pub(super) const DALI_PACKAGE: &str = "nvidia-dali-cuda120";
+
 /// What to do where GPUs decode.
 pub(super) const DALI: &str =
     "the script decodes with NVIDIA DALI, the package nvidia-dali-cuda120 (nvidia-dali-cuda130 for CUDA 13)";

@@ -6,7 +6,7 @@
 
 use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
-use super::field::{Field, checkpoints_in_s3, from_objects};
+use super::field::{DALI_PACKAGE, Field, checkpoints_in_s3, from_objects};
 use super::places::Places;
 use super::program::{Program, environment, program};
 use super::software::Engine;
@@ -15,7 +15,7 @@ use super::torchrun::{PORT, start_at};
 use super::yaml::yaml;
 use crate::shell::quoted;
 use serde_json::{Map, Value, json};
-use trainyard_plan::{LaunchFile, Pricing, StorageMode};
+use trainyard_plan::{DecodePlace, LaunchFile, Pricing, StorageMode};
 
 /// How often a managed job starts its task again at most after that has ended with an error.
 const RESTARTS: u32 = 50;
@@ -76,7 +76,9 @@ fn setup(draft: &mut Draft<'_>, program: &Program) -> Option<String> {
     if matches!(program.script, Script::File(_)) {
         draft.remark("setup installs what the arguments need: add what the script imports besides");
     }
-    let packages: Vec<String> = program.packages.iter().map(|package| quoted(package)).collect();
+    let decodes = draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu);
+    let packages = program.packages.iter().map(String::as_str).chain(decodes.then_some(DALI_PACKAGE));
+    let packages: Vec<String> = packages.map(quoted).collect();
     let install = format!("pip install {}", packages.join(" "));
     Some(match &program.pytorch {
         Some(pytorch) => format!("{pytorch}\n{install}\n"),

@@ -37,6 +37,24 @@ impl Library<'_> {
     /// The time of each product of a pass on an otherwise idle GPU: forward one, backward that of the input's gradient
     /// and that of the weight's.
     pub(super) fn products(self, convolution: Convolution, pass: Pass) -> Vec<Seconds> {
+        self.chosen(convolution, pass).own_products(convolution, pass)
+    }
+
+    /// Returns what computes a pass where single precision may be rounded to TF32: kernels of either, whichever take less time
+    /// (cuDNN Developer Guide, `CUDNN_DEFAULT_MATH` admits both).
+    fn chosen(self, convolution: Convolution, pass: Pass) -> Self {
+        if self.rate != Rate::Tf32 {
+            return self;
+        }
+        let time = |library: Self| {
+            let products: f64 = library.own_products(convolution, pass).iter().map(|product| product.0).sum();
+            products + library.own_transposes(convolution, pass).0
+        };
+        let single = Self { rate: Rate::Fp32, ..self };
+        if time(single) < time(self) { single } else { self }
+    }
+
+    fn own_products(self, convolution: Convolution, pass: Pass) -> Vec<Seconds> {
         let Self { gpu, rate, element, stack_factor, .. } = self;
         // Each product reads two of input, weight and output, and writes the third.
         let passes = if depthwise(convolution) { DEPTHWISE } else { 1.0 };
@@ -61,6 +79,10 @@ impl Library<'_> {
     /// The time in which what a pass's products read and write of maps is transposed, before and after, where channels
     /// come first and tensor cores need them last.
     pub(super) fn transposes(self, convolution: Convolution, pass: Pass) -> Seconds {
+        self.chosen(convolution, pass).own_transposes(convolution, pass)
+    }
+
+    fn own_transposes(self, convolution: Convolution, pass: Pass) -> Seconds {
         if !self.channels_first || !self.on_tensor_cores() || depthwise(convolution) {
             return Seconds::ZERO;
         }
@@ -166,6 +188,24 @@ mod tests {
         // Nine times the multiplications, of which filtering leaves four, and one prologue for each tile of either.
         assert!((2.2..2.6).contains(&ratio(Rate::Fp32)), "{}", ratio(Rate::Fp32));
         assert!(ratio(Rate::Tf32) > 5.0, "{}", ratio(Rate::Tf32));
+    }
+
+    #[test]
+    fn rounding_to_tf32_makes_no_convolution_slower() {
+        let single = |name: &str, rate| {
+            let gpu = catalog().gpu(name).expect("in the catalog");
+            Library { gpu, rate, element: 4, stack_factor: 1.0, channels_first: true }
+        };
+        for name in ["a100-sxm4-40gb", "a10g", "l4", "l40s"] {
+            for (channels, kernel) in [(64, 3), (64, 1), (512, 3), (16, 7)] {
+                let convolution = convolution(channels, kernel, 1);
+                let [tf32, fp32] = [Rate::Tf32, Rate::Fp32].map(|rate| {
+                    let library = single(name, rate);
+                    library.products(convolution, Pass::Forward)[0].0 + library.transposes(convolution, Pass::Forward).0
+                });
+                assert!(tf32 <= fp32, "{name} {channels} {kernel}: {tf32} {fp32}");
+            }
+        }
     }
 
     #[test]

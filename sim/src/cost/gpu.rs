@@ -312,7 +312,12 @@ impl<'a> GpuPricing<'a> {
             products.extend(operator.gemms(Pass::Forward));
         }
         let (rate, element) = precise.format(operator);
-        let time = |product| gemm::duration(product, self.gpu, rate, element, self.stack.gemm.value);
+        let at = |rate, product| gemm::duration(product, self.gpu, rate, element, self.stack.gemm.value);
+        let time = |product| match rate {
+            // What may be rounded need not be.
+            Rate::Tf32 => Seconds(at(rate, product).0.min(at(Rate::Fp32, product).0)),
+            _ => at(rate, product),
+        };
         products.into_iter().map(|product| time(product) * slower).collect()
     }
 

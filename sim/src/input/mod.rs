@@ -91,6 +91,8 @@ pub struct Intake {
     pub mesh: Mesh,
     /// Samples of a step.
     pub global_batch: u64,
+    /// Samples that a replica computes, and a worker loads, at once.
+    pub micro_batch: u64,
 }
 
 /// Times of bringing in the samples of a step on each machine, the step itself apart.
@@ -166,6 +168,7 @@ impl LoaderRates {
             let samples = each * f64::from(loaders);
             let shared = machine.cluster.shared_storage;
             let site = Site::new((pool, shared), data, input, (samples, loaders))?;
+            site.has_room_ahead(intake.micro_batch)?;
             let rest = intake.global_batch as f64 / samples;
             let (decode, copy) = (site.decode()?, site.copy(switches));
             let times = |read| StageTimes { read, decode, copy };
@@ -248,13 +251,19 @@ impl<'a> Site<'a> {
         let processors = host.processors.ok_or_else(unknown)?;
         let storage = catalog().storage();
         let site = Self { pool, host, shared, processors, storage, data, input, samples, loaders };
-        let batches = f64::from(input.prefetch) + 1.0;
-        let ahead = bytes(batches * samples * data.decoded_bytes);
-        site.holds("input.prefetch", ("loading ahead", "main memory"), ahead, host.memory, |_| {
-            "a smaller `prefetch` takes less".into()
-        })?;
         site.keeps()?;
         Ok(site)
+    }
+
+    /// Refuses more micro-batches ahead than main memory holds: each worker of a replica loads some, and one is at hand
+    /// (PyTorch 2, `torch.utils.data.DataLoader`: `prefetch_factor` batches of each of `num_workers`).
+    fn has_room_ahead(&self, micro_batch: u64) -> Result<(), Invalid> {
+        let batches = f64::from(self.input.workers) * f64::from(self.input.prefetch) + 1.0;
+        let of_replica = batches * micro_batch as f64 * self.data.decoded_bytes;
+        let ahead = bytes(f64::from(self.loaders) * of_replica);
+        self.holds("input.prefetch", ("loading ahead", "main memory"), ahead, self.host.memory, |_| {
+            "a smaller `prefetch` takes less".into()
+        })
     }
 
     fn holds(

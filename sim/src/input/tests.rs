@@ -29,7 +29,11 @@ fn machine(instance: &str, instances: u32) -> Machine {
 }
 
 fn intake(parallel: ParallelSpec, global_batch: u64) -> Intake {
-    Intake { mesh: Mesh::new(parallel, Placement::Cluster, None), global_batch }
+    Intake {
+        mesh: Mesh::new(parallel, Placement::Cluster, None),
+        global_batch,
+        micro_batch: global_batch / u64::from(parallel.data),
+    }
 }
 
 fn replicas(data: u32, global_batch: u64) -> Intake {

@@ -164,7 +164,7 @@ fn a_job_with_a_cluster_of_its_own_is_refused() {
     let spec: FleetSpec = toml::from_str(&text).expect("a fleet");
     let of = |counts| Resources { cluster_file: Some(cluster(counts, "")), ..Resources::default() };
     let job = FleetJob { spec: spec.jobs[0].in_place(), resources: of([1, 1]) };
-    let error = plan_fleet(&spec, of(COUNTS), vec![job], &Limits::default(), &Cancellation::default(), &|| ())
+    let error = plan_fleet(&spec, &of(COUNTS), &[job], &Limits::default(), &Cancellation::default(), &|| ())
         .expect_err("elsewhere");
     let told = "`job[0].cluster.file` is other.toml, but `pool.file` is lab.toml: jobs of a fleet run in its pool";
     assert_eq!(error.to_string(), told);

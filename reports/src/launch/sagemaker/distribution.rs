@@ -10,7 +10,7 @@
 use super::Training;
 use crate::launch::draft::Draft;
 use crate::launch::error::LaunchError;
-use crate::launch::field::Field;
+use crate::launch::field::{DALI_PACKAGE, Field};
 use serde_json::{Map, Value, json};
 use trainyard_hardware_profiles::Instance;
 use trainyard_plan::{
@@ -208,7 +208,7 @@ impl Distribution {
     pub(super) fn dali(&self) -> &'static str {
         match self.library {
             Library::ModelParallel1 => "nvidia-dali-cuda110",
-            Library::Torchrun | Library::DataParallel | Library::ModelParallel2 => "nvidia-dali-cuda120",
+            Library::Torchrun | Library::DataParallel | Library::ModelParallel2 => DALI_PACKAGE,
         }
     }
 
