@@ -5,6 +5,7 @@ use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
 use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
+use crate::typed::{self, Typed, as_typed};
 use crate::{files, kinds, quotas};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub(crate) struct Job {
     constants: Option<PathBuf>,
     /// The table of prices of a flag, relative to the working directory.
     prices: Option<PathBuf>,
+    /// The flags that set fields of it.
+    typed: Vec<Typed>,
 }
 
 /// Returns the path of the profile of this machine's devices of a kind, which may not exist yet.
@@ -92,7 +95,8 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if let Some(path) = &arguments.prices {
         spec.cluster.prices = Some(path.display().to_string());
     }
-    let mut job = Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() };
+    let (constants, prices) = (arguments.constants.clone(), arguments.prices.clone());
+    let mut job = Job { spec, file, constants, prices, typed: typed::of_job(arguments) };
     job.take_data_set_of_model();
     Ok(job)
 }
@@ -197,7 +201,8 @@ impl Job {
         if let Some(path) = constants {
             spec.cluster.constants = Some(path.display().to_string());
         }
-        let mut job = Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None };
+        let mut job =
+            Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None, typed: Vec::new() };
         job.take_data_set_of_model();
         job
     }
@@ -221,6 +226,7 @@ impl Job {
                 *field = Some(value.clone());
             }
         }
+        self.typed.extend(typed::of_goal(goal));
         let (cluster, aim) = (&mut self.spec.cluster, &mut self.spec.goal);
         set(&mut aim.objective, goal.objective.as_ref());
         set(&mut aim.deadline, goal.deadline.as_ref());
@@ -362,26 +368,51 @@ impl Job {
             "cluster.file" => self.spec.cluster.file.as_ref(),
             _ => None,
         };
+        // A model is also wrong where the length of its samples is, which has a flag of its own.
+        let length = field == "model" && model.seq_len.is_some() && error.to_string().contains("`seq_len` is ");
+        let of_length = |own: &Typed| !length || own.field != "model";
+        let typed: Vec<Typed> = self.typed.iter().filter(|own| of_length(own)).cloned().collect();
+        let (invalid, advised) = typed::invalid(error.invalid(), &typed);
+        let told = as_typed(&invalid.to_string(), &typed);
         let cause = match read {
-            Some(path) => format!("{error} (read from `{}`)", self.path(path).display()),
-            None => error.to_string(),
+            Some(path) => format!("{told} (read from `{}`)", self.path(path).display()),
+            None => told,
         };
         let failure = match &self.file {
             Some(file) => Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(cause),
             None => Failure::new(exit, cause),
         };
-        // A model is also wrong where the length of its samples is, which has a flag of its own.
-        let length = field == "model" && model.seq_len.is_some() && error.to_string().contains("`seq_len` is ");
         let flag = || match read {
             _ if length => flag_for("model.seq_len"),
             None => flag_for(field),
             Some(_) => None,
         };
-        let failure = failure.at(error.invalid());
+        let failure = failure.at(&invalid);
         let strange = || (field == "cluster.instances").then(|| self.strange_family()).flatten();
         let example = || advice::example(field);
-        let hint = strange().or_else(|| error.invalid().hint()).or_else(flag).or_else(example);
+        let hint = strange().or(advised).or_else(flag).or_else(example);
         failure.maybe_hint(hint.or_else(|| error.hint()))
+    }
+
+    /// Returns the failure of the job if there is no plan for it.
+    fn without_plan(&self, error: &NoPlan) -> Failure {
+        // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
+        let of_input = matches!(
+            error,
+            NoPlan::Unable { .. }
+                | NoPlan::NoUnits { .. }
+                | NoPlan::ShortJobs { .. }
+                | NoPlan::TooFewMachines { .. }
+                | NoPlan::Unlisted { .. }
+        );
+        let failure = match &self.file {
+            Some(file) if of_input => {
+                let told = as_typed(&error.to_string(), &self.typed);
+                Failure::input(format!("cannot plan the job `{}`", file.display())).because(told)
+            }
+            _ => Failure::of(if of_input { Exit::Input } else { Exit::NoPlan }, error),
+        };
+        failure.maybe_hint(error.hint())
     }
 
     /// Advises about the first instance type that the job names of a family that the catalog does not have.
@@ -435,21 +466,7 @@ pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Fai
 
 /// Finds the best plan of a problem.
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
-    recommend(problem, limits, &job.spec).map_err(|error| no_plan(&error))
-}
-
-/// Returns the failure of a job without a plan.
-pub(crate) fn no_plan(error: &NoPlan) -> Failure {
-    // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
-    let exit = match error {
-        NoPlan::Unable { .. }
-        | NoPlan::NoUnits { .. }
-        | NoPlan::ShortJobs { .. }
-        | NoPlan::TooFewMachines { .. }
-        | NoPlan::Unlisted { .. } => Exit::Input,
-        _ => Exit::NoPlan,
-    };
-    Failure::of(exit, error).maybe_hint(error.hint())
+    recommend(problem, limits, &job.spec).map_err(|error| job.without_plan(&error))
 }
 
 #[cfg(test)]

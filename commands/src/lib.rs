@@ -31,6 +31,7 @@ mod parsing;
 mod plot;
 mod printed;
 mod shown;
+mod typed;
 mod values;
 
 // What commands share.

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
 use std::error::Error as _;
 use std::ffi::OsString;
+use trainyard_units::similar;
 
 /// Flags of other programs, and what says the same here.
 const MEANT: [(&str, &str); 9] = [
@@ -102,8 +103,18 @@ fn meant(error: &Error, command: &Command, flag: Option<&str>) -> Option<String>
         let (_, ours) = MEANT.iter().find(|(theirs, _)| *theirs == unknown)?;
         Some((*ours).to_owned()).filter(|ours| argument(command, ours).is_some())
     };
-    let near = [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
-    ours().or_else(|| near.into_iter().find_map(|kind| told(error, kind)))
+    let near = [
+        (ContextKind::SuggestedArg, ContextKind::InvalidArg),
+        (ContextKind::SuggestedValue, ContextKind::InvalidValue),
+        (ContextKind::SuggestedSubcommand, ContextKind::InvalidSubcommand),
+    ];
+    // What clap suggests may have no more than a letter in common.
+    let alike = |(suggested, written): (ContextKind, ContextKind)| {
+        let (suggested, written) = (told(error, suggested)?, told(error, written)?);
+        let bare = |word: &str| word.trim_start_matches('-').to_lowercase();
+        similar(&bare(&written), [bare(&suggested).as_str()]).is_some().then_some(suggested)
+    };
+    ours().or_else(|| near.into_iter().find_map(alike))
 }
 
 /// Where the user finds what may be typed.

@@ -2,11 +2,13 @@
 
 use crate::interconnect::Interconnect;
 use crate::sourced::Sourced;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{BytesPerSecond, Seconds, named};
 
 named! {
     /// The transport of data between instances.
+    #[derive(JsonSchema)]
     Transport {
         /// Sockets over the machines' own network devices.
         Tcp = "tcp",
@@ -20,6 +22,7 @@ named! {
         Infiniband = "infiniband",
         /// Remote memory access over Ethernet, with GPUDirect.
         Roce = "roce",
+        /// Omni-Path.
         OmniPath = "omni-path",
     }
 }

@@ -10,7 +10,7 @@ use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
-use trainyard_units::Invalid;
+use trainyard_units::{CatalogError, Invalid};
 
 #[derive(RustEmbed)]
 #[folder = "convergence"]
@@ -112,8 +112,8 @@ pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static Converg
     let curves = convergence_curves();
     let Some(curve) = curves.iter().find(|curve| curve.target == target) else {
         let known: Vec<&str> = curves.iter().map(|curve| curve.target.as_str()).collect();
-        let sentence = format!("no target is called `{target}`; there are {}", known.join(", "));
-        return Err(Invalid::inside("target", sentence).with_hint("or write steps or epochs instead of a target"));
+        let advice = format!("targets are {}; or write steps or epochs instead of one", known.join(", "));
+        return Err(CatalogError::new("target", target, known).with_advice(advice).at("target"));
     };
     if curve.measured_model(model).is_some() {
         return Ok(curve);
@@ -265,6 +265,9 @@ mod tests {
         let hint = error.hint().expect("it has one");
         assert!(hint.contains("resnet50 (mlperf-resnet)") && hint.contains("steps or epochs"));
         let error = convergence_curve("resnet", model("resnet50")).expect_err("no target");
-        assert!(error.to_string().contains("mlperf-resnet"));
+        assert_eq!(error.to_string(), "in `target`: no target is called `resnet`");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `mlperf-resnet`?"));
+        let error = convergence_curve("x", model("resnet50")).expect_err("no target");
+        assert!(error.hint().is_some_and(|hint| hint.contains("mlperf-resnet") && hint.contains("steps or epochs")));
     }
 }

@@ -298,7 +298,8 @@ fields! {
         unless GradientReduction::Step, held gradient_reduction;
     GradientCompression tells [plan.gradient_compression]: "in which form gradients travel", of GradientCompression,
         unless GradientCompression::None, held gradient_compression;
-    Offload decides [plan.offload]: "what is kept off the devices", of Offload, unless Offload::NONE, held offload;
+    Offload decides [plan.offload]: "what is kept off the devices", of Offload, unless Offload::NONE, held offload,
+        words "optimizer@host, for example, keeps what the optimizer has in main memory";
     Placement tells [plan.placement]: "which ranks stand next to each other", of Placement, unless Placement::Cluster,
         held placement;
     Collectives tells [plan.collectives]: "how gradients are summed over replicas", of Collectives,
@@ -367,8 +368,10 @@ impl Field {
     /// Returns the word that may be meant by one that the field does not take.
     fn hint(self, value: &str, problem: &str) -> Option<String> {
         let (_, allowed) = problem.split_once(" is not one of ")?;
-        let meant = similar(value, allowed.split(", ")).map(|meant| format!("did you mean `{meant}`?"));
-        meant.or_else(|| self.usual_words().map(Into::into))
+        let words = || allowed.split(", ");
+        let meant = similar(value, words()).map(|meant| format!("did you mean `{meant}`?"));
+        let example = || Some(format!("for example --fix {}={}", self.name(), words().next()?));
+        meant.or_else(|| self.usual_words().map(Into::into)).or_else(example)
     }
 
     /// Returns the number in the field, if it is a count.
@@ -405,7 +408,8 @@ impl Fixed {
                 return Err(Invalid::inside("--fix", format!("`{key}` is given twice")));
             }
             fixed.hold(field, value).map_err(|problem| {
-                let hint = field.hint(value, &problem);
+                let least = || Some(format!("for example --fix {key}={}", field.counts()?.start()));
+                let hint = field.hint(value, &problem).or_else(least);
                 Invalid::breaks(format!("--fix {key}"), value, problem).maybe_hint(hint)
             })?;
         }

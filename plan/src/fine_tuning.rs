@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_models::{
     AdapterTarget, Adapters, Model, OperatorGraph, Quantization, RANK_MAX, Tuning, on_pairs, tuned,
 };
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, numbers_or_texts, written_option, written_share_option};
 
 named! {
     /// Which weights are trained.
@@ -97,15 +97,16 @@ const ALL_LINEAR: &str = "all-linear";
 /// Adapters, as PEFT's `LoraConfig` names them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = numbers_or_texts)]
 pub struct LoraSpec {
     /// Features between the two products of an adapter (`r`); 16 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
     /// What their product is scaled by, times the rank (`lora_alpha`); twice the rank if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    /// Share of their inputs that is dropped out (`lora_dropout`); 0 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Share of their inputs that is dropped out (`lora_dropout`), `0.05` or `5%`; 0 if left out.
+    #[serde(default, deserialize_with = "written_share_option", skip_serializing_if = "Option::is_none")]
     pub dropout: Option<f64>,
     /// The products that have adapters: `q`, `k`, `v`, `o`, `gate`, `up`, `down`, or `all-linear`, every product of the
     /// blocks, if left out.

@@ -27,7 +27,6 @@
 // Words and numbers that the rest is written with.
 mod divisors;
 mod name;
-mod written;
 
 // A plan as written: its parts, then the whole.
 mod fine_tuning;
@@ -111,7 +110,6 @@ pub use trace::{
     TracedWork,
 };
 pub use valid::{Architecture, Plan};
-pub use written::numbers_or_texts;
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {

@@ -280,9 +280,9 @@ pub fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Mac
         return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: with_margin(document, stack)? });
     }
     let mut cluster = match (&named.file, file) {
-        (None, _) => catalog
-            .cluster(&named.instance, named.instances)
-            .map_err(|error| inside("plan.cluster.instance", &error, error.hint()))?,
+        (None, _) => {
+            catalog.cluster(&named.instance, named.instances).map_err(|error| error.at("plan.cluster.instance"))?
+        }
         (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named, &catalog)?,
         (Some(path), _) => {
             let hint = "`cluster.file` of a job names one; its format is in the manual";
@@ -294,7 +294,7 @@ pub fn named_machine(document: &PlanDocument, files: MachineFiles) -> Result<Mac
     }
     cluster.encrypted = named.encrypted;
     let stack = stack_of(document);
-    let stack = catalog.stack(stack).map_err(|error| inside("plan.stack", &error, error.hint()))?;
+    let stack = catalog.stack(stack).map_err(|error| error.at("plan.stack"))?;
     Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
 }
 
@@ -319,8 +319,7 @@ fn transport(named: &ClusterSpec, catalog: &Catalog) -> Result<Option<Transport>
         }
     }
     let transport = transport_named(FIELD, name)?;
-    let instance =
-        catalog.instance(&named.instance).map_err(|error| inside("plan.cluster.instance", &error, error.hint()))?;
+    let instance = catalog.instance(&named.instance).map_err(|error| error.at("plan.cluster.instance"))?;
     match has_instead(instance, transport) {
         Some(_) => Err(on_no_instance(FIELD, transport, &[instance], catalog)),
         None => Ok(Some(transport)),

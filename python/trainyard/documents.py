@@ -347,12 +347,12 @@ class DataSpec(TypedDict, total=False):
 class LoraSpec(TypedDict, total=False):
     """Adapters, as PEFT's `LoraConfig` names them."""
 
-    rank: int | None
+    rank: int | str | None
     """Features between the two products of an adapter (`r`); 16 if left out."""
-    alpha: float | None
+    alpha: float | str | None
     """What their product is scaled by, times the rank (`lora_alpha`); twice the rank if left out."""
-    dropout: float | None
-    """Share of their inputs that is dropped out (`lora_dropout`); 0 if left out."""
+    dropout: float | str | None
+    """Share of their inputs that is dropped out (`lora_dropout`), `0.05` or `5%`; 0 if left out."""
     targets: list[str] | None
     """The products that have adapters: `q`, `k`, `v`, `o`, `gate`, `up`, `down`, or `all-linear`, every product of the
     blocks, if left out.
@@ -447,7 +447,7 @@ class ClusterChoice(TypedDict, total=False):
     """
     stack: str | None
     """Training framework of the catalog of stacks; `auto`, a comparison of those that people use today, if left out."""
-    memory_margin: str | None
+    memory_margin: float | str | None
     """Part of each GPU's memory that a plan leaves free, `8%` or `0.08`, at most a half; what the stack's peaks were
     seen to vary by, and at least 8 %, if left out.
     """
@@ -486,7 +486,7 @@ class EvaluationSpec(TypedDict, total=False):
     samples: int | str | None
     """Samples of a test."""
     share: float | str | None
-    """As many samples as this share of a pass over the data set, 0.1, instead of `samples`."""
+    """As many samples as this share of a pass over the data set, `0.1` or `10%`, instead of `samples`."""
 
 
 class CampaignSpec(TypedDict, total=False):
@@ -509,7 +509,7 @@ class CampaignSpec(TypedDict, total=False):
     spot_scenario: int | str | None
     """How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out."""
     monthly_reclaims: float | str | None
-    """The share of spot capacity that is reclaimed in a month, 0.1; as published if left out."""
+    """The share of spot capacity that is reclaimed in a month, `0.1` or `10%`; as published if left out."""
     spot_wait: str | None
     """Median time until a reclaimed spot instance is replaced, `30 min`; ten minutes if left out, a guess."""
     node_mtbf: str | None
@@ -529,8 +529,8 @@ class CampaignSpec(TypedDict, total=False):
     queue_wait: str | None
     """Expected wait in the scheduler's queue before each job starts, `2h`; none if left out."""
     straggler: float | str | None
-    """Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step
-    times stand for measured ones, which hold their stragglers.
+    """Standard deviation of one machine's time for one step, as a fraction, `0.05` or `5%`; 0 if left out, because
+    predicted step times stand for measured ones, which hold their stragglers.
     """
 
 
@@ -613,7 +613,7 @@ class FleetJobSpec(TypedDict, total=False):
     """How many jobs of this kind there are, such as trials of a search for hyper-parameters."""
     submit: str | None
     """When they come, after the start of the fleet; at once if left out."""
-    priority: int
+    priority: int | str
     """Jobs of a higher priority go first."""
     model: ModelChoice | None
     """What is trained."""
@@ -690,10 +690,10 @@ class QueuedJobSpec(TypedDict, total=False):
     """How many jobs of this kind there are, such as trials of a search for hyper-parameters."""
     submit: str | None
     """When they enter the queue, after its start; at once if left out."""
-    priority: int
+    priority: int | str
     """Goes first where the order is by priority; higher is sooner."""
-    spread: float
-    """Standard deviation of the duration as a fraction of its mean; durations are log-normal."""
+    spread: float | str
+    """Standard deviation of the duration as a fraction of its mean, `0.2` or `20%`; durations are log-normal."""
     role: str | None
     """Execution role, which a warm pool must match."""
     volume: str | None

@@ -16,6 +16,18 @@ use trainyard_units::Invalid;
 /// Where a client finds what may be asked.
 const DESCRIBED: &str = "GET /api/v1/openapi.json describes every field";
 
+/// What may be done about a refusal of a kind, where nothing better is known.
+fn advice(kind: &str) -> &'static str {
+    match kind {
+        "not-found" => "GET /api/v1/openapi.json lists the paths, and GET /api/v1/history the entries",
+        "method" => "GET /api/v1/openapi.json says which method each path takes",
+        "timeout" => "send the body at once",
+        "forbidden" => "ask from the page that the server serves, or from a program that sends no `Origin`",
+        "failed" => "what the server prints says more; ask again once that is mended",
+        _ => DESCRIBED,
+    }
+}
+
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Refusal {
@@ -45,7 +57,8 @@ pub struct Refusal {
 impl Refusal {
     fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
         let (status, detail) = (status.as_u16(), of_api(&detail.into()));
-        Self { status, kind: kind.into(), detail, field: None, value: None, allowed: None, hint: None }
+        let hint = Some(advice(kind).to_owned());
+        Self { status, kind: kind.into(), detail, field: None, value: None, allowed: None, hint }
     }
 
     /// Returns `true` if the question is at fault, so that asking again would not help.
@@ -70,7 +83,8 @@ impl Refusal {
     /// Says which field is wrong, what stands there, and what may.
     fn at(mut self, invalid: &Invalid) -> Self {
         self = self.field(invalid.field());
-        (self.value, self.allowed) = (invalid.given().map(Into::into), invalid.allowed().map(Into::into));
+        let allowed = invalid.allowed().map(|allowed| of_api(allowed).into());
+        (self.value, self.allowed) = (invalid.given().map(Into::into), allowed);
         self
     }
 
@@ -82,8 +96,11 @@ impl Refusal {
         let within = field.map(|field| format!("in `{field}`: ")).unwrap_or_default();
         let detail = format!("the body cannot be read: {within}{message}{place}");
         let refusal = Self::new(StatusCode::BAD_REQUEST, "bad-json", detail).hint(DESCRIBED.to_owned());
-        Self { allowed: message.split_once("expected ").map(|(_, allowed)| allowed.into()), ..refusal }
-            .field(field.unwrap_or_default())
+        // A key that is not known or not there is no value.
+        let is_key = message.starts_with("unknown key") || message.starts_with("missing");
+        let value = message.split('`').nth(1).filter(|_| !is_key).map(Into::into);
+        let allowed = message.split_once("expected ").map(|(_, allowed)| allowed.into());
+        Self { value, allowed, ..refusal }.field(field.unwrap_or_default())
     }
 
     /// Refuses a list where an object is expected.

@@ -25,14 +25,14 @@ pub struct Invalid {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
-    /// The value breaks a rule, which is a clause: `it must be …`.
-    Value { value: String, rule: String },
+    /// The value breaks a rule, which is a clause: `it must be …`; perhaps with what is wrong with the value.
+    Value { value: String, rule: String, why: Option<String> },
     /// There is no value; the text says why one is needed.
     Missing { why: String },
     /// Another field is set too.
     Conflict { other: String, rule: String },
-    /// A sentence about the field says it all.
-    Other { sentence: String },
+    /// A sentence about the field says it all; perhaps with the value and what is allowed, which it holds in its own words.
+    Other { sentence: String, facts: Option<(String, String)> },
 }
 
 impl Invalid {
@@ -52,7 +52,7 @@ impl Invalid {
 
     /// Returns "`field` is value, but rule": for a value that contradicts another.
     pub fn breaks(field: impl Into<String>, value: impl Display, rule: impl Into<String>) -> Self {
-        Self::new(field, Problem::Value { value: value.to_string(), rule: rule.into() })
+        Self::new(field, Problem::Value { value: value.to_string(), rule: rule.into(), why: None })
     }
 
     /// Returns "`field` is missing: why".
@@ -69,12 +69,37 @@ impl Invalid {
 
     /// Returns "in `field`: sentence": for what is wrong inside a field, such as a name that is not in the catalog.
     pub fn inside(field: impl Into<String>, sentence: impl Display) -> Self {
-        Self::new(field, Problem::Other { sentence: sentence.to_string() })
+        Self::new(field, Problem::Other { sentence: sentence.to_string(), facts: None })
     }
 
     /// Returns the sentence alone: for what is wrong with the whole.
     pub fn whole(sentence: impl Display) -> Self {
         Self::inside("", sentence)
+    }
+
+    /// Adds what is wrong with the value, behind the rule that it breaks.
+    #[must_use]
+    pub fn because(mut self, cause: impl Display) -> Self {
+        if let Problem::Value { why, .. } = &mut *self.problem {
+            *why = Some(cause.to_string());
+        }
+        self
+    }
+
+    /// Adds the value that a sentence about the field is about, and what is allowed in its place.
+    #[must_use]
+    pub fn with_facts(mut self, value: impl Into<String>, allowed: impl Into<String>) -> Self {
+        if let Problem::Other { facts, .. } = &mut *self.problem {
+            *facts = Some((value.into(), allowed.into()));
+        }
+        self
+    }
+
+    /// Calls the field as the user wrote it: by the flag that sets it.
+    #[must_use]
+    pub fn called(mut self, name: &str) -> Self {
+        self.field = name.into();
+        self
     }
 
     /// Adds what the user may do about it.
@@ -107,11 +132,12 @@ impl Invalid {
         &self.field
     }
 
-    /// The value that was given, if one was.
+    /// The value that was given, if one was, without the quotes that it has in the sentence.
     pub fn given(&self) -> Option<&str> {
         match &*self.problem {
-            Problem::Value { value, .. } => Some(value),
-            Problem::Missing { .. } | Problem::Conflict { .. } | Problem::Other { .. } => None,
+            Problem::Value { value, .. } => Some(unquoted(value).unwrap_or(value)),
+            Problem::Other { facts, .. } => facts.as_ref().map(|(value, _)| value.as_str()),
+            Problem::Missing { .. } | Problem::Conflict { .. } => None,
         }
     }
 
@@ -122,7 +148,7 @@ impl Invalid {
                 Some(rule.strip_prefix("it must be ").unwrap_or(rule))
             }
             Problem::Missing { why } => Some(why),
-            Problem::Other { .. } => None,
+            Problem::Other { facts, .. } => facts.as_ref().map(|(_, allowed)| allowed.as_str()),
         }
     }
 
@@ -132,15 +158,21 @@ impl Invalid {
     }
 }
 
+/// Returns a value without the quotes around it; nothing if they are not around the whole.
+fn unquoted(value: &str) -> Option<&str> {
+    value.strip_prefix('`')?.strip_suffix('`').filter(|bare| !bare.contains('`'))
+}
+
 impl Display for Invalid {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let field = &self.field;
         match &*self.problem {
-            Problem::Value { value, rule } => write!(f, "`{field}` is {value}, but {rule}"),
+            Problem::Value { value, rule, why: None } => write!(f, "`{field}` is {value}, but {rule}"),
+            Problem::Value { value, rule, why: Some(why) } => write!(f, "`{field}` is {value}, but {rule}: {why}"),
             Problem::Missing { why } => write!(f, "`{field}` is missing: {why}"),
             Problem::Conflict { other, rule } => write!(f, "`{field}` and `{other}` exclude each other: {rule}"),
-            Problem::Other { sentence } if field.is_empty() => f.write_str(sentence),
-            Problem::Other { sentence } => write!(f, "in `{field}`: {sentence}"),
+            Problem::Other { sentence, .. } if field.is_empty() => f.write_str(sentence),
+            Problem::Other { sentence, .. } => write!(f, "in `{field}`: {sentence}"),
         }
     }
 }
@@ -179,6 +211,12 @@ mod tests {
         assert_eq!(told(&Invalid::breaks("a", "b", "it needs 2")), (some("b"), some("it needs 2")));
         assert_eq!(told(&Invalid::missing("model", "name one")), (None, some("name one")));
         assert_eq!(told(&Invalid::whole("it is empty")), (None, None));
+        let unread = Invalid::value("goal.deadline", "`1`", "a duration such as 3d").because("it has no unit");
+        assert_eq!(told(&unread), (some("1"), some("a duration such as 3d")));
+        assert_eq!(unread.to_string(), "`goal.deadline` is `1`, but it must be a duration such as 3d: it has no unit");
+        assert_eq!(unread.called("--deadline").field(), "--deadline");
+        let unknown = Invalid::inside("model", "no model is called `x`").with_facts("x", "a model of the catalog");
+        assert_eq!(told(&unknown), (some("x"), some("a model of the catalog")));
     }
 
     #[test]

@@ -20,21 +20,25 @@
 
 mod instant;
 mod invalid;
+mod list;
 mod name;
 mod number;
 mod quantity;
+mod schema;
 mod text;
 mod words;
 
 pub use instant::{Instant, Span};
 pub use invalid::Invalid;
+pub use list::{exactly_option, triples};
 pub use name::UnknownName;
 #[doc(hidden)]
 pub use name::folded;
 pub use number::{
-    ParseNumberError, Written, bytes_option, count, number, sequence_length, sequence_option, written, written_option,
-    written_table,
+    ParseNumberError, Written, bytes_option, count, number, sequence_length, sequence_option, share, share_text_option,
+    written, written_option, written_share, written_share_option, written_table,
 };
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
+pub use schema::numbers_or_texts;
 pub use text::{ParseQuantityError, counted, either, human_bytes, human_count, human_duration};
 pub use words::{CatalogError, similar};

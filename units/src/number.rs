@@ -34,6 +34,12 @@ pub enum ParseNumberError {
         /// What follows the digits.
         suffix: String,
     },
+    /// It is no part of a whole.
+    #[error("`{text}` is not a share; write a number, as in 0.08, or per cent, as in 8%")]
+    NoShare {
+        /// What was read.
+        text: String,
+    },
     /// Something is counted, and this is a part or less than nothing.
     #[error("`{text}` is not a whole number from 0 on; write {FORMS}")]
     NotWhole {
@@ -113,6 +119,24 @@ pub fn count(text: &str) -> Result<u64, ParseNumberError> {
     Ok(value as u64)
 }
 
+/// The part of a whole that a text writes: `0.08`, or in per cent `8%`.
+///
+/// ```
+/// assert_eq!(trainyard_units::share("8%"), Ok(0.08));
+/// assert_eq!(trainyard_units::share("0.08"), Ok(0.08));
+/// ```
+///
+/// # Errors
+///
+/// As [`number`]; ranges are checked where their meaning is known.
+pub fn share(text: &str) -> Result<f64, ParseNumberError> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text),
+    }
+    .map_err(|_| ParseNumberError::NoShare { text: text.into() })
+}
+
 /// The suffixes of a length of sequences with the tokens that they count.
 const TOKENS: [(char, u64); 3] = [('k', 1 << 10), ('K', 1 << 10), ('M', 1 << 20)];
 
@@ -163,6 +187,16 @@ pub trait Written: Sized {
 
     /// Takes a whole number.
     fn of_whole(value: i128) -> Option<Self>;
+
+    /// The largest number, if there is one that is worth saying.
+    const MOST: Option<u64> = None;
+
+    /// Returns the error of a number above the largest, as it was written; nothing for others.
+    #[doc(hidden)]
+    fn too_large<E: Error>(value: f64, written: impl fmt::Display) -> Option<E> {
+        let most = Self::MOST.filter(|most| value > *most as f64)?;
+        Some(E::custom(ParseNumberError::TooLarge { text: written.to_string(), most }))
+    }
 }
 
 impl Written for f64 {
@@ -185,6 +219,7 @@ macro_rules! whole {
     ($($type:ty),+) => {
         $(impl Written for $type {
             const EXPECTED: &'static str = "a whole number, at least 0";
+            const MOST: Option<u64> = Some(<$type>::MAX as u64);
 
             fn of_text(text: &str) -> Result<Self, String> {
                 let count = count(text).map_err(|error| error.to_string())?;
@@ -207,6 +242,24 @@ macro_rules! whole {
 
 whole!(u32, u64);
 
+impl Written for i32 {
+    const EXPECTED: &'static str = "a whole number from -2147483648 to 2147483647";
+
+    fn of_text(text: &str) -> Result<Self, String> {
+        let read = text.trim().replace('_', "").parse();
+        read.map_err(|_| format!("`{text}` is not a whole number, expected {}", Self::EXPECTED))
+    }
+
+    fn of_float(value: f64) -> Option<Self> {
+        let range = f64::from(Self::MIN)..=f64::from(Self::MAX);
+        (value.fract() == 0.0 && range.contains(&value)).then_some(value as Self)
+    }
+
+    fn of_whole(value: i128) -> Option<Self> {
+        Self::try_from(value).ok()
+    }
+}
+
 struct Either<T>(PhantomData<T>);
 
 impl<T: Written> Visitor<'_> for Either<T> {
@@ -221,15 +274,22 @@ impl<T: Written> Visitor<'_> for Either<T> {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
-        T::of_whole(value.into()).ok_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
+        let refused = || {
+            T::too_large(value as f64, value).unwrap_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
+        };
+        T::of_whole(value.into()).ok_or_else(refused)
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
-        T::of_whole(value.into()).ok_or_else(|| E::invalid_value(Unexpected::Signed(value), &self))
+        let refused =
+            || T::too_large(value as f64, value).unwrap_or_else(|| E::invalid_value(Unexpected::Signed(value), &self));
+        T::of_whole(value.into()).ok_or_else(refused)
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
-        T::of_float(value).ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+        let refused =
+            || T::too_large(value, value).unwrap_or_else(|| E::invalid_value(Unexpected::Float(value), &self));
+        T::of_float(value).ok_or_else(refused)
     }
 }
 
@@ -283,6 +343,69 @@ pub fn sequence_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         }
     }
     written_option(deserializer).map(|length: Option<Tokens>| length.map(|Tokens(tokens)| tokens))
+}
+
+/// A part of a whole, as [`share`] reads it.
+struct Share(f64);
+
+impl Written for Share {
+    const EXPECTED: &'static str = "a share such as 0.1, or a text such as \"10%\"";
+
+    fn of_text(text: &str) -> Result<Self, String> {
+        share(text).map(Self).map_err(|error| error.to_string())
+    }
+
+    fn of_float(value: f64) -> Option<Self> {
+        f64::of_float(value).map(Self)
+    }
+
+    fn of_whole(value: i128) -> Option<Self> {
+        f64::of_whole(value).map(Self)
+    }
+}
+
+/// The same for a part of a whole, as [`share`] reads it.
+///
+/// # Errors
+///
+/// When it is neither a number nor per cent.
+pub fn written_share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    written(deserializer).map(|Share(share)| share)
+}
+
+/// The same for a part that may be left out.
+///
+/// # Errors
+///
+/// When it is neither a number nor per cent.
+pub fn written_share_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    written_option(deserializer).map(|share: Option<Share>| share.map(|Share(share)| share))
+}
+
+/// The same for a part that is kept as it was written: documents repeat it so.
+///
+/// # Errors
+///
+/// When it is neither a number nor a text.
+pub fn share_text_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    struct Text(String);
+
+    impl Written for Text {
+        const EXPECTED: &'static str = Share::EXPECTED;
+
+        fn of_text(text: &str) -> Result<Self, String> {
+            Ok(Self(text.into()))
+        }
+
+        fn of_float(value: f64) -> Option<Self> {
+            Some(Self(value.to_string()))
+        }
+
+        fn of_whole(value: i128) -> Option<Self> {
+            Some(Self(value.to_string()))
+        }
+    }
+    written_option(deserializer).map(|share: Option<Text>| share.map(|Text(text)| text))
 }
 
 /// The same for a number of bytes, which may have a unit: `2 MB`, `110kB`.
@@ -398,12 +521,32 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_whole_is_a_number_or_per_cent() {
+        for (text, part) in [("5%", 0.05), ("0.05", 0.05), (" 10 % ", 0.1), ("0", 0.0), ("100%", 1.0)] {
+            assert_eq!(share(text), Ok(part), "{text}");
+        }
+        for text in ["", "%", "5 %%", "a half", "nan"] {
+            let told = share(text).expect_err(text).to_string();
+            assert!(told.contains(&format!("`{text}`")) && told.contains("8%"), "{told}");
+        }
+        let text = |text: &'static str| written_share(IntoDeserializer::<ValueError>::into_deserializer(text));
+        let number = |part: f64| written_share(IntoDeserializer::<ValueError>::into_deserializer(part));
+        assert_eq!((text("5%"), number(0.05)), (Ok(0.05), Ok(0.05)));
+        assert!(text("x").is_err() && number(f64::NAN).is_err());
+    }
+
+    #[test]
     fn documents_hold_numbers_or_texts() {
         let text = |text: &'static str| written::<u64, _>(IntoDeserializer::<ValueError>::into_deserializer(text));
         let float = |value: f64| written::<u32, _>(IntoDeserializer::<ValueError>::into_deserializer(value));
         assert_eq!((text("10B"), float(1e6)), (Ok(10_000_000_000), Ok(1_000_000)));
         assert!(text("1.5").is_err() && float(1.5).is_err() && float(-1.0).is_err() && float(1e12).is_err());
         assert!(float(f64::NAN).is_err());
+        let told = float(1e10).expect_err("more than fit").to_string();
+        assert_eq!(told, "`10000000000` is more than can be counted; at most 4294967295");
+        let signed = |value: i64| written::<i32, _>(IntoDeserializer::<ValueError>::into_deserializer(value));
+        assert_eq!(signed(-3), Ok(-3));
+        assert!(signed(3_000_000_000).expect_err("too much").to_string().contains("from -2147483648 to 2147483647"));
         let tokens = written::<f64, _>(IntoDeserializer::<ValueError>::into_deserializer(7u64));
         assert_eq!(tokens, Ok(7.0));
     }

@@ -1,7 +1,9 @@
 //! Text forms: `<number> <unit>`, read and printed. A bare number is refused, because a unit that is guessed is wrong.
 
 use crate::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -304,6 +306,17 @@ macro_rules! text_form {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                String::json_schema(generator)
             }
         }
     };

@@ -16,12 +16,16 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
 /// The most names that are suggested at once.
 const SUGGESTED: usize = 5;
 
+/// Fewer letters and digits than these stand in names by chance.
+const PARTS_MIN: usize = 3;
+
 /// Lists the names that have all parts of what was written: `a100-sxm4-80gb` for `A100-80GB`. `None` if none has, or too many.
 fn holding(written: &str, known: &[&str]) -> Option<String> {
     let written = written.to_lowercase();
     let parts: Vec<&str> =
         written.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty()).collect();
-    let has_all = |name: &&&str| !parts.is_empty() && parts.iter().all(|part| name.to_lowercase().contains(part));
+    let enough = parts.iter().map(|part| part.chars().count()).sum::<usize>() >= PARTS_MIN;
+    let has_all = |name: &&&str| enough && parts.iter().all(|part| name.to_lowercase().contains(part));
     let found: Vec<String> = known.iter().filter(has_all).map(|name| quoted(name)).collect();
     (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
 }
@@ -52,8 +56,9 @@ impl CatalogError {
 
     /// Says what was meant, whatever is similar.
     #[must_use]
-    pub fn with_meant(self, meant: &str) -> Self {
-        Self { similar: Some(quoted(meant)), ..self }
+    pub fn with_meant(self, meant: &[&str]) -> Self {
+        let meant: Vec<String> = meant.iter().map(|name| quoted(name)).collect();
+        Self { similar: Some(either(&meant)), ..self }
     }
 
     /// Replaces the hint that is given where no name is similar.
@@ -69,7 +74,8 @@ impl CatalogError {
 
     /// Places the name in a field.
     pub fn at(&self, field: impl Into<String>) -> Invalid {
-        Invalid::inside(field, self).with_hint(self.hint())
+        let (name, allowed) = (self.name.clone(), format!("the name of a {} of the catalog", self.kind));
+        Invalid::inside(field, self).with_facts(name, allowed).with_hint(self.hint())
     }
 }
 
@@ -92,6 +98,11 @@ mod tests {
         assert_eq!(hint("a100"), "did you mean `a100-sxm4-40gb`, `a100-sxm4-80gb` or `a100-pcie-80gb`?");
         assert_eq!(hint("A100-80GB"), "did you mean `a100-sxm4-80gb` or `a100-pcie-80gb`?");
         assert_eq!(hint("a10gg"), "did you mean `a10g`?");
+        for chance in ["x", "a", "sx"] {
+            assert_eq!(hint(chance), "`trainyard show gpus` lists the catalog", "{chance}");
+        }
+        let unknown = CatalogError::new("GPU", "tpu", known).at("machines[0].gpu");
+        assert_eq!((unknown.given(), unknown.allowed()), (Some("tpu"), Some("the name of a GPU of the catalog")));
         assert_eq!(hint("tpu"), "`trainyard show gpus` lists the catalog");
     }
 }

@@ -30,6 +30,7 @@ impl Check<'_> {
                 "const" => value == wanted,
                 "enum" => list(wanted).contains(value),
                 "minimum" => value.as_f64().is_none_or(|number| number >= wanted.as_f64().expect("a number")),
+                "maximum" => value.as_f64().is_none_or(|number| number <= wanted.as_f64().expect("a number")),
                 "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > wanted.as_f64().expect("a number")),
                 "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= count(wanted)),
                 "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= count(wanted)),

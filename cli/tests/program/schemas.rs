@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The names of all of them. Those of files, and of the API, are of no document that says in `schema` what it is.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "campaign",
+    "cluster-file",
     "comparison",
     "explanation",
     "fleet",
@@ -87,6 +88,7 @@ fn all_schemas_are_written_and_each_is_one() {
 fn what_the_examples_hold_is_described() {
     let place = workplace(&[]);
     for (file, name) in [
+        ("cluster-mixed.toml", "cluster-file"),
         ("fleet.toml", "fleet-file"),
         ("fleet-lab.toml", "fleet-file"),
         ("gpt2-xl-aws.toml", "job"),
@@ -120,6 +122,10 @@ fn what_a_job_may_say_is_described_and_what_is_always_refused_is_not() {
         ("cluster", "quotas", json!({ "P": "2k" })),
         ("goal", "budget", json!("1k")),
         ("campaign", "straggler", json!("0.05")),
+        ("campaign", "monthly_reclaims", json!("5%")),
+        ("cluster", "memory_margin", json!("8%")),
+        ("cluster", "memory_margin", json!(0.08)),
+        ("training", "lora", json!({ "rank": "8", "dropout": "5%" })),
     ] {
         assert_eq!(told(table, key, &value), None, "{table}.{key}");
     }
@@ -132,6 +138,7 @@ fn what_a_job_may_say_is_described_and_what_is_always_refused_is_not() {
         ("training", "epochs", json!(0)),
         ("training", "steps", json!(0)),
         ("training", "betas", json!(["0.9", 0.95])),
+        ("training", "betas", json!([0.9, 0.95, 0.9])),
         ("cluster", "max_instances", json!(0)),
         ("cluster", "instances", json!([])),
         ("goal", "budget", json!(-1)),
@@ -149,6 +156,62 @@ fn what_a_job_may_say_is_described_and_what_is_always_refused_is_not() {
         let output = command.current_dir(place.path()).args(words.split(' ')).output().expect("the binary starts");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && told.contains(&format!("{table}.{key}")), "{table}.{key}: {told}");
+    }
+}
+
+#[test]
+fn what_a_cluster_file_may_say_is_described_and_what_is_always_refused_is_not() {
+    let place = workplace(&[]);
+    let cluster = schema(place.path(), "cluster-file");
+    let with = |key: &str, value: Value| {
+        let mut file = json!({ "machines": [{ "like": "p3dn.24xlarge", "count": 4 }] });
+        match key.split_once('.') {
+            Some(("machines", key)) => file["machines"][0][key] = value,
+            _ => file[key] = value,
+        }
+        file
+    };
+    let read = |file: &Value| {
+        let job = json!({ "model": { "name": "gpt2" }, "data": { "samples": 64 }, "training": { "global_batch": 32 },
+            "cluster": { "file": "cluster.toml" } });
+        for (name, value) in [("cluster.toml", file), ("job.toml", &job)] {
+            fs::write(place.path().join(name), toml::to_string(value).expect("TOML")).expect("room");
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+        let words = "plan job.toml --history off --max-simulations 1";
+        command.current_dir(place.path()).args(words.split(' ')).output().expect("the binary starts")
+    };
+    for (key, value) in [
+        ("machines.count", json!("4")),
+        ("machines.gpu", json!("a100-sxm4-40gb")),
+        ("machines.gpu", json!({ "memory": "48 GB", "multiprocessors": "80" })),
+        ("machines.link", json!({ "kind": "nvswitch", "bandwidth": "300 GB/s", "reached": "80%" })),
+        ("machines.network", json!({ "cards": 4, "bandwidth": "100 Gbit/s", "transport": "roce" })),
+        ("switches", json!([{ "ports": 8, "oversubscription": "2" }])),
+        ("shared_storage", json!({ "read": "10 GB/s", "open": "1 ms" })),
+    ] {
+        let file = with(key, value);
+        assert_eq!(problem(&file, &cluster), None, "{file}");
+        let output = read(&file);
+        assert_ne!(output.status.code(), Some(2), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for (key, value, named) in [
+        ("machines", json!([]), "machines"),
+        ("machines.count", json!(0), "machines[0].count"),
+        ("machines.gpus", json!(257), "machines[0].gpus"),
+        ("machines.usd_per_hour", json!(0), "machines[0].usd_per_hour"),
+        ("machines.link", json!({ "reached": 1.5 }), "machines[0].link.reached"),
+        ("machines.link", json!({ "kind": "nvlink", "links": [[0, 1, 2, 3]] }), "machines.link.links"),
+        ("machines.network", json!({ "cards": 65 }), "machines[0].network.cards"),
+        ("machines.host", json!({ "memory": 512 }), "machines.host.memory"),
+        ("machines.hots", json!({}), "machines.hots"),
+        ("switches", json!([{ "ports": 0 }]), "switches[0].ports"),
+    ] {
+        let file = with(key, value);
+        assert!(problem(&file, &cluster).is_some(), "{file}");
+        let output = read(&file);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(named), "{named}: {told}");
     }
 }
 

@@ -11,12 +11,13 @@ use crate::job::{self, Job};
 use crate::marks::{self, Mark};
 use crate::misplaced::{self, in_each_job, of_job};
 use crate::output::{Output, json};
+use crate::typed::{self, Typed, as_typed};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
 use trainyard_plan::{ClusterChoice, JobSpec};
 use trainyard_pool::fleet::{self, FleetError, FleetJob, FleetJobSpec, FleetSpec, PlannedFleet, plan_fleet};
-use trainyard_units::counted;
+use trainyard_units::{Invalid, counted};
 
 /// Plans a fleet. A plan that misses its goal is still shown.
 pub(crate) fn plan(
@@ -32,7 +33,8 @@ pub(crate) fn plan(
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
-        let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]`"));
+        let named = if entry.file.is_some() { ".file" } else { "" };
+        let place = |failure: Failure| failure.inside(refused(file), &format!("in `job[{index}]{named}`"));
         let mut job = read(entry, file, constants).map_err(place)?;
         software(&mut job.spec.cluster, &arguments.goal);
         let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
@@ -98,14 +100,20 @@ fn refused(file: &Path) -> Failure {
     Failure::input(format!("cannot plan fleet `{}`", file.display()))
 }
 
+/// Returns advice about what is wrong in a fleet, as it was typed.
+fn advised(own: &Invalid, given: &[Typed]) -> String {
+    typed::invalid(own, given).1.unwrap_or_else(|| advice::about(own.field(), "fleet-file"))
+}
+
 /// Returns the failure of a fleet that cannot be planned.
 fn explain(error: &FleetError, spec: &FleetSpec, file: &Path, flags: &GoalArguments) -> Failure {
-    let typed = |text: String| as_typed(text, flags, spec.jobs.len());
-    let example = match error {
-        FleetError::Job { error, .. } if error.invalid().hint().is_none() => advice::example(error.invalid().field()),
-        _ => None,
+    let given = typed::of_fleet(flags, spec.jobs.len());
+    let typed = |text: String| as_typed(&text, &given);
+    let hint = match error {
+        FleetError::NoPlan { .. } => error.hint().map(typed),
+        FleetError::Invalid(own) => Some(advised(own, &given)),
+        FleetError::Job { error: own, .. } => Some(advised(own.invalid(), &given)),
     };
-    let hint = example.or_else(|| error.hint()).map(typed);
     if let FleetError::NoPlan { .. } = error {
         return Failure::of(Exit::NoPlan, error).maybe_hint(hint);
     }
@@ -122,32 +130,6 @@ fn explain(error: &FleetError, spec: &FleetSpec, file: &Path, flags: &GoalArgume
         other => refused(file).because(typed(other.to_string())),
     };
     told.maybe_hint(hint)
-}
-
-/// Names fields by the flags that set them in place of the file.
-fn as_typed(text: String, flags: &GoalArguments, jobs: usize) -> String {
-    let whole = [
-        ("goal.objective", "--objective", flags.objective.is_some()),
-        ("goal.deadline", "--deadline", flags.deadline.is_some()),
-        ("goal.budget", "--budget", flags.budget.is_some()),
-        ("pool.instances", "--instances", flags.instances.is_some()),
-        ("pool.max_instances", "--max-instances", flags.max_instances.is_some()),
-        ("pool.region", "--region", flags.region.is_some()),
-        ("pool.pricing", "--pricing", flags.pricing.is_some()),
-        ("pool.service", "--service", flags.service.is_some()),
-    ];
-    let of_each = [
-        ("cluster.transport", "--transport", flags.transport.is_some()),
-        ("cluster.stack", "--stack", flags.stack.is_some()),
-        ("cluster.memory_margin", "--memory-margin", flags.memory_margin.is_some()),
-    ];
-    let places = of_each.into_iter().flat_map(|(key, flag, given)| {
-        let in_lists = (0..jobs).map(move |index| format!("job[{index}].{key}"));
-        in_lists.chain([key.to_owned()]).map(move |key| (key, flag, given))
-    });
-    let whole = whole.into_iter().map(|(key, flag, given)| (key.to_owned(), flag, given));
-    let given = whole.chain(places).filter(|(.., given)| *given);
-    given.fold(text, |text, (key, flag, _)| text.replace(&format!("`{key}`"), &format!("`{flag}`")))
 }
 
 /// Writes the requested files, all of them or none. Returns what was written.
@@ -221,7 +203,7 @@ mod tests {
     #[test]
     fn fields_that_flags_set_are_named_by_them() {
         let flags = GoalArguments { region: Some("x".into()), stack: Some("y".into()), ..GoalArguments::default() };
-        let typed = |text: &str| as_typed(text.into(), &flags, 2);
+        let typed = |text: &str| as_typed(text, &typed::of_fleet(&flags, 2));
         assert_eq!(typed("`pool.region` and `pool.file`"), "`--region` and `pool.file`");
         assert_eq!(typed("`job[1].cluster.stack` is y, `goal.budget`"), "`--stack` is y, `goal.budget`");
     }

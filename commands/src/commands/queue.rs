@@ -1,5 +1,6 @@
 //! `trainyard simulate` for queues: many jobs that share a pool of instances.
 
+use crate::advice;
 use crate::arguments::SimulateArguments;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
@@ -27,8 +28,10 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     only_for_plans(arguments)?;
     let spec: QueueSpec = diagnose::from_toml("queue", &files::read_text("queue", file)?, file)?;
     let files = QueueFiles { plans: plans(&spec, file)?, machines: machines(&spec, file)? };
-    let document = predict_queue(&spec, &files, arguments.seed)
-        .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
+    let document = predict_queue(&spec, &files, arguments.seed).map_err(|error| {
+        let hint = error.hint().unwrap_or_else(|| advice::about(error.field(), "queue-file"));
+        refused(file).because_of(&error).hint(hint)
+    })?;
     let plot = &arguments.plot;
     plot.write(|| queue::gantt(&document).map_err(|why| refused(file).because(why)))?;
     let kept = history.keep(Outcome::new(Kind::Simulation, "queue.json", &document, (&document).into()), output);

@@ -7,6 +7,7 @@ use crate::output::{Output, json};
 use schemars::{JsonSchema, schema_for};
 use std::path::PathBuf;
 use trainyard_calibration::{RefitDocument, ValidationDocument};
+use trainyard_hardware_profiles::ClusterFile;
 use trainyard_history::{ComparedDocument, HistoryDocument, KeptDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{JobListSpec, JobsDocument};
@@ -29,6 +30,7 @@ pub(crate) fn schemas(arguments: &SchemasArguments, output: &Output) -> Result<E
 fn all() -> Vec<(&'static str, String)> {
     vec![
         ("campaign", of::<CampaignDocument>()),
+        ("cluster-file", of::<ClusterFile>()),
         ("comparison", of::<ComparisonDocument>()),
         ("explanation", of::<ExplanationDocument>()),
         ("fleet", of::<FleetDocument>()),
@@ -82,12 +84,12 @@ mod tests {
                     let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                     let heading = format!("{}{inner}", self.of);
                     let mut values = match self.table(field) {
-                        Some((name, table)) => {
+                        Some((name, table, others)) => {
                             let section = self.written.entry(name).or_insert_with(|| {
                                 open.push_back((inner, table));
                                 heading
                             });
-                            format!("[table](#{})", section.replace('.', "").replace(' ', "-"))
+                            format!("{others}[table](#{})", section.replace('.', "").replace(' ', "-"))
                         }
                         None => self.values(field),
                     };
@@ -106,13 +108,18 @@ mod tests {
             }
         }
 
-        /// The table that a field holds, or a list of which, with the name of its schema.
-        fn table(&self, field: &'a Value) -> Option<(String, &'a Value)> {
+        /// The table that a field holds, or a list of which, with the name of its schema, and what the field may be
+        /// instead.
+        fn table(&self, field: &'a Value) -> Option<(String, &'a Value, String)> {
             let item = field.get("items").unwrap_or(field);
             let choice = item.get("anyOf").and_then(|choices| choices.get(0)).unwrap_or(item);
             let name = choice.get("$ref")?.as_str()?.trim_start_matches("#/$defs/");
             let schema = self.schemas.get(name)?;
-            schema.get("properties").map(|_| (name.to_owned(), schema))
+            if let Some([other, table]) = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice) {
+                let (name, schema, _) = self.table(table)?;
+                return Some((name, schema, format!("{} or ", self.values(other))));
+            }
+            schema.get("properties").map(|_| (name.to_owned(), schema, String::new()))
         }
 
         /// What a field may be.
@@ -131,7 +138,8 @@ mod tests {
                 let words_only = words.iter().all(|word| word.starts_with('`'));
                 return words.join(if words_only { ", " } else { " or " });
             }
-            let list = || format!("list of {}", field.get("items").map_or_else(String::new, |item| self.values(item)));
+            let item = || field.get("items").or_else(|| field.get("prefixItems")?.get(0));
+            let list = || format!("list of {}", item().map_or_else(String::new, |item| self.values(item)));
             let keys = || {
                 let names = field.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
                 let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -163,8 +171,9 @@ mod tests {
     fn the_page_of_keys_follows_from_the_schemas() {
         let (job, written) = section::<JobSpec>("A job", "", Sections::new());
         let (fleet, written) = section::<FleetSpec>("A fleet", "fleet ", written);
-        let (queue, _) = section::<QueueSpec>("A queue", "queue ", written);
-        let keys = format!("{job}\n{fleet}\n{queue}");
+        let (queue, written) = section::<QueueSpec>("A queue", "queue ", written);
+        let (cluster, _) = section::<ClusterFile>("A cluster", "cluster file ", written);
+        let keys = format!("{job}\n{fleet}\n{queue}\n{cluster}");
         let page = include_str!("../../../docs/job-file.md");
         assert!(page.ends_with(&keys), "docs/job-file.md should end:\n{keys}<end>");
     }

@@ -337,11 +337,17 @@ impl Catalog {
     ///
     /// Fails if there is none.
     pub fn instance(&self, name: &str) -> Result<&Instance, CatalogError> {
-        let family = format!("{name}.");
         let found = look_up("instance", self.machine_types(), name, |instance| &instance.name);
-        // A family is asked for by a pattern.
-        let is_family = || self.machine_types().any(|instance| instance.name.starts_with(&family));
-        found.map_err(|error| if is_family() { error.with_meant(&format!("{family}*")) } else { error })
+        found.map_err(|error| match self.family(name).as_slice() {
+            [] => error,
+            types => error.with_meant(types),
+        })
+    }
+
+    /// Returns the names of the machine types of a family, `p3` or `p3dn`.
+    fn family(&self, name: &str) -> Vec<&str> {
+        let names = self.machine_types().map(|instance| instance.name.as_str());
+        names.filter(|known| known.strip_prefix(name).is_some_and(|size| size.starts_with('.'))).collect()
     }
 
     /// Returns the software stack of this name.
@@ -406,6 +412,8 @@ impl Catalog {
             if !self.instances.iter().any(|instance| matches(pattern, &instance.name)) {
                 self.instance(pattern).map_err(|error| match self.types_with(pattern) {
                     Some(types) => error.with_advice(types),
+                    // A family is asked for by a pattern.
+                    None if !self.family(pattern).is_empty() => error.with_meant(&[&format!("{pattern}.*")]),
                     None => error,
                 })?;
             }
@@ -487,6 +495,13 @@ mod tests {
         let hint = |name: &str| catalog().matching(&[name.into()]).expect_err(name).hint();
         let with_h100 = "types are called by their names; these have the GPU: p5.48xlarge, p5.4xlarge";
         assert_eq!((hint("h100"), hint("H100-80GB")), (with_h100.into(), with_h100.into()));
+        let of_one = |name: &str| catalog().instance(name).expect_err(name).hint();
+        assert_eq!(
+            (hint("p3dn"), of_one("p3dn")),
+            ("did you mean `p3dn.*`?".into(), "did you mean `p3dn.24xlarge`?".into())
+        );
+        let volta = "did you mean `p3.16xlarge`, `p3.2xlarge` or `p3.8xlarge`?";
+        assert_eq!(of_one("p3"), volta);
         assert_eq!(hint("qqq"), "`trainyard show instances` lists the catalog");
     }
 }

@@ -287,6 +287,26 @@ fn what_is_stated_stands_before_what_is_carried_over() {
 }
 
 #[test]
+fn a_family_in_place_of_a_type_leads_to_its_types_and_to_no_pattern() {
+    let error = read("[[machines]]\nlike = \"p3dn\"\ncount = 4\n").expect_err("a family");
+    assert_eq!(error.hint().as_deref(), Some("did you mean `p3dn.24xlarge`?"));
+    let error = read("[[machines]]\nlike = \"x\"\ncount = 4\n").expect_err("nothing");
+    assert_eq!(error.hint().as_deref(), Some("`trainyard show instances` lists the catalog"));
+}
+
+#[test]
+fn links_have_three_numbers_and_parts_may_be_per_cent() {
+    let link = |text: &str| {
+        let file = format!("[[machines]]\nlike = \"p3dn.24xlarge\"\ncount = 4\nlink = {text}\n");
+        toml::from_str::<ClusterFile>(&file).map_err(|error| error.to_string())
+    };
+    let file = link("{ reached = \"80%\" }").expect("a part");
+    assert_eq!(file.machines[0].link.as_ref().and_then(|link| link.reached), Some(0.8));
+    let told = link("{ links = [[0, 1, 2, 9]] }").expect_err("four numbers");
+    assert!(told.contains("`[0, 1, 2, 9]` is a list of 4, expected a list of 3 numbers"), "{told}");
+}
+
+#[test]
 fn what_contradicts_the_machine_type_is_refused() {
     for (rest, said) in [
         ("gpus = 4", "`machines[0].gpus` is 4, but it must be 8: the NVLinks of `p3dn.24xlarge` join GPUs 0 to 7"),

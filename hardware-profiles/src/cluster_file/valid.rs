@@ -1,5 +1,6 @@
-//! From what is written to a cluster.
+//! From what is written to a cluster: `Cluster::try_from` says what makes a file valid.
 
+use super::{CARDS_MAX, CONNECTIONS_MAX, COUNT_MAX, DEVICES_MAX, OVERSUBSCRIPTION_MAX};
 use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, SharedStorageSpec, wiring};
 use crate::catalog::{Catalog, USD_PER_HOUR_MAX, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel, room};
@@ -12,23 +13,11 @@ use crate::storage::SharedStorage;
 use std::fmt::Display;
 use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid, Seconds, UsdPerHour};
 
-/// The largest number of devices in a cluster.
-const DEVICES_MAX: u64 = 1 << 20;
-
-/// The largest number of network cards in a machine.
-const CARDS_MAX: u32 = 64;
-
-/// More connections to a peer than NCCL opens: 16 threads at most, and 64 in all (NCCL user guide, environment variables).
-const CONNECTIONS_MAX: u32 = 64;
-
 /// The upper bound of rates, of data or of arithmetic: no real rate is near it.
 const RATE_MAX: f64 = 1e18;
 
 /// The GPU from which values are carried over unless `like` names another.
 const LIKE: &str = "a100-sxm4-40gb";
-
-/// The largest oversubscription accepted, far above that of any real network.
-const OVERSUBSCRIPTION_MAX: f64 = 1e6;
 
 /// The longest time to open a file: no file system is near it.
 const OPEN_MAX: Seconds = Seconds(10.0);
@@ -75,7 +64,7 @@ impl Cluster {
         all_priced(&pools)?;
         let devices = |pool: &Pool| u64::from(pool.instances) * u64::from(pool.devices_per_instance);
         let devices: u64 = pools.iter().map(devices).sum();
-        if devices > DEVICES_MAX {
+        if devices > u64::from(DEVICES_MAX) {
             let sentence = format!("they have {devices} GPUs together, but there may be at most {DEVICES_MAX}");
             let hint = "describe fewer machines, or a part of the cluster";
             return Err(Invalid::inside("machines", sentence).with_hint(hint));
@@ -195,7 +184,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) 
     let like = like.as_ref();
     let name = either(|| below("name"), machine.name.as_ref(), machine.like.as_ref())?;
     named(&below("name"), name)?;
-    counted(below("count"), machine.count, DEVICES_MAX as u32)?;
+    counted(below("count"), machine.count, DEVICES_MAX)?;
     let usd_per_hour = machine.usd_per_hour.map(|usd| price(below("usd_per_hour"), usd)).transpose()?;
     let gpus = either(|| below("gpus"), machine.gpus, like.map(|like| like.instance.gpus))?;
     counted(below("gpus"), gpus, GPUS_MAX)?;
@@ -290,7 +279,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
     let memory_bandwidth =
         spec.memory_bandwidth.map(|stated| bandwidth(below("memory_bandwidth"), stated)).transpose()?;
     let multiprocessors = match spec.multiprocessors {
-        Some(count) => stated(counted(below("multiprocessors"), count, u16::MAX.into())?),
+        Some(count) => stated(counted(below("multiprocessors"), count, COUNT_MAX)?),
         None => Sourced::new(like.multiprocessors.value, &carried),
     };
     let cache = match spec.cache {
@@ -378,7 +367,7 @@ fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<O
             None => Ok(None),
         };
     };
-    let vcpus = counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?;
+    let vcpus = counted(format!("{field}.vcpus"), vcpus, COUNT_MAX)?;
     if let Some(name) = &spec.processor {
         let named = catalog().processor(name).map_err(|error| error.at(format!("{field}.processor")))?;
         let [coremark, single_thread] = [named.coremark.value, named.single_thread.value];
@@ -478,7 +467,7 @@ fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, Inval
     let mut levels = Vec::new();
     for (index, level) in file.switches.iter().enumerate() {
         let field = format!("switches[{index}]");
-        let ports = counted(format!("{field}.ports"), level.ports, DEVICES_MAX as u32)?;
+        let ports = counted(format!("{field}.ports"), level.ports, DEVICES_MAX)?;
         let oversubscription = level.oversubscription;
         if !(1.0..=OVERSUBSCRIPTION_MAX).contains(&oversubscription) {
             let allowed = format!("from 1 to {OVERSUBSCRIPTION_MAX}");

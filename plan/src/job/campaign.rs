@@ -1,9 +1,8 @@
 //! Whole trainings: what a job says of them, and the document of what may become of one.
 
-use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_units::written_option;
+use trainyard_units::{numbers_or_texts, written_option, written_share_option};
 
 /// What happens around the steps of a training. Everything may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,8 +29,8 @@ pub struct CampaignSpec {
     /// How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub spot_scenario: Option<u32>,
-    /// The share of spot capacity that is reclaimed in a month, 0.1; as published if left out.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    /// The share of spot capacity that is reclaimed in a month, `0.1` or `10%`; as published if left out.
+    #[serde(default, deserialize_with = "written_share_option", skip_serializing_if = "Option::is_none")]
     pub monthly_reclaims: Option<f64>,
     /// Median time until a reclaimed spot instance is replaced, `30 min`; ten minutes if left out, a guess.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,9 +51,9 @@ pub struct CampaignSpec {
     /// Expected wait in the scheduler's queue before each job starts, `2h`; none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_wait: Option<String>,
-    /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
-    /// stand for measured ones, which hold their stragglers.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    /// Standard deviation of one machine's time for one step, as a fraction, `0.05` or `5%`; 0 if left out, because predicted
+    /// step times stand for measured ones, which hold their stragglers.
+    #[serde(default, deserialize_with = "written_share_option", skip_serializing_if = "Option::is_none")]
     pub straggler: Option<f64>,
 }
 
@@ -94,7 +93,7 @@ pub struct EvaluationSpec {
     /// Samples of a test.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// As many samples as this share of a pass over the data set, 0.1, instead of `samples`.
-    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    /// As many samples as this share of a pass over the data set, `0.1` or `10%`, instead of `samples`.
+    #[serde(default, deserialize_with = "written_share_option", skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }

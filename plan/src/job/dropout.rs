@@ -1,12 +1,11 @@
 //! What a job drops out in training.
 
-use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use trainyard_models::{DropoutSpec, Family, ModelSpec, check_dropout};
-use trainyard_units::{Invalid, Written, written};
+use trainyard_units::{Invalid, numbers_or_texts, share, written_share};
 
 /// Shares that are dropped out in training: one for all places, or some of their own.
 ///
@@ -89,7 +88,7 @@ impl<'de> Deserialize<'de> for DropoutShares {
         struct Either;
 
         #[derive(Deserialize)]
-        struct Share(#[serde(deserialize_with = "written")] f64);
+        struct Share(#[serde(deserialize_with = "written_share")] f64);
 
         const PLACES: &[&str] = &["attention", "residual", "embedding"];
 
@@ -112,8 +111,8 @@ impl<'de> Deserialize<'de> for DropoutShares {
                 Ok(DropoutShares::Everywhere(share as f64))
             }
 
-            fn visit_str<E: Error>(self, share: &str) -> Result<DropoutShares, E> {
-                f64::of_text(share).map(DropoutShares::Everywhere).map_err(E::custom)
+            fn visit_str<E: Error>(self, text: &str) -> Result<DropoutShares, E> {
+                share(text).map(DropoutShares::Everywhere).map_err(E::custom)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DropoutShares, A::Error> {

@@ -17,12 +17,14 @@ pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::name::named;
 use crate::spec::Pricing;
-use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds, bytes_option, sequence_option, written_option, written_table};
+use trainyard_units::{
+    Bytes, BytesPerSecond, Seconds, bytes_option, numbers_or_texts, sequence_option, share_text_option, written_option,
+    written_table,
+};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -164,19 +166,15 @@ pub struct DataSpec {
     pub cache: Option<Cache>,
     /// Throughput of a shared file system for each TiB, `250 MB/s`; the least that is sold if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub fsx_throughput: Option<BytesPerSecond>,
     /// Its size, `4.8 TiB`; the least that holds the data set if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub fsx_size: Option<Bytes>,
     /// Throughput of each machine's volume, `500 MiB/s`; what a volume has without being paid for more if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub ebs_throughput: Option<BytesPerSecond>,
     /// Size of each machine's volume, `500 GB`; as large as the data set if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub volume: Option<Bytes>,
 }
 
@@ -212,7 +210,8 @@ pub struct ClusterChoice {
     pub stack: Option<String>,
     /// Part of each GPU's memory that a plan leaves free, `8%` or `0.08`, at most a half; what the stack's peaks were seen
     /// to vary by, and at least 8 %, if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "share_text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub memory_margin: Option<String>,
     /// A table of prices (CSV) that stand before those of the catalog, relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -345,6 +344,35 @@ mod tests {
         for wrong in [r#""1.5""#, "1.5", "-2", r#""ten""#, r#"{ "min": "x", "max": 2 }"#, "true"] {
             assert!(batch(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn parts_of_a_whole_may_be_numbers_or_per_cent() {
+        let job = |text: &str| serde_json::from_str::<JobSpec>(text).map_err(|error| error.to_string());
+        let per_cent =
+            job(r#"{ "campaign": { "monthly_reclaims": "5%", "straggler": "10 %", "evaluation": { "share": "20%" } },
+            "training": { "dropout": { "attention": "10%" }, "lora": { "rank": "8", "dropout": "5%" } } }"#);
+        let numbers =
+            job(r#"{ "campaign": { "monthly_reclaims": 0.05, "straggler": "0.1", "evaluation": { "share": 0.2 } },
+            "training": { "dropout": { "attention": 0.1 }, "lora": { "rank": 8, "dropout": 0.05 } } }"#);
+        assert_eq!(per_cent, numbers);
+        assert!(per_cent.is_ok(), "{per_cent:?}");
+        let margin = |text: &str| {
+            let job = job(&format!(r#"{{ "cluster": {{ "memory_margin": {text} }} }}"#))?;
+            Ok::<_, String>(job.cluster.memory_margin.expect("it is written"))
+        };
+        assert_eq!(["0.08", "8", "\"8%\""].map(margin), ["0.08", "8", "8%"].map(|text| Ok(text.to_owned())));
+        assert!(margin("true").expect_err("no part").contains("expected a share such as 0.1"));
+    }
+
+    #[test]
+    fn no_value_of_a_list_is_dropped() {
+        for betas in ["[0.9, 0.95, 0.9]", "[0.9]"] {
+            let text = format!(r#"{{ "training": {{ "betas": {betas} }} }}"#);
+            let told = serde_json::from_str::<JobSpec>(&text).expect_err(betas).to_string();
+            assert!(told.contains(&format!("`{betas}` is a list of")), "{told}");
+        }
+        assert!(serde_json::from_str::<JobSpec>(r#"{ "training": { "betas": [0.9, 0.95] } }"#).is_ok());
     }
 
     #[test]

@@ -4,12 +4,11 @@ use super::DropoutShares;
 use crate::fine_tuning::{DpoSpec, LoraSpec, Method, TuningObjective};
 use crate::name::named;
 use crate::spec::{Optimizer, Precision};
-use crate::written::numbers_or_texts;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use trainyard_units::{Written, written, written_option};
+use trainyard_units::{Written, exactly_option, numbers_or_texts, written, written_option};
 
 named! {
     /// What becomes of the learning rate after warm-up.
@@ -131,7 +130,7 @@ pub struct TrainingSpec {
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
     /// Decay rates of the running means of adam, adamw and lamb: of gradients, and of their squares.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "exactly_option", skip_serializing_if = "Option::is_none")]
     pub betas: Option<[f64; 2]>,
     /// What adam, adamw and lamb add to the root of the mean square.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]

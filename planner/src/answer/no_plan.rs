@@ -104,10 +104,10 @@ pub enum NoPlan {
     #[error("no plan makes progress: machines are lost faster than work is saved")]
     NoProgress,
     /// One job of the scheduler ends before its training gets on.
-    #[error("`campaign.job_limit` is {}, but it must be at least {}: {JOB_OF_A_STEP}", human_duration(*limit), human_duration(*least))]
+    #[error("`campaign.job_limit` is {limit}, but it must be at least {}: {JOB_OF_A_STEP}", human_duration(*least))]
     ShortJobs {
-        /// The limit.
-        limit: Seconds,
+        /// The limit, as the job has it.
+        limit: String,
         /// The least with which the best plan gets on.
         least: Seconds,
     },

@@ -134,7 +134,8 @@ pub(crate) fn prediction(
 
 /// Returns the error for a limit of the scheduler's jobs in which even the best plan does not get on.
 pub(crate) fn short_jobs(problem: &Problem, chosen: &Evaluated) -> Option<NoPlan> {
-    let limit = problem.settings.job_limit?;
+    problem.settings.job_limit?;
+    let limit = problem.settings.job_limit_text.trim().to_owned();
     let overheads = Overheads::of_plan(problem, &chosen.plan, &chosen.machine(problem), chosen.choice)?;
     let least = overheads.least_limit(Seconds(chosen.step_time_s), chosen.work().download)?;
     Some(NoPlan::ShortJobs { limit, least })

@@ -56,7 +56,7 @@ impl Assembly<'_> {
             let chain = JobChain { longest, start: start.software + campaign.download, read: write, write };
             let least = chain.least(step);
             if least > longest {
-                return Err(Invalid::value("campaign.job_limit", human_duration(longest), at_least(least)));
+                return Err(Invalid::value("campaign.job_limit", self.settings.job_limit_text.trim(), at_least(least)));
             }
             campaign.jobs = Some(JobLimit { usable: chain.usable(step), start });
         }

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) restart: Option<Seconds>,
     /// The longest that one job of the scheduler may run.
     pub(crate) job_limit: Option<Seconds>,
+    /// The same as the job has it, for messages.
+    pub(crate) job_limit_text: String,
     /// The wait before each job.
     pub(crate) queue_wait: Seconds,
     pub(crate) straggler: f64,
@@ -85,6 +87,7 @@ pub(super) fn settings(
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         restart: duration("campaign.restart", spec.restart.as_deref())?,
         job_limit: duration("campaign.job_limit", spec.job_limit.as_deref())?,
+        job_limit_text: spec.job_limit.clone().unwrap_or_default(),
         queue_wait: queue_wait(spec.queue_wait.as_deref())?,
         straggler,
         data: data_set(job, model)?.map(|data| data.set),
@@ -136,7 +139,7 @@ pub(super) fn above_zero<T: FromStr<Err: Display>>(
     match text.parse::<T>() {
         Ok(value) if amount(&value) > 0.0 => Ok(Some(value)),
         Ok(_) => Err(wrong("above zero".into())),
-        Err(error) => Err(wrong(format!("{what}: {error}"))),
+        Err(error) => Err(wrong(what.into()).because(error)),
     }
 }
 

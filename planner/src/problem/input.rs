@@ -9,7 +9,7 @@ use trainyard_plan::{
     SampleFormat, StorageMode,
 };
 use trainyard_sim::{DataSet, Intake, LoaderRates, Machine};
-use trainyard_units::{Bytes, Invalid, Seconds};
+use trainyard_units::{Bytes, Invalid, Seconds, human_count};
 
 /// Batches to prefetch if the job does not say. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;
@@ -136,7 +136,9 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), Invalid> {
         unused("data.ebs_throughput", &volumes, volume)?;
         let (least, most) = (storage.ebs.throughput.value, storage.ebs.most.value);
         if !(least.0..=most.0).contains(&throughput.0) {
-            return Err(Invalid::value("data.ebs_throughput", throughput, format!("from {least} to {most}")));
+            // As they are sold.
+            let [least, most] = [least, most].map(|rate| human_count((rate.0 / f64::from(1 << 20)).round() as u64));
+            return Err(Invalid::value("data.ebs_throughput", throughput, format!("from {least} to {most} MiB/s")));
         }
     }
     match spec.volume {

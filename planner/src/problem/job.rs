@@ -1,7 +1,7 @@
 //! A solvable question, and how a job becomes one.
 
 use super::campaign_settings::{Settings, above_zero, settings};
-use super::error::{JobError, inside};
+use super::error::JobError;
 use super::evaluations::ForwardPasses;
 use super::global_batches::GlobalBatches;
 use super::input::{Data, data_set};
@@ -9,6 +9,7 @@ use super::lengths::{Packing, as_sequences};
 use super::machines::{Wanted, place};
 use super::model::{as_executed, countable, model_spec, valid};
 use super::place::{Description, Place};
+use super::price_not_found::unknown_region;
 use super::resources::Resources;
 use super::software::Trained;
 use super::stored::field_of_input;
@@ -294,12 +295,16 @@ fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, 
     match refusals.and_then(|all| all.into_iter().next()) {
         // A warning says so.
         Some(_) if data.assumed && field_of_input(&job.data).is_none() => Ok(None),
-        Some(error) => Err(inside("data", &error, error.hint())),
+        // A plan has under `input` what a job has under `data`.
+        Some(error) => Err(match error.field().strip_prefix("input.") {
+            Some(own) => error.clone().called(&format!("data.{own}")),
+            None => error,
+        }),
         None => Ok(Some(data)),
     }
 }
 
-/// Checks the Region in which the data is stored: the name must look like a Region's, and the machines must be rented.
+/// Checks the Region in which the data is stored: it must be one that is known, and the machines must be rented.
 /// FSx for Lustre and EBS must be in the machines' Region, since they are reached from their own zone only.
 pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
     let Some(region) = &data.region else { return Ok(()) };
@@ -309,10 +314,14 @@ pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
     if parts.len() < 3 || !number || !words {
         return Err(Invalid::value("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
     }
-    let Some(price) = place.offered(0) else {
+    let (Place::Rented(rental), Some(price)) = (place, place.offered(0)) else {
         let rule = "machines that are not rented are in no Region";
         return Err(Invalid::conflict("data.region", "cluster", rule));
     };
+    if let Some(meant) = unknown_region(&rental.catalog, region) {
+        let allowed = "a Region in which machines have prices";
+        return Err(Invalid::value("data.region", format!("`{region}`"), allowed).with_hint(meant));
+    }
     let zonal = matches!(data.storage, Some(StorageMode::FsxLustre | StorageMode::Ebs));
     if zonal && price.region != *region {
         let rule = "fsx-lustre and ebs are reached from their own Availability Zone only; write cluster.region";

@@ -17,7 +17,7 @@ use trainyard_hardware_profiles::{
 use trainyard_models::predicts_next_token;
 use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
 use trainyard_sim::Machine;
-use trainyard_units::Invalid;
+use trainyard_units::{Invalid, share};
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
@@ -185,8 +185,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, wanted: Wanted<'_>) -> Resu
     let Wanted { trained, .. } = wanted;
     let Trained { model, kind, optimizer } = trained;
     let of_today: Vec<Arc<Stack>> = of_today(catalog).into_iter().filter(|stack| wanted.is_usual(stack)).collect();
-    let named =
-        |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
+    let named = |name: &str| catalog.stack(name).cloned().map_err(|error| error.at("cluster.stack"));
     let all = match choice.stack.as_deref().filter(|name| *name != AUTO_STACK) {
         Some(name) => vec![named(name)?],
         None if of_today.is_empty() => vec![named(DEFAULT_STACK)?],
@@ -222,11 +221,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, wanted: Wanted<'_>) -> Resu
 /// Returns the part of each GPU's memory that a job leaves free, if it says so.
 pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, Invalid> {
     let Some(text) = &choice.memory_margin else { return Ok(None) };
-    let number = match text.trim().strip_suffix('%') {
-        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
-        None => text.trim().parse(),
-    };
-    let part = number.ok().filter(|part| (0.0..=0.5).contains(part));
+    let part = share(text).ok().filter(|part| (0.0..=0.5).contains(part));
     part.map(Some)
         .ok_or_else(|| Invalid::value("cluster.memory_margin", format!("`{text}`"), "from 0% to 50%, such as 8%"))
 }
@@ -244,7 +239,7 @@ fn rental(
     if patterns.is_empty() {
         return Err(Invalid::value("cluster.instances", "[]", "a list with at least one instance type").into());
     }
-    let matching = catalog.matching(&patterns).map_err(|error| inside("cluster.instances", &error, error.hint()))?;
+    let matching = catalog.matching(&patterns).map_err(|error| error.at("cluster.instances"))?;
     let transport = choice.transport.as_deref().map(|name| transport_named("cluster.transport", name)).transpose()?;
     let (matching, without_transport) = by_transport(transport, matching);
     if let (Some(transport), true) = (transport, matching.is_empty()) {

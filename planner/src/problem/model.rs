@@ -83,8 +83,7 @@ fn one_source(choice: &ModelChoice) -> Result<(), Invalid> {
 
 /// A model of the catalog, which leaves the attention kernel to software and GPU.
 fn catalog_spec(name: &str) -> Result<ModelSpec, Invalid> {
-    let entry =
-        find_published(name).map_or_else(|| find(name), Ok).map_err(|error| inside("model", &error, error.hint()))?;
+    let entry = find_published(name).map_or_else(|| find(name), Ok).map_err(|error| error.at("model"))?;
     Ok(ModelSpec { attention: None, ..entry.model.spec() })
 }
 

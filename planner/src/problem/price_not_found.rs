@@ -17,14 +17,10 @@ pub fn price_not_found(
     (service, pricing): (Service, Pricing),
     region: &str,
 ) -> Invalid {
-    let everywhere: BTreeSet<&str> = prices(catalog.instances()).map(|price| price.region.as_str()).collect();
-    if !everywhere.contains(region) {
-        let known = everywhere.iter().copied().collect::<Vec<_>>().join(", ");
-        let hint = match similar(region, everywhere) {
-            Some(similar) => format!("did you mean `{similar}`?"),
-            None => format!("prices are known in {known}"),
-        };
-        return Invalid::inside("region", format!("no price of any instance is known in `{region}`")).with_hint(hint);
+    if let Some(hint) = unknown_region(catalog, region) {
+        return Invalid::inside("region", format!("no price of any instance is known in `{region}`"))
+            .with_facts(region, "a Region in which machines have prices")
+            .with_hint(hint);
     }
     let own = || prices(instances.iter().copied());
     let here = dated(own().filter(|price| price.region == region), |price| {
@@ -48,6 +44,19 @@ pub fn price_not_found(
     };
     let sentence = format!("no {pricing} price of {of} from {} is known in {region}", service.name());
     Invalid::inside("pricing", sentence).with_hint(hint)
+}
+
+/// Returns the Region that was meant, or those that there are, if no machine has a price in this one.
+pub(crate) fn unknown_region(catalog: &Catalog, region: &str) -> Option<String> {
+    let everywhere: BTreeSet<&str> = prices(catalog.instances()).map(|price| price.region.as_str()).collect();
+    if everywhere.contains(region) {
+        return None;
+    }
+    let known = everywhere.iter().copied().collect::<Vec<_>>().join(", ");
+    Some(match similar(region, everywhere) {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => format!("prices are known in {known}"),
+    })
 }
 
 fn prices<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> impl Iterator<Item = &'a Price> {

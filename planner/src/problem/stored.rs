@@ -1,7 +1,6 @@
 //! How the samples of a job are stored: as it says, as its data set is, or as the data set that its model is usually
 //! trained on; and what to be careful about where nobody knows.
 
-use super::error::inside;
 use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set, find_published};
 use trainyard_plan::{DataSpec, JobSpec, SampleFormat};
 use trainyard_units::Invalid;
@@ -91,7 +90,7 @@ pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, Invalid> {
 /// Returns the data set that a job names; `None` if it names none, or says that samples are at hand.
 pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, Invalid> {
     let name = spec.dataset.as_deref().filter(|name| *name != NO_DATA_SET);
-    name.map(find_data_set).transpose().map_err(|error| inside("data.dataset", &error, error.hint()))
+    name.map(find_data_set).transpose().map_err(|error| error.at("data.dataset"))
 }
 
 /// Returns the samples of a data set that the job names, with the job's sample size if it states one.

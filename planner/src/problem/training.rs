@@ -1,6 +1,5 @@
 //! The amount of training that a job asks for.
 
-use super::error::inside;
 use super::hyper_parameters::check_hyper_parameters;
 use super::stored::named_set;
 use trainyard_models::{ConvergenceCurve, Model, convergence_curve, samples_in};
@@ -20,7 +19,7 @@ pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, Invalid
 /// Returns the measurements of the target that the training shall reach, if it names one.
 pub(crate) fn target(spec: &TrainingSpec, model: &Model) -> Result<Option<&'static ConvergenceCurve>, Invalid> {
     let curve = spec.target.as_deref().map(|target| convergence_curve(target, model)).transpose();
-    curve.map_err(|error| inside("training.target", &error, error.hint()))
+    curve.map_err(|error| error.within("training"))
 }
 
 /// The amount of training.

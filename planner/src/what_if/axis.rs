@@ -81,7 +81,10 @@ fn axis(text: &str) -> Result<Axis, Invalid> {
         }
     };
     for written in values.split(',').map(str::trim) {
-        let bad = |problem: String| Invalid::inside(option(name), format!("`{written}` {problem}"));
+        let bad = |problem: String| {
+            let hint = meant(name, written, &problem);
+            Invalid::inside(option(name), format!("`{written}` {problem}")).with_hint(hint)
+        };
         if written.is_empty() {
             return Err(Invalid::inside(option(name), "a value is empty")
                 .with_hint("write values with commas between them: A,B,C"));
@@ -98,6 +101,16 @@ fn axis(text: &str) -> Result<Axis, Invalid> {
         }
     }
     Ok(Axis { key, values: all })
+}
+
+/// Advises about a value that a key does not take: the word that was probably meant, or what there is to take.
+fn meant(name: &str, written: &str, problem: &str) -> String {
+    let allowed = problem.split_once(" is not one of ").map(|(_, allowed)| allowed.split(", "));
+    let Some(mut words) = allowed else { return "`trainyard what-if --help` lists all keys with values".into() };
+    match trainyard_units::similar(written, words.clone()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("for example --vary {name}={}", words.next().unwrap_or_default()),
+    }
 }
 
 /// Returns the option that varies a key.
@@ -172,11 +185,7 @@ fn rate(written: &str) -> Result<f64, String> {
 
 /// Reads a share: 0.05, or 5%.
 fn share(written: &str) -> Option<f64> {
-    let part = match written.strip_suffix('%') {
-        Some(percent) => trainyard_units::number(percent.trim()).ok()? / 100.0,
-        None => trainyard_units::number(written).ok()?,
-    };
-    (0.0..1.0).contains(&part).then_some(part)
+    trainyard_units::share(written).ok().filter(|part| (0.0..1.0).contains(part))
 }
 
 /// Names the number in a text that has a unit, for a key that has none: `50GB` of tokens is 50 billion, `1kEUR` is 1k.

@@ -4,10 +4,8 @@
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::{
-    CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, Pricing, TrainingSpec, numbers_or_texts,
-};
-use trainyard_units::{written, written_option};
+use trainyard_plan::{CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, Pricing, TrainingSpec};
+use trainyard_units::{numbers_or_texts, written, written_option};
 
 /// A fleet of jobs as a TOML file describes it. Durations are texts with a unit, `12 h`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +83,8 @@ pub struct FleetJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit: Option<String>,
     /// Jobs of a higher priority go first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "written")]
+    #[schemars(transform = numbers_or_texts)]
     pub priority: i32,
     /// What is trained.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -594,7 +594,7 @@ fn mistakes_are_told_with_their_place() {
         wrong("", ""),
         "`job` is missing: write at least one [[job]] with a file, or with a model, data and training"
     );
-    assert_eq!(wrong("", &JOB.replace("= 5", "= 0")), "`job[0].count` is 0, but it must be at least 1");
+    assert_eq!(wrong("", &JOB.replace("= 5", "= 0")), "`job[0].count` is 0, but it must be from 1 to 10000");
     assert_eq!(
         wrong("", &format!("{JOB}file = \"a.toml\"\n")),
         "`job[0].file` and `job[0].model` exclude each other: a job is in a file of its own or in place"

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_plan::{Pricing, numbers_or_texts};
-use trainyard_units::{named, written, written_option};
+use trainyard_plan::Pricing;
+use trainyard_units::{named, numbers_or_texts, written, written_option, written_share};
 
 /// A queue of jobs as a TOML file describes it. Durations are texts with a unit, `30 min`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -126,10 +126,12 @@ pub struct QueuedJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit: Option<String>,
     /// Goes first where the order is by priority; higher is sooner.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "written")]
+    #[schemars(transform = numbers_or_texts)]
     pub priority: i32,
-    /// Standard deviation of the duration as a fraction of its mean; durations are log-normal.
-    #[serde(default)]
+    /// Standard deviation of the duration as a fraction of its mean, `0.2` or `20%`; durations are log-normal.
+    #[serde(default, deserialize_with = "written_share")]
+    #[schemars(transform = numbers_or_texts)]
     pub spread: f64,
     /// Execution role, which a warm pool must match.
     #[serde(skip_serializing_if = "Option::is_none")]

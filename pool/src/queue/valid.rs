@@ -127,7 +127,7 @@ fn time(text: Option<&str>, field: &str, default: Seconds) -> Result<Seconds, In
     match text.parse::<Seconds>() {
         Ok(time) if time <= MOST_WORK => Ok(time),
         Ok(_) => Err(wrong(format!("at most {MOST_WORK}"))),
-        Err(error) => Err(wrong(format!("a duration such as 30 min: {error}"))),
+        Err(error) => Err(wrong("a duration such as 30 min".into()).because(error)),
     }
 }
 
@@ -136,12 +136,14 @@ fn count(jobs: &[QueuedJobSpec]) -> Result<(), Invalid> {
         let why = "write at least one [[job]] with a name and a plan, or a duration and instances";
         return Err(Invalid::missing("job", why));
     }
-    if let Some(index) = jobs.iter().position(|kind| kind.count == 0) {
-        return Err(Invalid::value(format!("job[{index}].count"), 0, "at least 1"));
+    let most = MOST_JOBS as u32;
+    if let Some((index, kind)) = jobs.iter().enumerate().find(|(_, kind)| !(1..=most).contains(&kind.count)) {
+        return Err(Invalid::range(format!("job[{index}].count"), kind.count, 1..=most));
     }
     let all: u64 = jobs.iter().map(|kind| u64::from(kind.count)).sum();
     if all > MOST_JOBS {
-        return Err(Invalid::value("job", format!("{all} jobs with all counts"), format!("at most {MOST_JOBS} jobs")));
+        return Err(Invalid::value("job", format!("{all} jobs with all counts"), format!("at most {MOST_JOBS} jobs"))
+            .with_hint("lower `count` of some, or simulate them in parts"));
     }
     Ok(())
 }
@@ -185,8 +187,11 @@ fn work(kind: &QueuedJobSpec, pool: &PoolSpec, files: &QueueFiles) -> Result<Wor
         }
     };
     if !(SHORTEST_JOB..=MOST_WORK).contains(&duration) {
-        let name = if kind.plan.is_some() { "plan" } else { "duration" };
-        return Err(Invalid::range(name, format!("a job of {} s", duration.0), SHORTEST_JOB..=MOST_WORK));
+        let (name, value) = match &kind.duration {
+            Some(text) => ("duration", format!("`{text}`")),
+            None => ("plan", format!("a job of {duration}")),
+        };
+        return Err(Invalid::range(name, value, SHORTEST_JOB..=MOST_WORK));
     }
     if instances == 0 {
         return Err(Invalid::value(widest, 0, "at least 1"));
@@ -241,7 +246,7 @@ pub(crate) fn too_wide(field: &str, instances: u32, pool: &PoolSpec) -> Invalid 
 fn environment(kind: &QueuedJobSpec, encrypted: bool) -> Result<Environment<'_>, Invalid> {
     let volume = kind.volume.as_deref().map(|text| {
         let size = text.parse::<Bytes>().map(|bytes| bytes.0);
-        size.map_err(|why| Invalid::value("volume", format!("`{text}`"), format!("a size such as 100 GB: {why}")))
+        size.map_err(|why| Invalid::value("volume", format!("`{text}`"), "a size such as 100 GB").because(why))
     });
     Ok((kind.role.as_deref(), volume.transpose()?, kind.vpc.as_deref(), kind.encryption.unwrap_or(encrypted)))
 }

@@ -405,6 +405,21 @@ fn a_refusal_names_the_field_the_value_and_what_is_allowed() {
     let [field, _, allowed] = of("/api/v1/what-if", &json!({ "job": wrong, "vary": [] }));
     assert_eq!(field, "training.global_batch");
     assert!(allowed.starts_with("a number of samples"), "{allowed}");
+    let mut wrong = job();
+    wrong["training"]["betas"] = json!([0.9, 0.95, 0.9]);
+    let told = of("/api/v1/plan", &json!({ "job": wrong }));
+    assert_eq!(told, ["training.betas", "[0.9, 0.95, 0.9]", "a list of 2 numbers"]);
+    let mut wrong = job();
+    wrong["goal"] = json!({ "deadline": "1" });
+    assert_eq!(of("/api/v1/plan", &json!({ "job": wrong })), ["goal.deadline", "1", "a duration such as 3d"]);
+    wrong = job();
+    wrong["model"] = json!({ "name": "gpt9" });
+    let told = of("/api/v1/plan", &json!({ "job": wrong }));
+    assert_eq!(told, ["model", "gpt9", "the name of a model of the catalog"]);
+    wrong = job();
+    wrong["cluster"] = json!({ "region": "mars" });
+    let told = of("/api/v1/plan", &json!({ "job": wrong }));
+    assert_eq!(told, ["cluster.region", "mars", "a Region in which machines have prices"]);
     let [field, ..] = of("/api/v1/what-if", &json!({ "job": job(), "vary": ["instances=1", "instances=2"] }));
     assert_eq!(field, "vary");
     let mut wrong = fleet();
@@ -422,9 +437,28 @@ fn advice_names_paths_of_the_api() {
     assert!(text.contains("GET /api/v1/catalogs lists the catalog") && !text.contains("trainyard show"), "{text}");
     let (.., text) = ask("/api/v1/what-if", &json!({ "job": job(), "vary": ["qqq=1"] })).refusal();
     assert!(text.contains("lists all keys, as `varied`"), "{text}");
+    // As JSON has it, and without files, which the server does not open.
+    let (.., text) = ask("/api/v1/plan", &json!({ "job": {} })).refusal();
+    assert!(text.contains(r#""name": "gpt2""#) && !text.contains("file") && !text.contains(" = "), "{text}");
     let catalogs = answered(router(settings()), get("/api/v1/catalogs")).json();
     let keys = catalogs["varied"].as_array().expect("a list");
     assert!(keys.iter().any(|key| key["name"] == "instances"));
+}
+
+#[test]
+fn every_refusal_says_what_may_be_done() {
+    for (request, status) in [
+        (get("/api/v1/no-such-path"), 404),
+        (get("/api/v1/plan"), 405),
+        (get("/api/v1/catalogs?limit=1"), 400),
+        (post("/api/v1/plan", "{}".to_owned()), 400),
+        (post("/api/v1/plan", "{\"job\":{}}".to_owned()), 422),
+        (post("/api/v1/export/nowhere", "{}".to_owned()), 400),
+    ] {
+        let answer = answered(router(settings()), request).json();
+        assert_eq!(answer["status"], status, "{answer}");
+        assert!(answer["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{answer}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use schemars::Schema;
 use serde_json::Value;
 
 /// States in a schema that its numbers, and those of its fields and choices, may be texts too (`"10B"`): what
-/// [`trainyard_units::written`] and its like read. Numbers in lists are not read so.
+/// [`written`](crate::written) and its like read. Numbers in lists are not read so.
 pub fn numbers_or_texts(schema: &mut Schema) {
     if let Some(keywords) = schema.as_object_mut() {
         or_text(keywords);
