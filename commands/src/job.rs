@@ -395,7 +395,7 @@ impl Job {
     }
 
     /// Returns the failure of the job if there is no plan for it.
-    fn without_plan(&self, error: &NoPlan) -> Failure {
+    pub(crate) fn without_plan(&self, error: &NoPlan) -> Failure {
         // A plan that no stack can run, or for which there are no machines, is a fault of the input, not of the limits.
         let of_input = matches!(
             error,

@@ -242,7 +242,7 @@ fn expect_a_fit(job: &Job, limits: &Limits, machine: MeasuredMachine) -> Result<
     // The first plan that fits is enough.
     let limits = Limits { max_simulations: Some(1), ..limits.clone() };
     match optimum(&problem, &limits) {
-        Err(error @ NoPlan::OutOfMemory { .. }) => Err(job::no_plan(&error)),
+        Err(error @ NoPlan::OutOfMemory { .. }) => Err(job.without_plan(&error)),
         // What else may be wrong depends on times.
         _ => Ok(()),
     }
