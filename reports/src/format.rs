@@ -81,13 +81,39 @@ fn wrapped<R: AsRef<[String]>>(
         let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
         unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0)
     };
-    let ways = [widths(&with_words), widths(&short_alone)];
-    let unbroken = ways.into_iter().find(|unbroken| crowded && fits(unbroken));
-    for (column, wide) in unbroken.unwrap_or_else(|| names.into_iter().collect()) {
+    let mut unbroken = widths(&with_words);
+    if crowded && fits(&unbroken) {
+        let used = unbroken.iter().map(|(_, wide)| usize::from(*wide) + 1).sum::<usize>() - 1;
+        let kept = (header.len() - unbroken.len()) * (TEXT_KEPT + 1);
+        let wanted = |column: usize| whole(column, letters[column]).1;
+        share_out(usize::from(width.0).saturating_sub(used + kept), &mut unbroken, wanted);
+    } else {
+        unbroken = widths(&short_alone);
+        if !crowded || !fits(&unbroken) {
+            unbroken = names.into_iter().collect();
+        }
+    }
+    for (column, wide) in unbroken {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
     lines(table.lines().map(|line| line.trim_end().to_owned()))
+}
+
+/// Widens columns in turn until nothing is left over, or all are as wide as they want to be.
+fn share_out(mut left: usize, columns: &mut [(usize, u16)], wanted: impl Fn(usize) -> u16) {
+    while left > 0 {
+        let before = left;
+        for (column, wide) in columns.iter_mut() {
+            if left > 0 && *wide < wanted(*column) {
+                *wide += 1;
+                left -= 1;
+            }
+        }
+        if left == before {
+            break;
+        }
+    }
 }
 
 /// Joins lines, each ended by a line break.

@@ -38,7 +38,7 @@ pub struct WhatIfQuestion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     /// What is varied, one key or two, each with its values as `trainyard what-if --vary` takes them:
-    /// `instances=1..16`, `price=x0.8,x1.2`. Left out with `tornado`.
+    /// `instances=1..16`, `price.instance=x0.8,x1.2`. Left out with `tornado`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,
     /// Whether the job's plan is held, and simulated again for each value; otherwise the best plan is sought anew.

@@ -335,8 +335,8 @@ impl Reasons<'_> {
         let devices = human_count(u64::from(devices));
         let own = self.chosen.machines();
         let software = other.as_ref().map_or_else(String::new, |other| self.under_other_software(other));
-        let others = format!("{instances} × {}{software}", smaller.name);
-        Some(format!("{own} rather than {others} for the same {devices} GPUs: {why}"))
+        let others = format!("{instances} × {}", smaller.name);
+        Some(format!("{own} rather than {others} for the same {devices} GPUs{software}: {why}"))
     }
 
     /// Compares with pure data parallelism, or with the next best split.

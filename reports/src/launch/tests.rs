@@ -711,6 +711,7 @@ fn what_is_given_fills_its_blank() {
     let blanks: Vec<&str> = bare.blanks.iter().filter_map(|blank| blank.flag.as_deref()).collect();
     assert_eq!(blanks, ["--script", "--role", "--data", "--results"]);
     let options = LaunchOptions {
+        script: Some("own.py".into()),
         role: Some("arn:aws:iam::111122223333:role/r".into()),
         data: Some("s3://d/".into()),
         results: Some("s3://r/".into()),

@@ -208,7 +208,7 @@ fn the_plan_of_a_job_is_held_and_its_assumptions_are_varied() {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         answer.json()
     };
-    let held = of(&json!({ "job": job(), "vary": ["price=x1,x2"], "hold": true }));
+    let held = of(&json!({ "job": job(), "vary": ["price.instance=x1,x2"], "hold": true }));
     let [as_it_is, twice] = [0, 1].map(|case| &held["cases"][case]["figures"]);
     assert_eq!((&held["held"], &as_it_is["plan"]), (&json!(true), &held["base"]["plan"]));
     assert_eq!(as_it_is["plan"], twice["plan"]);
@@ -227,8 +227,8 @@ fn what_cannot_be_varied_is_told() {
         (json!({ "job": job(), "vary": ["instances=1", "instances=2"] }), "it is given twice"),
         (json!({ "job": job(), "vary": ["instances=1"], "fix": ["parallel.tensr=2"] }), "parallel.tensor"),
         (json!({ "job": named, "vary": ["instances=1"] }), "names a file"),
-        (json!({ "job": job(), "vary": ["price=x2"], "tornado": true }), "exclude each other"),
-        (json!({ "job": job(), "vary": ["stack=deepspeed"], "hold": true }), "a plan is held"),
+        (json!({ "job": job(), "vary": ["instances=2"], "tornado": true }), "exclude each other"),
+        (json!({ "job": job(), "vary": ["training.method=lora"], "hold": true }), "a plan is held"),
     ] {
         let (status, kind, text) = ask("/api/v1/what-if", &question).refusal();
         assert!(status == 422 && kind == "bad-input" && text.contains(words), "{question}: {text}");
