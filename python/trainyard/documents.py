@@ -3011,15 +3011,15 @@ class QueueSchedule(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColdFleet:
-    """What a fleet would take without warm pools."""
+class FleetOutcome:
+    """What all jobs of a fleet take and cost."""
 
     makespan_s: float
     """From the first submission to the end of the last job."""
     cost_usd: float
-    """What it would cost."""
+    """What they cost; 0 for machines without a price."""
     misses_goal: bool = False
-    """Whether it would miss a deadline or a budget, of all jobs or of each."""
+    """Whether they miss a deadline or a budget, of all jobs or of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3044,7 +3044,7 @@ class FleetPrediction:
     """Training over everything that is held."""
     cost: QueueCost | None = None
     """What it costs, by the second; absent for machines without a price."""
-    without_warm_pool: ColdFleet | None = None
+    without_warm_pool: FleetOutcome | None = None
     """The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools."""
 
 
@@ -3119,6 +3119,10 @@ class FleetSchedule(Document):
     """What is predicted."""
     missed: str | None
     """Which deadlines and budgets are missed, and by how much; absent if all are met, and in older documents."""
+    to_meet_goal: Sequence[str]
+    """What would let the fleet keep to them: jobs of a kind on two types, more instances, other terms, or one of the
+    two alone; empty if nothing that was tried does, where all are met, and in older documents.
+    """
     plans: list[FleetPlan]
     """The plan of each kind of jobs, in the order of the file."""
     pools: list[QueueSchedule]
