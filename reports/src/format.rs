@@ -59,45 +59,62 @@ fn wrapped<R: AsRef<[String]>>(
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let whole = |column: usize, letters: usize| {
-        let letters = u16::try_from(letters).unwrap_or(u16::MAX);
-        (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
-    };
-    // Names are not broken unless they would leave no room for anything else, nor are numbers.
-    let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= usize::from(width.0) / 3);
-    let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
-    let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
-    let crowded = natural > usize::from(width.0) + 1;
-    let is_short = |column: usize| right[column] || letters[column] <= TEXT_KEPT;
-    // Longer texts are broken between words or, where these leave no room, anywhere.
-    let with_words = |column: usize| Some(if is_short(column) { letters[column] } else { words[column] });
-    let short_alone = |column: usize| Some(letters[column]).filter(|_| is_short(column));
-    let widths = |kept: &dyn Fn(usize) -> Option<usize>| {
-        let others = (1..header.len()).filter_map(|column| Some(whole(column, kept(column)?)));
-        names.into_iter().chain(others).collect::<Vec<(usize, u16)>>()
-    };
-    // A blank stands between columns, and those that may be broken anywhere keep some room.
-    let fits = |unbroken: &Vec<(usize, u16)>| {
-        let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
-        unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0)
-    };
-    let mut unbroken = widths(&with_words);
-    if crowded && fits(&unbroken) {
-        let used = unbroken.iter().map(|(_, wide)| usize::from(*wide) + 1).sum::<usize>() - 1;
-        let kept = (header.len() - unbroken.len()) * (TEXT_KEPT + 1);
-        let wanted = |column: usize| whole(column, letters[column]).1;
-        share_out(usize::from(width.0).saturating_sub(used + kept), &mut unbroken, wanted);
-    } else {
-        unbroken = widths(&short_alone);
-        if !crowded || !fits(&unbroken) {
-            unbroken = names.into_iter().collect();
-        }
-    }
+    let titles = header.iter().map(|title| title.trim_start_matches('>').chars().count()).collect();
+    let unbroken = Columns { titles, right, letters, words }.unbroken(usize::from(width.0));
     for (column, wide) in unbroken {
         let column = table.column_mut(column).expect("as many columns as titles");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
     lines(table.lines().map(|line| line.trim_end().to_owned()))
+}
+
+/// What decides how wide the columns of a table are.
+struct Columns {
+    /// The lengths of titles.
+    titles: Vec<usize>,
+    /// Which columns are aligned to the right.
+    right: Vec<bool>,
+    /// The lengths of the longest cells.
+    letters: Vec<usize>,
+    /// The lengths of the longest words in them.
+    words: Vec<usize>,
+}
+
+impl Columns {
+    /// Returns the columns that have a least width, and that, for a table of so many letters.
+    fn unbroken(&self, width: usize) -> Vec<(usize, u16)> {
+        let Self { titles, right, letters, words } = self;
+        let whole = |column: usize, letters: usize| {
+            let letters = u16::try_from(letters).unwrap_or(u16::MAX);
+            (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
+        };
+        // Names are not broken unless they would leave no room for anything else, nor are numbers.
+        let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= width / 3);
+        let titled = |column: usize| letters[column].max(titles[column]);
+        let natural: usize = (0..titles.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
+        if natural <= width + 1 {
+            return names.into_iter().collect();
+        }
+        let is_short = |column: usize| right[column] || letters[column] <= TEXT_KEPT;
+        let widths = |kept: &dyn Fn(usize) -> Option<usize>| {
+            let others = (1..titles.len()).filter_map(|column| Some(whole(column, kept(column)?)));
+            names.into_iter().chain(others).collect::<Vec<(usize, u16)>>()
+        };
+        // A blank stands between columns, and those that may be broken anywhere keep some room.
+        let left = |unbroken: &[(usize, u16)]| {
+            let others = (titles.len() - unbroken.len()) * TEXT_KEPT + titles.len() - 1;
+            let used = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others;
+            width.checked_sub(used)
+        };
+        // Longer texts are broken between words or, where these leave no room, anywhere.
+        let mut with_words = widths(&|column| Some(if is_short(column) { letters[column] } else { words[column] }));
+        if let Some(left) = left(&with_words) {
+            share_out(left, &mut with_words, |column| whole(column, letters[column]).1);
+            return with_words;
+        }
+        let short_alone = widths(&|column| Some(letters[column]).filter(|_| is_short(column)));
+        if left(&short_alone).is_some() { short_alone } else { names.into_iter().collect() }
+    }
 }
 
 /// Widens columns in turn until nothing is left over, or all are as wide as they want to be.

@@ -57,7 +57,7 @@ impl WaysOut<'_> {
         let question = Question::new(own.spec, &fleet, &found).ok()?;
         let enough = question.outcome(own.spec, &fleet.shared).ok().filter(|outcome| !outcome.misses_goal)?;
         let told = of_all(&enough);
-        Some(format!("all jobs of a [[job]] have one plan here: with the jobs of each in two of half as many {told}"))
+        Some(format!("all jobs of a [[job]] share one plan: with two [[job]] of half as many in place of each {told}"))
     }
 
     fn more_instances(&self) -> Option<String> {
