@@ -10,12 +10,7 @@ pub struct Width(pub u16);
 
 /// Formats a table with a header; columns whose header starts with `>` are aligned to the right.
 pub fn table<const N: usize>(width: Width, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    wrapped(width, &header, rows, 0)
-}
-
-/// Formats a table whose number of columns is known at run time; the title of the first column is not broken either.
-pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: impl IntoIterator<Item = R>) -> String {
-    wrapped(width, header, rows, header.first().map_or(0, |title| title.chars().count()))
+    columns(width, &header, rows)
 }
 
 /// Length up to which a text is not broken; a longer one keeps at least this many columns.
@@ -27,13 +22,8 @@ fn known_columns<R: AsRef<[String]>>(columns: usize, rows: &[R]) -> Vec<usize> {
     (0..columns).filter(|column| rows.is_empty() || is_known(column)).collect()
 }
 
-/// Formats a table, without the columns in which nothing is known; its first column has room for this many letters.
-fn wrapped<R: AsRef<[String]>>(
-    width: Width,
-    header: &[&str],
-    rows: impl IntoIterator<Item = R>,
-    letters: usize,
-) -> String {
+/// Formats a table whose number of columns is known at run time, without those in which nothing is known.
+pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: impl IntoIterator<Item = R>) -> String {
     let rows: Vec<R> = rows.into_iter().collect();
     let known = known_columns(header.len(), &rows);
     let header: Vec<&str> = known.iter().map(|column| header[*column]).collect();
@@ -46,20 +36,23 @@ fn wrapped<R: AsRef<[String]>>(
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
-    let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
-    let mut words = vec![0; header.len()];
+    let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    let titles: Vec<usize> = header.iter().map(|title| title.trim_start_matches('>').chars().count()).collect();
+    let mut words: Vec<usize> = header.iter().map(|title| longest(title.trim_start_matches('>'))).collect();
+    // Titles are broken between words, but for the first.
+    let mut letters: Vec<usize> =
+        words.iter().enumerate().map(|(column, word)| if column == 0 { titles[0] } else { *word }).collect();
     for row in rows {
         let row: Vec<&String> = known.iter().map(|column| &row.as_ref()[*column]).collect();
         for ((most, word), cell) in letters.iter_mut().zip(&mut words).zip(&row) {
             *most = (*most).max(cell.chars().count());
-            *word = (*word).max(cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
+            *word = (*word).max(longest(cell));
         }
         table.add_row(row.into_iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let titles = header.iter().map(|title| title.trim_start_matches('>').chars().count()).collect();
     let unbroken = Columns { titles, right, letters, words }.unbroken(usize::from(width.0));
     for (column, wide) in unbroken {
         let column = table.column_mut(column).expect("as many columns as titles");
