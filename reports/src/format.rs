@@ -38,27 +38,35 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
     let titles: Vec<usize> = header.iter().map(|title| title.trim_start_matches('>').chars().count()).collect();
-    let mut words: Vec<usize> = header.iter().map(|title| longest(title.trim_start_matches('>'))).collect();
-    // Titles are broken between words, but for the first.
-    let mut letters: Vec<usize> =
-        words.iter().enumerate().map(|(column, word)| if column == 0 { titles[0] } else { *word }).collect();
+    let mut words = vec![0; header.len()];
+    let mut letters = words.clone();
+    letters[0] = titles[0];
+    let mut told = Vec::new();
     for row in rows {
         let row: Vec<&String> = known.iter().map(|column| &row.as_ref()[*column]).collect();
         for ((most, word), cell) in letters.iter_mut().zip(&mut words).zip(&row) {
             *most = (*most).max(cell.chars().count());
             *word = (*word).max(longest(cell));
         }
+        told.extend(row.iter().flat_map(|cell| cell.split(' ')).map(str::to_owned));
         table.add_row(row.into_iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let unbroken = Columns { titles, right, letters, words }.unbroken(usize::from(width.0));
-    for (column, wide) in unbroken {
-        let column = table.column_mut(column).expect("as many columns as titles");
-        column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
+    let columns = Columns { titles, right, letters, words };
+    let mut laid_out = |unbroken: Vec<(usize, u16)>| {
+        for (column, wide) in unbroken {
+            let column = table.column_mut(column).expect("as many columns as titles");
+            column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
+        }
+        lines(table.lines().map(|line| line.trim_end().to_owned()))
+    };
+    let text = laid_out(columns.unbroken(usize::from(width.0)));
+    if told.iter().all(|word| text.contains(word)) {
+        return text;
     }
-    lines(table.lines().map(|line| line.trim_end().to_owned()))
+    columns.with_whole_words(usize::from(width.0)).map_or(text, laid_out)
 }
 
 /// What decides how wide the columns of a table are.
@@ -74,39 +82,50 @@ struct Columns {
 }
 
 impl Columns {
-    /// Returns the columns that have a least width, and that, for a table of so many letters.
+    /// Returns the column that is so long with its padding.
+    fn padded(column: usize, letters: usize) -> (usize, u16) {
+        let letters = u16::try_from(letters).unwrap_or(u16::MAX);
+        (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
+    }
+
+    fn is_short(&self, column: usize) -> bool {
+        self.right[column] || self.letters[column] <= TEXT_KEPT
+    }
+
+    /// Returns the first column, whose names are not broken unless they would leave no room for anything else.
+    fn names(&self, width: usize) -> Option<(usize, u16)> {
+        Some(Self::padded(0, self.letters[0])).filter(|_| self.letters[0] <= width / 3)
+    }
+
+    /// Returns the letters that are left of a line; `None` if there is no room. A blank stands between columns, and those that may
+    /// be broken anywhere keep some room.
+    fn left(&self, unbroken: &[(usize, u16)], width: usize) -> Option<usize> {
+        let columns = self.titles.len();
+        let others = (columns - unbroken.len()) * TEXT_KEPT + columns - 1;
+        width.checked_sub(unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others)
+    }
+
+    /// Returns the columns that are not broken, with their widths: names, and numbers and short texts where the table is crowded.
     fn unbroken(&self, width: usize) -> Vec<(usize, u16)> {
-        let Self { titles, right, letters, words } = self;
-        let whole = |column: usize, letters: usize| {
-            let letters = u16::try_from(letters).unwrap_or(u16::MAX);
-            (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
-        };
-        // Names are not broken unless they would leave no room for anything else, nor are numbers.
-        let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= width / 3);
-        let titled = |column: usize| letters[column].max(titles[column]);
-        let natural: usize = (0..titles.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
-        if natural <= width + 1 {
-            return names.into_iter().collect();
-        }
-        let is_short = |column: usize| right[column] || letters[column] <= TEXT_KEPT;
-        let widths = |kept: &dyn Fn(usize) -> Option<usize>| {
-            let others = (1..titles.len()).filter_map(|column| Some(whole(column, kept(column)?)));
-            names.into_iter().chain(others).collect::<Vec<(usize, u16)>>()
-        };
-        // A blank stands between columns, and those that may be broken anywhere keep some room.
-        let left = |unbroken: &[(usize, u16)]| {
-            let others = (titles.len() - unbroken.len()) * TEXT_KEPT + titles.len() - 1;
-            let used = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others;
-            width.checked_sub(used)
-        };
-        // Longer texts are broken between words or, where these leave no room, anywhere.
-        let mut with_words = widths(&|column| Some(if is_short(column) { letters[column] } else { words[column] }));
-        if let Some(left) = left(&with_words) {
-            share_out(left, &mut with_words, |column| whole(column, letters[column]).1);
-            return with_words;
-        }
-        let short_alone = widths(&|column| Some(letters[column]).filter(|_| is_short(column)));
-        if left(&short_alone).is_some() { short_alone } else { names.into_iter().collect() }
+        let names = self.names(width);
+        let titled = |column: usize| self.letters[column].max(self.titles[column]);
+        let natural: usize =
+            (0..self.titles.len()).map(|column| usize::from(Self::padded(column, titled(column)).1) + 1).sum();
+        let crowded = natural > width + 1;
+        let short = (1..self.titles.len()).filter(|column| crowded && self.is_short(*column));
+        let all: Vec<(usize, u16)> =
+            names.into_iter().chain(short.map(|column| Self::padded(column, self.letters[column]))).collect();
+        if self.left(&all, width).is_some() { all } else { names.into_iter().collect() }
+    }
+
+    /// Does so for columns that are broken between words alone; `None` where words leave no room.
+    fn with_whole_words(&self, width: usize) -> Option<Vec<(usize, u16)>> {
+        let kept = |column: usize| if self.is_short(column) { self.letters[column] } else { self.words[column] };
+        let others = (1..self.titles.len()).map(|column| Self::padded(column, kept(column)));
+        let mut all: Vec<(usize, u16)> = self.names(width).into_iter().chain(others).collect();
+        let left = self.left(&all, width)?;
+        share_out(left, &mut all, |column| Self::padded(column, self.letters[column]).1);
+        Some(all)
     }
 }
 
