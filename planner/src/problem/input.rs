@@ -238,7 +238,7 @@ impl Data {
         batch: BatchSpec,
     ) -> Result<Vec<(InputSpec, LoaderRates)>, Invalid> {
         let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
-        // Plans with other micro-batches share what is found here.
+        // Plans with other micro-batches share what is found here, and each asks for its own room.
         let intake = Intake { mesh, global_batch: batch.global, micro_batch: 1 };
         let (mut there, mut refused) = (Vec::new(), None);
         let inputs = self.held.under(fixed).options(machine, &self.set, parallel.data);
@@ -263,9 +263,13 @@ impl Data {
 
 /// Returns the index of the supply with which a training of `steps` steps of `step` ends first, downloads included, or
 /// of a simpler one that is nearly as fast.
-pub(crate) fn chosen(supplies: &[(InputSpec, LoaderRates)], step: Seconds, steps: u64) -> Option<usize> {
+pub(crate) fn chosen(
+    supplies: &[(InputSpec, LoaderRates)],
+    (step, micro_batch): (Seconds, u64),
+    steps: u64,
+) -> Option<usize> {
     let mut best: Option<(f64, usize)> = None;
-    for (index, (_, supply)) in supplies.iter().enumerate() {
+    for (index, (_, supply)) in supplies.iter().enumerate().filter(|(_, (_, own))| own.has_room_ahead(micro_batch)) {
         let feed = supply.feed(step, steps);
         let total = feed.download.0 + feed.time.0;
         if best.is_none_or(|(least, _)| total < least * (1.0 - WORTHWHILE)) {

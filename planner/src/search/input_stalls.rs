@@ -48,7 +48,7 @@ impl InputStalls {
         let way = |candidate: &Candidate| {
             let step = Seconds(bounds.step_time(candidate)?);
             let steps = space.problem().training.steps(candidate.batch.global);
-            Some((key(candidate), chosen(&supplies[&site(candidate)], step, steps)?))
+            Some((key(candidate), chosen(&supplies[&site(candidate)], (step, candidate.batch.micro), steps)?))
         };
         let chosen = candidates.par_iter().filter_map(way).collect();
         Self { supplies, chosen }

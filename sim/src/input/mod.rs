@@ -104,6 +104,8 @@ pub struct LoaderRates {
     /// Samples of one pass.
     data_samples: Option<u64>,
     prefetch: u32,
+    /// Samples of the largest micro-batch that loaders have room ahead for.
+    largest_micro_batch: u64,
     /// Standard deviation of a sample's bytes over their mean.
     deviation: f64,
     /// The download before the first step.
@@ -159,6 +161,7 @@ impl LoaderRates {
             global_batch: intake.global_batch,
             data_samples: data.samples,
             prefetch: input.prefetch,
+            largest_micro_batch: u64::MAX,
             deviation: data.bytes_deviation / data.bytes_per_sample,
             download: Seconds::ZERO,
         };
@@ -169,6 +172,7 @@ impl LoaderRates {
             let shared = machine.cluster.shared_storage;
             let site = Site::new((pool, shared), data, input, (samples, loaders))?;
             site.has_room_ahead(intake.micro_batch)?;
+            supply.largest_micro_batch = supply.largest_micro_batch.min(site.largest_micro_batch());
             let rest = intake.global_batch as f64 / samples;
             let (decode, copy) = (site.decode()?, site.copy(switches));
             let times = |read| StageTimes { read, decode, copy };
@@ -258,12 +262,20 @@ impl<'a> Site<'a> {
     /// Refuses more micro-batches ahead than main memory holds: each worker of a replica loads some, and one is at hand
     /// (PyTorch 2, `torch.utils.data.DataLoader`: `prefetch_factor` batches of each of `num_workers`).
     fn has_room_ahead(&self, micro_batch: u64) -> Result<(), Invalid> {
-        let batches = f64::from(self.input.workers) * f64::from(self.input.prefetch) + 1.0;
-        let of_replica = batches * micro_batch as f64 * self.data.decoded_bytes;
-        let ahead = bytes(f64::from(self.loaders) * of_replica);
+        let ahead = bytes(micro_batch as f64 * self.ahead_of_each());
         self.holds("input.prefetch", ("loading ahead", "main memory"), ahead, self.host.memory, |_| {
             "a smaller `prefetch` takes less".into()
         })
+    }
+
+    /// Returns the bytes ahead for each sample of a micro-batch.
+    fn ahead_of_each(&self) -> f64 {
+        let batches = f64::from(self.input.workers) * f64::from(self.input.prefetch) + 1.0;
+        f64::from(self.loaders) * batches * self.data.decoded_bytes
+    }
+
+    fn largest_micro_batch(&self) -> u64 {
+        (self.host.memory.as_f64() / self.ahead_of_each()) as u64
     }
 
     fn holds(

@@ -72,6 +72,11 @@ impl LoaderRates {
         Self { deviation: 0.0, ..self }
     }
 
+    /// Returns `true` if loaders have room ahead for micro-batches of so many samples.
+    pub fn has_room_ahead(&self, micro_batch: u64) -> bool {
+        micro_batch <= self.largest_micro_batch
+    }
+
     /// Returns the outcome of `steps` steps that would take `step` each if their samples were there.
     pub fn feed(&self, step: Seconds, steps: u64) -> InputStall {
         let first_steps = self.data_samples.map_or(steps, |samples| samples.div_ceil(self.global_batch).min(steps));

@@ -316,3 +316,17 @@ fn copies_lie_on_volumes_only_where_machines_have_no_disk_for_them() {
     assert_eq!(kept("p3.16xlarge", IMAGENET, StorageMode::FsxLustre), Copies::FileSystem(smallest));
     assert_eq!(kept("p3.16xlarge", IMAGENET, StorageMode::S3Pipe), Copies::Nothing);
 }
+
+/// 61 GiB of main memory, 8 workers with 30 micro-batches each and one more: 241 × 602 kB for each sample of one.
+#[test]
+fn micro_batches_that_loaders_have_no_room_ahead_for_are_refused() {
+    let (machine, input) = (machine("p3.2xlarge", 1), InputSpec { prefetch: 30, ..STREAMED });
+    let rates = |micro_batch: u64| {
+        let intake = Intake { micro_batch, ..replicas(1, 4096) };
+        LoaderRates::new(intake, &machine, &IMAGENET, input)
+    };
+    let one = rates(1).expect("room for a sample");
+    let most = (1..4096).take_while(|micro_batch| one.has_room_ahead(*micro_batch)).last().expect("one at least");
+    assert!((200..1000).contains(&most), "{most}");
+    assert!(rates(most).is_ok() && rates(most + 1).is_err(), "{most}");
+}
