@@ -71,6 +71,6 @@ pub use seen::{Arithmetic, Seen, Work};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{
     DEFAULT_STACK, EXECUTOR_STACK, FIRST_FLASH_ATTENTION, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs,
-    Release, Stack, StageCut,
+    Release, Stack, StageCut, UpdatedWeights,
 };
 pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, SharedStorage, Storage, Tier, Volume};

@@ -6,6 +6,7 @@ use crate::seen::Seen;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// The default stack, for frameworks that were not measured: the constants of a common one.
@@ -34,6 +35,30 @@ pub enum StageCut {
     EqualLayers,
     /// Contiguous runs of layers, chosen so that the most expensive run is as cheap as possible.
     Balanced,
+}
+
+/// When a framework gathers updated weights of which ranks share out optimizer state, or that and gradients (ZeRO-1 and 2),
+/// in plans without a pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdatedWeights {
+    /// In one piece after the update.
+    #[default]
+    AfterUpdate,
+    /// Beside the first forward pass of the next step, bucket by bucket.
+    FirstForward,
+    /// Beside every forward pass: each backward pass lets go of them.
+    EachForward,
+}
+
+impl fmt::Display for UpdatedWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AfterUpdate => "after the update",
+            Self::FirstForward => "beside the first forward pass",
+            Self::EachForward => "beside each forward pass",
+        })
+    }
 }
 
 /// The memory layout in which a framework keeps feature maps.
@@ -236,6 +261,10 @@ pub struct Stack {
     /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute; otherwise the
     /// device computes only when neither is under way.
     pub sharded_overlap: Sourced<bool>,
+    /// When updated weights are gathered of which optimizer state and gradients alone are sharded; after the update if left
+    /// out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_weights: Option<Sourced<UpdatedWeights>>,
     /// `true` if layerwise sharded weights and gradients travel matrix by matrix, each with its own latency, while
     /// smaller tensors are replicated; otherwise a layer is one flat buffer.
     pub sharded_by_tensor: Sourced<bool>,

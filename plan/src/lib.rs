@@ -83,7 +83,7 @@ pub use job::{
     GlobalBatch, GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec,
     Volume, place_at,
 };
-pub use lower::{Lowering, Repetition, Shortened, lower, lower_shortened};
+pub use lower::{Lowering, Repetition, Shortened, UpdatedWeights, lower, lower_shortened};
 pub use memory::{
     Lifetime, Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations_with, kept_elsewhere,
     resident, resident_with,

@@ -39,10 +39,36 @@ pub struct Lowering {
     pub blocking_transfers: bool,
     /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute.
     pub sharded_overlap: bool,
+    /// When updated weights are gathered of which optimizer state and gradients alone are sharded.
+    pub updated_weights: UpdatedWeights,
     /// `true` if gradients are kept in main memory where the processor updates.
     pub gradients_on_host: bool,
     /// `true` if all ranks agree on a step before any of them updates, so that no stage begins the next one early.
     pub agrees_on_steps: bool,
+}
+
+/// When ranks gather updated weights of which they share out optimizer state, or that and gradients (ZeRO-1 and 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdatedWeights {
+    /// In one piece after the update.
+    #[default]
+    AfterUpdate,
+    /// Beside the first forward pass of the next step, bucket by bucket.
+    FirstForward,
+    /// Beside every forward pass: each backward pass lets go of them.
+    EachForward,
+}
+
+impl Lowering {
+    /// Returns `true` if updated weights are gathered beside the forward pass of this micro-batch of a step.
+    pub fn gathers_in_forward(self, plan: &Plan, micro_batch: u32) -> bool {
+        let is_time = match self.updated_weights {
+            UpdatedWeights::AfterUpdate => false,
+            UpdatedWeights::FirstForward => micro_batch == 0,
+            UpdatedWeights::EachForward => true,
+        };
+        is_time && plan.may_gather_in_forward()
+    }
 }
 
 /// Returns the work of one optimizer step of `plan`.
@@ -256,13 +282,13 @@ impl<'a> Builder<'a> {
         let (reduces, leaves) = (self.reduces_after(slot), self.keeps_gradients_of(slot));
         let activity = activity(stage, slot);
         let compute = self.stages[stage.0 as usize].compute;
-        let parts = self.parts(position, slot, reduces || leaves);
-        // Gradients of weights follow from inputs and from gradients of outputs, without the weights.
-        let gathers = self.plan.gathers_weights() && slot.pass != StagePass::BackwardWeight;
+        let gathers = self.brings_weights(slot);
+        let parts = self.parts(position, slot, reduces || leaves || gathers);
         let mut last = None;
         for (number, layers) in parts.into_iter().enumerate() {
             if gathers {
-                waits.extend(self.gather(stage, &layers, slot.pass));
+                let begins = number == 0;
+                waits.extend(self.gather(stage, &layers, slot.pass, begins));
             }
             waits.extend(self.room_or_return(stage, position, slot, &layers));
             let segment = self.segment(position, slot, layers.clone());
@@ -292,6 +318,20 @@ impl<'a> Builder<'a> {
         weights && self.plan.mesh().copies() > 1 && (ends || each)
     }
 
+    /// Returns `true` if weights are brought to the device for a pass.
+    fn brings_weights(&self, slot: Slot) -> bool {
+        match slot.pass {
+            // Gradients of weights follow from inputs and from gradients of outputs, without the weights.
+            StagePass::BackwardWeight => false,
+            StagePass::Forward if self.gathers_updated_for(slot) => true,
+            _ => self.plan.gathers_weights(),
+        }
+    }
+
+    fn gathers_updated_for(&self, slot: Slot) -> bool {
+        self.lowering.gathers_in_forward(self.plan, slot.micro_batch % self.micro_batches)
+    }
+
     fn ends_step(&self, slot: Slot) -> bool {
         (slot.micro_batch + 1).is_multiple_of(self.micro_batches)
     }
@@ -305,7 +345,13 @@ impl<'a> Builder<'a> {
                 let each = layers.map(|layer| layer..layer + 1);
                 if forward { each.collect() } else { each.rev().collect() }
             }
-            Some(bucket) if in_buckets => self.buckets(layers, bucket),
+            Some(bucket) if in_buckets => {
+                let mut parts = self.buckets(layers, bucket);
+                if forward {
+                    parts.reverse();
+                }
+                parts
+            }
             _ => vec![layers],
         }
     }
@@ -421,6 +467,7 @@ mod tests {
         bucket: None,
         blocking_transfers: false,
         sharded_overlap: true,
+        updated_weights: UpdatedWeights::AfterUpdate,
         gradients_on_host: false,
         agrees_on_steps: false,
     };

@@ -43,6 +43,12 @@ impl Plan {
         self.shards(StateSharding::Optimizer) && !self.shards(StateSharding::Parameters)
     }
 
+    /// Returns `true` if a forward pass may gather updated weights, where the software does so. Stages of a pipeline gather
+    /// after the update: a later one would begin only when activations arrive, stage after stage.
+    pub fn may_gather_in_forward(&self) -> bool {
+        self.gathers_updated() && self.offload().parameters.is_none() && self.stages().count() == 1
+    }
+
     /// Returns `true` if software that keeps gradients in main memory does so with this plan: the processor updates, and
     /// after each micro-batch a rank has all of its part of the gradients.
     pub fn may_keep_gradients_on_host(&self) -> bool {

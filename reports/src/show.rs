@@ -418,6 +418,7 @@ pub fn stack(stack: &Stack, width: Width) -> String {
     rows.extend(stack.frozen_activations.as_ref().map(|part| sourced("the same, frozen in half precision", part)));
     rows.extend(stack.frozen_traffic.as_ref().map(|part| sourced("traffic, frozen in half precision", part)));
     rows.extend(stack.keeps_half_gradients.as_ref().map(|kept| sourced("keeps half-precision gradients", kept)));
+    rows.extend(stack.updated_weights.as_ref().map(|time| sourced("updated weights gathered", time)));
     rows.extend(stack.gradients_on_host.as_ref().map(|kept| sourced("gradients kept in main memory", kept)));
     rows.extend(stack.let_go_at_once.as_ref().map(|does| sourced("values let go after their last use", does)));
     rows.extend(stack.tiled_loss.as_ref().map(|does| sourced("loss of adapters and preferences in tiles", does)));

@@ -27,7 +27,7 @@ const KINDS_MAX: usize = 16;
 /// A stage computes all its micro-batches one after another; before the first one reaches it, and after its last
 /// backward, that micro-batch goes through all earlier stages and the links between them. Its gradients are reduced
 /// after the last micro-batch's forward at the earliest, and then its parameters are updated. Weights that are shared
-/// out are gathered for every pass. Where steps follow each other without draining the pipeline, filling and draining
+/// out are gathered for every pass; a forward pass takes at least as long as the gathering of what it needs. Where steps follow each other without draining the pipeline, filling and draining
 /// count as far as the first stage waits for them.
 ///
 /// # Errors
@@ -309,7 +309,8 @@ impl<'a> Least<'a> {
             ended,
         };
         let gathering = least.gathered_for(2.0 * micro_batches);
-        least.computed = least.beside(kernels.all, gathering) + own_sends * micro_batches;
+        let waited = self.waits_for_updated(stage, held, kernels.forward)?;
+        least.computed = least.beside(kernels.all, gathering) + own_sends * micro_batches + waited;
         least.reduced = least.computed;
         if each {
             // One reduction after another, beside everything else.
@@ -322,7 +323,7 @@ impl<'a> Least<'a> {
         let beside = self.machine.lowering().bucket.is_some() || gathers;
         // Gradients of the last micro-batches of several runs may be reduced while these are sent on.
         let sent_before = own_sends * (micro_batches - following(plan)).max(0.0);
-        let before_sums = least.beside(kernels.all, gathering) + sent_before;
+        let before_sums = least.beside(kernels.all, gathering) + sent_before + waited;
         // Kernels beside a gathering and a reduction at once are slowed once, and the gathering counts already.
         let lost = if gathers { 0.0 } else { self.lost };
         let behind = |last: Seconds| if beside { reduction.max(last + reduction * lost) - last } else { reduction };
@@ -524,12 +525,36 @@ impl<'a> Least<'a> {
         Ok(out.then(update))
     }
 
-    /// Updated weights, brought together again where only state and gradients are shared out.
+    /// Updated weights, brought together again where only state and gradients are shared out and no forward pass does it.
     fn gathered_anew(&mut self, stage: StageId, held: ParameterCounts) -> Result<Passing, MachineError> {
-        if !self.plan.gathers_updated() {
+        if !self.plan.gathers_updated() || self.gatherings_in_forward() > 0 {
             return Ok(Passing::default());
         }
         self.gather(stage, held.trained())
+    }
+
+    /// Forward passes of a step in which updated weights are gathered.
+    fn gatherings_in_forward(&self) -> usize {
+        let micro_batches = u32::try_from(self.plan.batch().accumulation).unwrap_or(u32::MAX);
+        let lowering = self.machine.lowering();
+        let [first, second] = [0, 1].map(|micro_batch| lowering.gathers_in_forward(self.plan, micro_batch));
+        if second { micro_batches as usize } else { usize::from(first) }
+    }
+
+    /// The time that forward passes wait for updated weights, at least: none of them ends before the last of these is
+    /// there, and none of these is asked for before the pass begins.
+    fn waits_for_updated(
+        &mut self,
+        stage: StageId,
+        held: ParameterCounts,
+        forward: Seconds,
+    ) -> Result<Seconds, MachineError> {
+        let gatherings = self.gatherings_in_forward();
+        if gatherings == 0 {
+            return Ok(Seconds::ZERO);
+        }
+        let gathered = self.gather(stage, held.trained())?.any;
+        Ok((gathered - forward).max(Seconds::ZERO) * gatherings as f64)
     }
 
     /// Updated weights, where they are kept elsewhere.

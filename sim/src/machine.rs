@@ -1,9 +1,9 @@
 //! Where a plan runs: hardware and the software on it.
 
 use std::sync::Arc;
-use trainyard_hardware_profiles::{Cluster, Device, Stack};
+use trainyard_hardware_profiles::{Cluster, Device, Stack, UpdatedWeights as StackUpdatedWeights};
 use trainyard_plan::operators::AttentionKernel;
-use trainyard_plan::{Lowering, Mesh};
+use trainyard_plan::{Lowering, Mesh, UpdatedWeights};
 use trainyard_units::{Invalid, Seconds};
 
 /// A cluster with the training framework that will drive it.
@@ -53,6 +53,7 @@ impl Machine {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
             blocking_transfers: self.stack.blocking_transfers.value,
             sharded_overlap: self.stack.sharded_overlap.value,
+            updated_weights: updated_weights(&self.stack),
             gradients_on_host: self.stack.gradients_on_host.as_ref().is_some_and(|kept| kept.value),
             // The executor does, which runs on what was measured: only whole gradients tell whether they are finite.
             agrees_on_steps: matches!(self.cluster.first().device, Device::Measured(_)),
@@ -79,6 +80,14 @@ impl Machine {
         }
         let years = time.0 / YEAR.0;
         Err(MachineError::Endless { machine: self.cluster.instance.clone(), years: format!("{years:.0e}") })
+    }
+}
+
+fn updated_weights(stack: &Stack) -> UpdatedWeights {
+    match stack.updated_weights.as_ref().map(|gathered| gathered.value).unwrap_or_default() {
+        StackUpdatedWeights::AfterUpdate => UpdatedWeights::AfterUpdate,
+        StackUpdatedWeights::FirstForward => UpdatedWeights::FirstForward,
+        StackUpdatedWeights::EachForward => UpdatedWeights::EachForward,
     }
 }
 

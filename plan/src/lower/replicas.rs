@@ -1,6 +1,6 @@
 //! What the holders of the same parameters do together: reduce gradients, gather weights, end the step.
 
-use super::{Builder, PREFETCH, Piece};
+use super::{Builder, PREFETCH, Piece, UpdatedWeights};
 use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
@@ -15,12 +15,20 @@ use trainyard_units::Bytes;
 impl Builder<'_> {
     /// Adds the fetch of offloaded weights, and the gather of sharded ones, for the layers that compute next; `None` if
     /// there is nothing to bring. It waits until the layers before the ones that compute now are done with theirs, so
-    /// that the weights of no more than [`PREFETCH`] + 1 are on the device at once.
-    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>, pass: StagePass) -> Option<TaskId> {
+    /// that the weights of no more than [`PREFETCH`] + 1 are on the device at once. Where weights stay for backward, a
+    /// forward pass that `begins` asks for its first when what was computed before is done.
+    pub(super) fn gather(
+        &mut self,
+        stage: StageId,
+        layers: &Range<usize>,
+        pass: StagePass,
+        begins: bool,
+    ) -> Option<TaskId> {
         let known = &self.stages[stage.0 as usize];
         let overlaps = self.lowering.sharded_overlap;
+        let stay = !self.plan.gathers_weights();
         let ahead = || Some(known.gathered_for[known.gathered_for.len().checked_sub(PREFETCH + 1)?]);
-        let before = if overlaps { ahead() } else { known.passes.last().copied() };
+        let before = if overlaps && !(stay && begins) { ahead() } else { known.passes.last().copied() };
         let mut waits: Vec<TaskId> = before.into_iter().collect();
         waits.extend(known.reductions.last().filter(|_| !overlaps));
         waits.extend(known.renewed);
@@ -35,9 +43,11 @@ impl Builder<'_> {
             let fetched = self.copy(stage, (CopyDirection::HostToDevice, store), bytes, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
-        if self.plan.shards(StateSharding::Parameters) {
+        if self.plan.shards(StateSharding::Parameters) || stay {
+            let is_all = !stay || self.lowering.updated_weights == UpdatedWeights::EachForward;
+            let gathered = if is_all { held } else { held.trained() };
             let stream = self.graph.stream(StreamKind::Gather(stage));
-            for (group, held) in self.plan.gather_groups(held) {
+            for (group, held) in self.plan.gather_groups(gathered) {
                 let work = exchange(Collective::AllGather, stage, group, Content::Weights, held);
                 let gathered = self.graph.add(activity, work, stream, &waits);
                 (last, waits) = (Some(gathered), vec![gathered]);
@@ -184,9 +194,10 @@ impl Builder<'_> {
         self.copy(stage, (CopyDirection::HostToDevice, Store::Host), bytes, &[updated])
     }
 
-    /// Adds the all-gather of updated weights, where only optimizer state and gradients are sharded.
+    /// Adds the all-gather of updated weights, where only optimizer state and gradients are sharded and no forward pass
+    /// gathers them.
     fn gather_updated(&mut self, stage: StageId, held: ParameterCounts, after: TaskId) -> Option<TaskId> {
-        if !self.plan.gathers_updated() {
+        if !self.plan.gathers_updated() || self.lowering.gathers_in_forward(self.plan, 0) {
             return None;
         }
         let stream = self.graph.stream(StreamKind::Reduce(stage));
@@ -215,11 +226,15 @@ fn exchange(collective: Collective, stage: StageId, group: Group, content: Conte
 #[cfg(test)]
 mod tests {
     use crate::lower::tests::LOWERING;
-    use crate::lower::{Lowering, lower};
+    use crate::lower::{Lowering, UpdatedWeights, lower};
     use crate::offload::Store;
-    use crate::spec::{BatchSpec, ClusterSpec, GradientReduction, ParallelSpec, PlanSpec, Precision, StateSharding};
-    use crate::task::{CopyDirection, Work};
+    use crate::schedules::ScheduleName;
+    use crate::spec::{
+        BatchSpec, ClusterSpec, GradientReduction, ParallelSpec, PlanSpec, Precision, StageSpec, StateSharding,
+    };
+    use crate::task::{Activity, CopyDirection, Task, Work};
     use crate::valid::Plan;
+    use trainyard_units::Bytes;
 
     /// Two replicas in half precision, two micro-batches of four samples each.
     fn plan(model: &str, offload: &str) -> Plan {
@@ -271,6 +286,35 @@ mod tests {
             ("optimizer", StateSharding::None, [whole, 0]),
         ] {
             assert_eq!(of(offload, sharding), out, "{offload} with {sharding}");
+        }
+    }
+
+    #[test]
+    fn updated_weights_are_gathered_when_the_software_does() {
+        let gathered = |updated_weights, pipeline: u32| {
+            let spec = plan("gpt2-medium", "none").spec().clone();
+            let layers = spec.stages[0].layers / pipeline as usize;
+            let stages = (0..pipeline as usize).map(|stage| StageSpec { first: stage * layers, layers }).collect();
+            let plan = Plan::try_from(PlanSpec {
+                parallel: ParallelSpec { data: 2, pipeline, ..ParallelSpec::default() },
+                schedule: if pipeline == 1 { ScheduleName::None } else { ScheduleName::OneForwardOneBackward },
+                state_sharding: StateSharding::Optimizer,
+                stages,
+                ..spec
+            })
+            .expect("a valid plan");
+            let graph = lower(&plan, Lowering { updated_weights, bucket: Some(Bytes::ZERO), ..LOWERING });
+            let is_gather = |task: &&Task| matches!(task.activity, Activity::GatherWeights { .. });
+            (graph.tasks().iter().filter(is_gather).count(), plan.graph().len())
+        };
+        for (updated, alone, with_pipeline) in [
+            (UpdatedWeights::AfterUpdate, |_| 1, 2),
+            (UpdatedWeights::FirstForward, |layers| layers, 2),
+            (UpdatedWeights::EachForward, (|layers| 2 * layers) as fn(usize) -> usize, 2),
+        ] {
+            let (count, layers) = gathered(updated, 1);
+            assert_eq!(count, alone(layers), "{updated:?}");
+            assert_eq!(gathered(updated, 2).0, with_pipeline, "{updated:?}");
         }
     }
 

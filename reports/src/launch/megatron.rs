@@ -19,6 +19,7 @@ use super::software::Engine;
 use super::starter::{self, Script};
 use super::torchrun;
 use super::words::{Words, uneven};
+use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
@@ -160,7 +161,9 @@ fn overlap(draft: &Draft<'_>, words: &mut Words) {
     let (Some(stack), plan) = (draft.job.stack(), draft.job.plan()) else { return };
     if plan.mesh().parallel().data > 1 && stack.bucket.value.0 > 0 {
         words.flag("overlap-grad-reduce");
-        if plan.state_sharding() >= StateSharding::Gradients && stack.sharded_overlap.value {
+        let fully = plan.state_sharding() >= StateSharding::Gradients && stack.sharded_overlap.value;
+        let updated = stack.updated_weights.as_ref().map(|gathered| gathered.value);
+        if fully || updated == Some(UpdatedWeights::FirstForward) && plan.may_gather_in_forward() {
             words.flag("overlap-param-gather");
         }
     }

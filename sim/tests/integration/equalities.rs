@@ -14,6 +14,9 @@ use trainyard_sim::{
 };
 use trainyard_units::BytesPerSecond;
 
+/// Stacks that differ in what communicates beside kernels: buckets, sends, weights that are gathered.
+const STACKS: [&str; 5] = ["pytorch", "megatron", "alpa", "megatron-core", "pytorch-fsdp"];
+
 fn machine(instance: &str, instances: u32, stack: &str) -> Machine {
     let mut cluster = catalog().cluster(instance, instances).expect("in the catalog");
     cluster.pools[0].host = Some(host());
@@ -218,7 +221,7 @@ proptest! {
     /// The oracle of rank folding: every rank simulated by itself gives the same step and the same timeline to the tick.
     #[test]
     fn folded_and_unfolded_are_the_same_to_the_tick(
-        spec in any_spec(), stack in prop::sample::select(vec!["pytorch", "megatron", "alpa"]), oversubscribed: bool,
+        spec in any_spec(), stack in prop::sample::select(STACKS.to_vec()), oversubscribed: bool,
     ) {
         let plan = plan(spec);
         prop_assume!(plan.mesh().ranks() <= 64);
@@ -239,7 +242,7 @@ proptest! {
 
     #[test]
     fn a_step_never_beats_its_bounds(
-        spec in any_spec(), stack in prop::sample::select(vec!["pytorch", "megatron", "alpa"]),
+        spec in any_spec(), stack in prop::sample::select(STACKS.to_vec()),
         instance in prop::sample::select(vec!["p3.16xlarge", "p4d.24xlarge", "g4dn.12xlarge"]),
     ) {
         let plan = plan(spec);
@@ -261,10 +264,14 @@ proptest! {
     #[test]
     fn a_step_laid_out_in_full_has_the_same_report(
         data in 1u32..3, tensor in 0u32..2, pipeline in 1u32..5, accumulation in 70u64..200,
-        schedule in prop::sample::select(ScheduleName::ALL), stack in prop::sample::select(vec!["pytorch", "megatron"]),
+        schedule in prop::sample::select(ScheduleName::ALL), stack in prop::sample::select(STACKS.to_vec()),
+        state_sharding in prop::sample::select(vec![StateSharding::None, StateSharding::Optimizer]),
     ) {
         let grouped = accumulation.next_multiple_of(pipeline.into());
-        let plain = spec(parallel(data, 1 << tensor, pipeline), 1, grouped, schedule);
+        let plain = PlanSpec {
+            state_sharding,
+            ..spec(parallel(data, 1 << tensor, pipeline), 1, grouped, schedule)
+        };
         let Ok(plan) = Plan::try_from(plain) else { return Ok(()) };
         let machine = machine("p4d.24xlarge", 2, stack);
         let simulated = |in_full| {

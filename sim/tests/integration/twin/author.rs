@@ -6,6 +6,7 @@ use super::schedules::{Pass, program, steps};
 use super::script::{Draft, Name, Script, Stream, What};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_plan::{
     Activity, CopyDirection, GradientReduction, ParameterCounts, Plan, Rank, Recompute, Segment, StageId, StagePass,
     StateSharding, Store, Work,
@@ -45,6 +46,8 @@ pub(crate) struct Author<'a> {
     pub(crate) keeps_gradients_there: bool,
     /// Weights that are not on the device come beside other layers' kernels, or between them.
     pub(crate) gathers_beside: bool,
+    /// When updated weights come back that every sharer has updated a part of.
+    pub(crate) updated: UpdatedWeights,
     /// The kind of machine that each device belongs to, one machine after another.
     kinds: Vec<usize>,
     costs: &'a Costs<'a>,
@@ -94,6 +97,7 @@ impl<'a> Author<'a> {
             sends_block: machine.stack.blocking_transfers.value,
             keeps_gradients_there: machine.stack.gradients_on_host.as_ref().is_some_and(|kept| kept.value),
             gathers_beside: machine.stack.sharded_overlap.value,
+            updated: machine.stack.updated_weights.as_ref().map(|gathered| gathered.value).unwrap_or_default(),
             kinds: pools.flat_map(|(kind, pool)| (0..pool.devices()).map(move |_| kind)).collect(),
             costs,
             draft: Draft::default(),
@@ -125,17 +129,20 @@ impl<'a> Author<'a> {
         let mut after: Vec<usize> = own.ends.last().copied().into_iter().collect();
         after.extend(self.arrival(own, pass, place));
         let reduces = self.reduces_beside(pass);
-        for (part, layers) in (0..).zip(self.parts(pass, place, reduces || self.leaves(pass))) {
+        for (part, layers) in
+            (0..).zip(self.parts(pass, place, reduces || self.leaves(pass) || self.weights_return(pass)))
+        {
             // By the chain rule a weight's gradient is its input times its output's gradient.
             let with_weights = pass.kind != StagePass::BackwardWeight;
-            if with_weights && self.weights_come() {
-                after.push(self.weights(own, &layers));
+            let comes = with_weights && (self.weights_come() || self.weights_return(pass));
+            if comes {
+                after.push(self.weights(own, &layers, part == 0));
             }
             after.extend(self.room_or_return(own, pass, place, &layers));
             let seconds = self.slowest(own.rank, |kind| self.seconds(own.stage, pass, &layers, kind));
             let kernels = self.kernels(own, label(StageId(own.stage), pass), &after, seconds);
             own.kernels.push(kernels);
-            own.with_weights.extend(Some(kernels).filter(|_| with_weights));
+            own.with_weights.extend(Some(kernels).filter(|_| comes));
             after.clear();
             self.keep(own, pass, place, &layers);
             if reduces {
@@ -215,6 +222,9 @@ impl<'a> Author<'a> {
                 bytes = 0;
             }
             bytes += self.plan.held(&(layer..layer + 1)).gradient_bytes().0;
+        }
+        if pass.kind == StagePass::Forward {
+            parts.reverse();
         }
         parts
     }

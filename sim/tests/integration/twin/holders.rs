@@ -4,9 +4,10 @@ use super::author::{Author, Own};
 use super::schedules::Pass;
 use super::script::Stream;
 use std::ops::Range;
+use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_plan::{
     Activity, Collective, Content, CopyDirection, Exchange, GradientReduction, Group, ParameterCounts, StageId,
-    StateSharding, Store, Work,
+    StagePass, StateSharding, Store, Work,
 };
 use trainyard_units::Bytes;
 
@@ -19,6 +20,17 @@ impl Author<'_> {
         self.shares_out(StateSharding::Parameters) || self.plan.offload().parameters.is_some()
     }
 
+    /// Whether weights come back with a forward pass that the sharers of their optimizer state have updated in parts.
+    pub(crate) fn weights_return(&self, pass: Pass) -> bool {
+        let in_parts = self.shares_out(StateSharding::Optimizer) && !self.weights_come();
+        let is_time = match self.updated {
+            UpdatedWeights::AfterUpdate => false,
+            UpdatedWeights::FirstForward => pass.micro_batch.is_multiple_of(self.micro_batches),
+            UpdatedWeights::EachForward => true,
+        };
+        in_parts && is_time && self.stages == 1 && pass.kind == StagePass::Forward
+    }
+
     /// Whether gradients are summed beside the last backward of a step: in buckets, or layer by layer.
     pub(crate) fn overlaps_reductions(&self) -> bool {
         self.bucket.is_some() || self.weights_come()
@@ -27,9 +39,13 @@ impl Author<'_> {
     /// Weights come one layer ahead: when the layer before the one that computes with its own at the moment is done,
     /// and not before the step before has ended. Where they do not come beside kernels, nothing computes and nothing is
     /// reduced while they come. From the machine comes what the rank keeps there, its part if it has only a part.
-    pub(crate) fn weights(&mut self, own: &Own, layers: &Range<usize>) -> usize {
+    /// Weights that stay for backward have no room ahead: a pass asks for its first when it begins.
+    pub(crate) fn weights(&mut self, own: &Own, layers: &Range<usize>, is_first: bool) -> usize {
         let mut after: Vec<usize> = own.ends.last().copied().into_iter().collect();
-        if self.gathers_beside {
+        let stay = !self.weights_come();
+        if self.gathers_beside && stay && is_first {
+            after.extend(own.kernels_before(0));
+        } else if self.gathers_beside {
             after.extend(own.with_weights.iter().nth_back(1));
         } else {
             after.extend(own.kernels_before(0));
@@ -42,7 +58,7 @@ impl Author<'_> {
             let bytes = Bytes(kept.parameters * self.plan.precision().element_bytes());
             after = vec![self.copy(own, (CopyDirection::HostToDevice, store), bytes, &after)];
         }
-        if shares {
+        if shares || stay {
             let label = Activity::GatherWeights { stage: StageId(own.stage), layer: layers.start as u32 };
             after = vec![self.gather(own, Stream::Gather, all, label, &after)];
         }
@@ -128,7 +144,9 @@ impl Author<'_> {
             let seconds = self.slowest(own.rank, |kind| self.update_seconds(part, kind));
             self.kernels(own, Activity::Update { stage: StageId(own.stage) }, &after, seconds)
         };
-        if all_hold {
+        let returns_later =
+            self.updated != UpdatedWeights::AfterUpdate && self.stages == 1 && offload.parameters.is_none();
+        if all_hold && !returns_later {
             let label = Activity::GatherWeights { stage: StageId(own.stage), layer: runs[0].start as u32 };
             end = self.gather(own, Stream::Reduce, held, label, &[end]);
         }

@@ -66,7 +66,8 @@ impl Place {
 
 fn place() -> impl Strategy<Value = Place> {
     let instances = prop::sample::select(vec!["p3.16xlarge", "p4d.24xlarge", "g4dn.12xlarge"]);
-    let stacks = prop::sample::select(vec!["pytorch", "megatron", "alpa", "deepspeed"]);
+    let stacks =
+        prop::sample::select(vec!["pytorch", "megatron", "megatron-core", "alpa", "deepspeed", "pytorch-fsdp"]);
     let others = prop::sample::select(vec![None, None, None, None, Some("p3.8xlarge"), Some("g4dn.12xlarge")]);
     (instances, 1u32..5, stacks, any::<bool>(), others).prop_map(
         |(instance, instances, stack, is_oversubscribed, other)| Place {
