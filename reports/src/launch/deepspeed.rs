@@ -160,8 +160,11 @@ fn precision(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
 fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) -> Result<(), LaunchError> {
     let (plan, alone) = (draft.job.plan(), draft.job.plan().mesh().parallel().data == 1);
     let offload = plan.offload();
+    let offloads_alone = alone && offload.optimizer.is_some();
     let stage = match plan.state_sharding() {
-        StateSharding::None if offload.optimizer.is_some() && alone => 1,
+        // ZeRO-1 keeps gradients on the device until the last micro-batch (runtime/zero/stage_1_and_2.py).
+        StateSharding::None | StateSharding::Optimizer if offloads_alone && plan.mesh().pipeline() == 1 => 2,
+        StateSharding::None if offloads_alone => 1,
         StateSharding::None => 0,
         StateSharding::Optimizer => 1,
         StateSharding::Gradients => 2,
@@ -197,7 +200,7 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
         return Err(draft.cannot(Field::ShardingRanks, "DeepSpeed shares states out among all replicas only"));
     }
     let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
-    if stage >= 2 && !each_micro_batch && plan.batch().accumulation > 1 {
+    if stage >= 2 && !alone && !each_micro_batch && plan.batch().accumulation > 1 {
         draft.remark(
             "plan.gradient_reduction is step, but from ZeRO-2 on DeepSpeed sums gradients after each micro-batch",
         );
@@ -304,7 +307,11 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     }
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) && draft.job.stack().is_some() {
         // DeepSpeed's own kernel updates all tensors at once, PyTorch's does not.
-        parameters.insert("torch_adam".into(), json!(!draft.job.has_fused_optimizer()));
+        let own = draft.job.has_fused_optimizer();
+        parameters.insert("torch_adam".into(), json!(!own));
+        if own {
+            kernel_is_compiled(draft);
+        }
     }
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
         parameters.insert("betas".into(), json!(rule.betas));
@@ -319,6 +326,19 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     if !tested && partitioned {
         config.insert("zero_allow_untested_optimizer".into(), json!(true));
     }
+}
+
+/// Says that DeepSpeed compiles the kernel of its Adam when training first starts, which a container without the CUDA
+/// toolkit cannot (`op_builder/builder.py`).
+fn kernel_is_compiled(draft: &mut Draft<'_>) {
+    let (kernel, built) = match draft.job.plan().offload().optimizer {
+        Some(_) => ("CPUAdam", "DS_BUILD_CPU_ADAM"),
+        None => ("FusedAdam", "DS_BUILD_FUSED_ADAM"),
+    };
+    draft.remark(format!(
+        "DeepSpeed compiles {kernel} when training first starts: that needs nvcc of PyTorch's CUDA version and a C++ \
+         compiler, or DeepSpeed installed with {built}=1"
+    ));
 }
 
 /// Returns the peak learning rate; `None` where the Trainer fills it in from its own arguments.
@@ -371,4 +391,35 @@ fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
 fn with_total(mut parameters: Value, steps: u64) -> Value {
     parameters["total_num_steps"] = json!(steps);
     parameters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{export, with};
+    use super::super::{LaunchOptions, Target};
+    use serde_json::{Value, json};
+
+    /// The configuration of GPT-2 on so many GPUs with the optimizer in main memory, and what is told beside it.
+    fn offloaded(data: u32) -> (Value, String) {
+        let document = with(&[
+            ("plan.cluster", json!({ "instance": "g5.12xlarge", "instances": 1 })),
+            ("plan.parallel.data", json!(data)),
+            ("plan.batch", json!({ "global": 32 * data, "micro": 4, "accumulation": 8 })),
+            ("plan.stack", json!("deepspeed")),
+            ("plan.state_sharding", json!("optimizer")),
+            ("plan.offload", json!("optimizer")),
+        ]);
+        let files = export(&document, Target::Deepspeed, &LaunchOptions::default()).expect("DeepSpeed can");
+        let config = files.files.iter().find(|file| file.name == "deepspeed.json").expect("the configuration");
+        (serde_json::from_str(&config.text).expect("JSON"), files.notes.join("\n"))
+    }
+
+    #[test]
+    fn gradients_of_one_device_leave_after_each_micro_batch() {
+        let [(alone, told), (shared, _)] = [1, 4].map(offloaded);
+        let stage = |config: &Value| config["zero_optimization"]["stage"].as_u64();
+        assert_eq!((stage(&alone), stage(&shared)), (Some(2), Some(1)));
+        assert!(told.contains("CPUAdam") && told.contains("DS_BUILD_CPU_ADAM=1"), "{told}");
+        assert!(!told.contains("after each micro-batch"), "nothing is summed: {told}");
+    }
 }
