@@ -79,6 +79,7 @@ pub(crate) fn predict_of(
         time_s,
         in_all_s: None,
         start_up_s: None,
+        queued_s: None,
         checkpoints_s: None,
         evaluations_s,
         reference_s,

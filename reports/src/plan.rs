@@ -180,7 +180,8 @@ pub(crate) fn in_all(prediction: &Prediction) -> Option<String> {
         return None;
     }
     let on_top = [
-        (prediction.start_up_s, "start-up"),
+        (prediction.queued_s, "waits in the queue"),
+        (started(prediction), "start-up"),
         (prediction.checkpoints_s, "checkpoints"),
         (prediction.evaluations_s, "evaluation"),
         (prediction.reference_s, "the reference model"),
@@ -195,6 +196,11 @@ pub(crate) fn in_all(prediction: &Prediction) -> Option<String> {
     Some(format!("{}{with}{}", seconds(prediction.elapsed_s()), jobs.unwrap_or_default()))
 }
 
+/// Returns the time of start-up behind the scheduler's queue.
+fn started(prediction: &Prediction) -> Option<f64> {
+    prediction.start_up_s.map(|time| time - prediction.queued_s.unwrap_or(0.0))
+}
+
 /// Lists words as a sentence does: `start-up, checkpoints and evaluation`.
 fn listed(words: &[&str]) -> String {
     match words {
@@ -205,9 +211,10 @@ fn listed(words: &[&str]) -> String {
 
 /// Formats what comes on top of the time of steps.
 fn around(prediction: &Prediction) -> Option<String> {
-    let (start_up, checkpoints) = (prediction.start_up_s?, prediction.checkpoints_s?);
-    let mut all =
-        vec![format!("{} of start-up", seconds(start_up)), format!("{} of checkpoints", seconds(checkpoints))];
+    let queued = prediction.queued_s.map(|time| format!("{} in the queue", seconds(time)));
+    let start_up = format!("{} of start-up", seconds(started(prediction)?));
+    let checkpoints = format!("{} of checkpoints", seconds(prediction.checkpoints_s?));
+    let mut all: Vec<String> = queued.into_iter().chain([start_up, checkpoints]).collect();
     let lost = [(prediction.interruptions, "interruptions"), (prediction.failures, "failures")];
     all.extend(lost.into_iter().filter_map(|(losses, what)| {
         let losses = losses?;

@@ -128,7 +128,7 @@ pub struct PrecisionChoice {
     pub recompute: Recompute,
     /// Seconds of one optimizer step.
     pub step_time_s: f64,
-    /// Seconds of the whole training.
+    /// Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint.
     pub time_s: f64,
     /// Price of the whole training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ pub struct BatchChoice {
     /// Model FLOPs over peak FLOPs, where a peak is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfu: Option<f64>,
-    /// Seconds of the whole training.
+    /// Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_s: Option<f64>,
     /// Price of the whole training.

@@ -120,17 +120,21 @@ pub struct Prediction {
     pub memory_bytes: Memory,
     /// Optimizer steps of the whole training.
     pub steps: u64,
-    /// Seconds of all steps.
+    /// Seconds of all steps. What else a document calls `time_s`, of alternatives and choices, is in all, as `in_all_s`.
     pub time_s: f64,
     /// Seconds from the request for machines to the last checkpoint: steps, start-up, checkpoints, evaluations, expected
     /// interruptions and failures. A deadline is compared with it. Absent in older documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_all_s: Option<f64>,
     /// Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
-    /// downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
+    /// downloaded (medians), and waits in the scheduler's queue; of all jobs, where there are several. Absent where nothing is
+    /// known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_up_s: Option<f64>,
-    /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
+    /// Seconds of the start-up in the scheduler's queue (`campaign.queue_wait`), of all jobs. Absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_s: Option<f64>,
+    /// Seconds of writing checkpoints, if nothing interrupts the training. Absent where nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints_s: Option<f64>,
     /// Seconds of all evaluations, if the job asks for some.
@@ -496,7 +500,7 @@ pub struct Alternative {
     pub plan: PlanSpec,
     /// Seconds of one optimizer step.
     pub step_time_s: f64,
-    /// Seconds of the whole training, from the request for machines to the last checkpoint.
+    /// Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint.
     pub time_s: f64,
     /// Price of the whole training.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -516,7 +520,7 @@ pub struct Evidence {
     pub reason: usize,
     /// What is held, as `--fix` takes it.
     pub fix: Vec<String>,
-    /// Seconds of the whole training by the plan that is then recommended, if there is one.
+    /// Seconds in all (`prediction.in_all_s`) by the plan that is then recommended, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_s: Option<f64>,
     /// Its price.

@@ -85,6 +85,7 @@ impl Rent {
         let [low, high] = prediction.interval_s.map(|step| spent(time_of(step)));
         if let Some(overheads) = &self.overheads {
             (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+            prediction.queued_s = Some(own.queued.0).filter(|wait| *wait > 0.0);
             prediction.checkpoint_interval_s = overheads.interval.map(|interval| interval.0);
             let of = |limit: Seconds| JobsOfScheduler { count: own.jobs, limit_s: limit.0 };
             prediction.jobs = overheads.job_limit.map(of);

@@ -423,10 +423,7 @@ impl<'a> Job<'a> {
         let prediction = &self.document.prediction;
         let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
         let steps = prediction.time_s * if slower.is_finite() { slower } else { 1.0 };
-        let jobs = prediction.jobs.map_or(1, |jobs| jobs.count) as f64;
-        let wait: Option<Seconds> = self.campaign().and_then(|campaign| campaign.queue_wait.as_ref()?.parse().ok());
-        let waits = wait.map_or(0.0, |wait| wait.0 * jobs).min(prediction.start_up_s.unwrap_or(0.0));
-        Seconds(steps + prediction.around_s() - waits)
+        Seconds(steps + prediction.around_s() - prediction.queued_s.unwrap_or(0.0))
     }
 
     /// Returns the longest that one job of the scheduler may run, if the job says so.

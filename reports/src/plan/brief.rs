@@ -4,6 +4,7 @@ use super::methods::methods;
 use super::{alternative, headline, memory_share, not_considered, optimum, title};
 use crate::format::{Width, bullets, facts, table, wrap};
 use crate::layout::{cluster, recomputed};
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::counted;
@@ -107,7 +108,7 @@ fn others(document: &PlanDocument, width: Width) -> String {
 
 /// Picks other plans worth knowing of: the best one by what is sought where another is recommended, the cheapest one that
 /// is cheaper, the faster one that costs least, and the best one with fewer kinds of parallelism, or as many and fewer
-/// features of the software, on no more machines, unless it is much worse; then runners-up. Where the plan keeps to the
+/// features of the software, on no more machines, unless it is much worse or converts models and data; then runners-up. Where the plan keeps to the
 /// deadline and the budget, so do they.
 fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let (own, terms, goal) = (&document.prediction, document.plan.pricing, &document.job.goal);
@@ -141,7 +142,8 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     let is_simpler = |other: &&&Alternative| {
         let is_near = other.time_s <= TOO_DEAR * own.elapsed_s() && cost(other) <= TOO_DEAR * own_cost;
         let as_many = other.plan.cluster.instances <= document.plan.cluster.instances;
-        is_near && as_many && complexity(&other.plan) < own_complexity
+        let more_converted = converts(&other.plan) && !converts(&document.plan);
+        is_near && as_many && !more_converted && complexity(&other.plan) < own_complexity
     };
     let simpler = least(&mut known.iter().filter(is_simpler), &price);
     let mut chosen: Vec<(&'static str, &Alternative)> = Vec::new();
@@ -156,11 +158,28 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
     chosen
 }
 
+/// Returns `true` if models and data have to be converted for the software of a plan.
+fn converts(plan: &PlanSpec) -> bool {
+    plan.stack.as_ref().is_some_and(|name| catalog().stack(name).is_ok_and(|stack| stack.runs.own_models))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plots::tests::{methods, plan_document};
     use trainyard_plan::{GoalSpec, Objective, Recompute, StateSharding};
+
+    #[test]
+    fn waits_in_the_queue_are_told_apart_from_start_up() {
+        let mut document = plan_document();
+        let page = |document: &_| brief(document, &[], Width(160));
+        assert!(!page(&document).contains("queue"));
+        let prediction = &mut document.prediction;
+        (prediction.start_up_s, prediction.queued_s) = (Some(14_800.0), Some(14_400.0));
+        prediction.in_all_s = Some(prediction.time_s + 14_900.0);
+        let page = page(&document);
+        assert!(page.contains("with waits in the queue, start-up and checkpoints"), "{page}");
+    }
 
     #[test]
     fn the_best_plan_is_told_first_where_a_simpler_one_is_recommended() {
