@@ -3,24 +3,57 @@
 
 use super::limits::Limits;
 use crate::edits::gigabits;
-use crate::problem::{GlobalBatches, Place, Problem};
+use crate::problem::{GlobalBatches, Place, Problem, of_type};
 use crate::search::{Aim, Evaluated, INDISTINCT, search};
 use std::mem::discriminant;
-use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, catalog};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Interconnect, Pool, Transport, catalog};
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{JobSpec, Objective};
-use trainyard_units::{BytesPerSecond, Seconds, human_count, human_duration};
+use trainyard_plan::{Fixed, JobSpec, Objective};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, human_duration};
 
 /// Lists sentences about machines of a cluster file that another plan would use better than `chosen`.
 pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Vec<String> {
     let Some((machine, _)) = problem.place.cluster_file() else { return Vec::new() };
-    if machine.cluster.is_mixed() {
-        let whole = chosen.plan.cluster().instance == machine.cluster.instance;
+    let kind = &chosen.plan.cluster().instance;
+    if machine.cluster.is_mixed() && *kind == machine.cluster.instance {
         let launched_by_hand = "these machines differ, and `export` does not write files that launch a plan on machines of \
                                 several kinds";
-        return if whole { vec![launched_by_hand.into()] } else { Vec::new() };
+        return std::iter::once(launched_by_hand.into()).chain(two_fabrics(&machine.cluster)).collect();
     }
-    idle(problem, limits, &machine.cluster, chosen).into_iter().collect()
+    idle(problem, limits, &of_type(&machine.cluster, Some(kind)), chosen).into_iter().collect()
+}
+
+/// Says that machines are taken to reach each other over two kinds of fabric that need a gateway, if they do.
+fn two_fabrics(cluster: &Cluster) -> Option<String> {
+    let has = |pool: &&Pool, transport| matches!(&pool.fabric, Fabric::Wired { network, .. } if network.transport == transport);
+    let on = |transport: Transport| cluster.pools.iter().find(|pool| has(pool, transport));
+    let [infiniband, roce] = [on(Transport::Infiniband)?, on(Transport::Roce)?];
+    Some(format!(
+        "{} have InfiniBand and {} RoCE, which are two networks: NCCL goes between them over sockets, unless a gateway joins \
+         them; the step is simulated as if one did",
+        infiniband.name, roce.name
+    ))
+}
+
+/// The part of the memory of a machine's GPUs below which its main memory is taken for a slip: a stated default.
+const MAIN_MEMORY: f64 = 0.125;
+
+/// Lists sentences about machines of a cluster file with so little main memory that it may be that of something else.
+pub(crate) fn little_main_memory(place: &Place) -> Vec<String> {
+    let Some((machine, file)) = place.cluster_file() else { return Vec::new() };
+    let little = |(index, pool): (usize, &Pool)| {
+        let (main, gpu) = (pool.host.as_ref()?.memory, pool.device.gpu()?.memory.value);
+        let all = Bytes(gpu.0 * u64::from(pool.devices_per_instance));
+        (main.as_f64() < MAIN_MEMORY * all.as_f64()).then(|| {
+            format!(
+                "`machines[{index}].host.memory` of {file} is {} beside {} of GPU memory: weights, checkpoints and data \
+                 loaders pass through it; write it in TB if that was meant",
+                human_bytes(main),
+                human_bytes(all)
+            )
+        })
+    };
+    machine.cluster.pools.iter().enumerate().filter_map(little).collect()
 }
 
 fn best(problem: &Problem, limits: &Limits) -> Option<Evaluated> {
@@ -41,14 +74,19 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
     {
         return None;
     }
+    let kind = &chosen.plan.cluster().instance;
+    let fixed = Fixed { instance: Some(kind.clone()), ..limits.fixed.clone() };
+    let limits = Limits { fixed, ..limits.clone() };
     let with =
-        |batch: u64| best(&Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() }, limits);
+        |batch: u64| best(&Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() }, &limits);
     let devices = u64::from(cluster.devices());
     let near = near(batch, devices).into_iter().filter_map(with).filter(|plan| plan.plan.cluster().instances == all);
     let fastest = near.min_by(|one, other| one.elapsed_s.total_cmp(&other.elapsed_s))?;
+    let is_only = problem.place.cluster_file().is_some_and(|(machine, _)| !machine.cluster.is_mixed());
+    let of_kind = if is_only { String::new() } else { format!("of {kind} ") };
     (fastest.elapsed_s * (1.0 + INDISTINCT) < chosen.elapsed_s).then(|| {
         format!(
-            "{} of {all} machines stay idle, because a global batch of {} does not divide over all {devices} devices: with \
+            "{} of {all} machines {of_kind}stay idle, because a global batch of {} does not divide over all {devices} devices: with \
              --global-batch {} training takes {} instead of {}",
             all - used,
             human_count(batch),
@@ -61,7 +99,7 @@ fn idle(problem: &Problem, limits: &Limits, cluster: &Cluster, chosen: &Evaluate
 
 /// Returns the batches next to one that give each device as many samples: of many samples a multiple of some power of two,
 /// which micro-batches divide.
-fn near(batch: u64, devices: u64) -> Vec<u64> {
+pub(super) fn near(batch: u64, devices: u64) -> Vec<u64> {
     let each = batch / devices;
     let step = 1 << (each / STEPS).max(1).ilog2();
     let below = each / step * step;
@@ -233,6 +271,21 @@ mod tests {
         // Nothing is known of other GPUs.
         let own = "{ name = \"own\", like = \"h100-sxm5-80gb\" }";
         assert!(told(own, "900 GB/s").is_empty());
+    }
+
+    #[test]
+    fn main_memory_that_is_far_smaller_than_that_of_gpus_is_noticed() {
+        let of = |memory: &str| {
+            let mut place = place("\"h100-sxm5-80gb\"", "");
+            if let Place::Owned { machine, .. } = &mut place {
+                let host = machine.cluster.pools[0].host.as_mut().expect("described");
+                host.memory = memory.parse().expect("an amount");
+            }
+            little_main_memory(&place)
+        };
+        assert_eq!(of("2 TB"), Vec::<String>::new());
+        let told = of("2 GB").swap_remove(0);
+        assert!(told.contains("machines[0].host.memory") && told.contains("1.86 GiB beside"), "{told}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::unlikely::CERTAIN;
 use crate::amount::{expected_count, likelihood};
 use crate::cost::{Rented, RunConditions, spread_of};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings_of};
+use crate::relative::percent_of;
 use trainyard_hardware_profiles::{
     Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances, usable_in_block,
 };
@@ -15,6 +16,12 @@ use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Share of a training from which failures are told.
 const FAILURES_TOLD: f64 = 0.01;
+
+/// Share of a training from which the writing of checkpoints is told.
+const CHECKPOINTS_TOLD: f64 = 0.02;
+
+/// Share of a training from which its start-up is told.
+const START_UP_TOLD: f64 = 0.25;
 
 /// A plan on rented machines, with everything that warnings of its terms depend on.
 pub(crate) struct Terms<'a> {
@@ -39,6 +46,8 @@ impl Terms<'_> {
         let told: Vec<String> = self.availability().into_iter().chain(unasked).collect();
         warnings.extend((!told.is_empty()).then(|| told.join("; ")));
         warnings.extend(self.failures());
+        warnings.extend(self.checkpoints());
+        warnings.extend(self.start_up());
         warnings
     }
 
@@ -66,6 +75,38 @@ impl Terms<'_> {
             expected_count(failures.expected),
             human_duration(Seconds(failures.total_s()))
         ))
+    }
+
+    /// Warns of checkpoints whose writing takes long at a rate that nobody stated.
+    fn checkpoints(&self) -> Option<String> {
+        let prediction = self.prediction;
+        let written = prediction.checkpoints_s.filter(|time| *time > CHECKPOINTS_TOLD * prediction.elapsed_s())?;
+        let price = prediction.price.as_ref()?;
+        let settings = settings_of(self.job, self.plan, Some(price)).ok().filter(|own| own.bandwidth.is_none())?;
+        let conditions = RunConditions::of(self.plan, &self.machine, &settings, Rented::at(price));
+        let rate = conditions.checkpoint_rate().ok()?.0;
+        Some(format!(
+            "training stops for {} ({} of the time) while checkpoints are written, at {:.1} GB/s of all machines together: \
+             `campaign.checkpoint_bandwidth` sets what your storage takes; writing them asynchronously (`--async-save` of \
+             Megatron-LM, `async_save` of torch.distributed.checkpoint) hides most of it",
+            human_duration(Seconds(written)),
+            percent_of(written / prediction.elapsed_s()),
+            rate.0 / 1e9
+        ))
+    }
+
+    /// Warns of a training of which the start-up is a large part.
+    fn start_up(&self) -> Option<String> {
+        let whole = self.prediction.elapsed_s();
+        let start_up = self.prediction.start_up_s? - self.prediction.queued_s.unwrap_or(0.0);
+        (start_up > START_UP_TOLD * whole).then(|| {
+            format!(
+                "{} of {} are start-up, medians of finding and booting machines, the image and the framework; what loading \
+                 trained weights and compiling take is not counted",
+                human_duration(Seconds(start_up)),
+                human_duration(Seconds(whole))
+            )
+        })
     }
 
     /// Lists those that make a plan more expensive than it looks, or impossible: reclaims, a reservation, too small a quota.

@@ -2,12 +2,12 @@
 //! which they say it, a number, and where it comes from.
 
 use super::limits::Limits;
-use super::own_machines::{doubled_links, impossible_cards, uncounted_overheads, without_links};
+use super::own_machines::{doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
 use super::terms::Terms;
 use crate::campaign::extrapolated;
-use crate::problem::{Place, Problem, Training};
+use crate::problem::{NORMALISED_MIN, Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
@@ -18,14 +18,13 @@ use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, PlanSpec, Pr
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
-/// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
-/// (23.7 and 23.6 %), at 8 more often (24.8 %), at 4 and 2 much more (27.3 and 34.7 %): Wu and He, arXiv:1803.08494,
-/// table 2.
-const NORMALISED_MIN: u64 = 16;
-
 /// The largest global batch up to which scaling the learning rate with it kept ResNet-50's accuracy: Goyal et al.,
 /// arXiv:1706.02677, section 5.2.
 const LINEAR_BATCH_MAX: u64 = 8192;
+
+/// Tokens of a step that no published training exceeds: DeepSeek-V3 takes 15,360 samples of 4,096 tokens, 63 million
+/// (arXiv:2412.19437, section 4.2).
+const TOKENS_MAX: u64 = 100_000_000;
 
 /// The relative difference below which two steps are called as long.
 const SAME_STEP: f64 = 0.01;
@@ -58,6 +57,7 @@ impl Warnings<'_> {
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all = impossible_cards(&self.problem.place);
         all.extend(without_links(&self.problem.place));
+        all.extend(little_main_memory(&self.problem.place));
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
         // Whoever compares the MFU with another one is misled by what comes later than the first screen.
@@ -514,18 +514,22 @@ fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images:
 /// Warns that a step takes more samples than there are, as where a batch in tokens was meant.
 fn batch_beyond_data(problem: &Problem, batch: u64) -> Option<String> {
     let Training::Passes(volume) = problem.training else { return None };
+    let tokens = problem.model.tokens_per_sample();
     let whole = |tokens: u64| batch / tokens;
-    let meant = problem.model.tokens_per_sample().map(whole).filter(|samples| *samples > 0);
+    let meant = tokens.map(whole).filter(|samples| *samples > 0);
     let meant = meant.map_or_else(String::new, |samples| {
         format!("; {} tokens would be {}", human_count(batch), counted(samples, "sample"))
     });
-    (batch > volume.samples).then(|| {
-        format!(
-            "a step takes {} samples (`training.global_batch`), more than the {} of the data, which are then trained on several times{meant}",
-            human_count(batch),
-            human_count(volume.samples)
-        )
-    })
+    let step = format!("a step takes {} samples (`training.global_batch`)", human_count(batch));
+    let of_step = tokens.map_or(0, |tokens| batch.saturating_mul(tokens));
+    if batch > volume.samples {
+        let all = human_count(volume.samples);
+        Some(format!("{step}, more than the {all} of the data, which are then trained on several times{meant}"))
+    } else if of_step > TOKENS_MAX {
+        Some(format!("{step}, {} tokens, more than any published training takes{meant}", human_count(of_step)))
+    } else {
+        None
+    }
 }
 
 /// Formats a number with three digits.
@@ -642,6 +646,17 @@ mod tests {
         assert_eq!(batch_beyond_data(&problem, 1000), None);
         let told = batch_beyond_data(&problem, 4096).expect("more than there are");
         assert!(told.contains("more than the 1,000") && told.ends_with("4,096 tokens would be 4 samples"), "{told}");
+    }
+
+    #[test]
+    fn a_step_of_more_tokens_than_anybody_takes_is_told() {
+        let mut job = JobSpec::default();
+        (job.model.name, job.data.tokens) = (Some("gpt2".into()), Some(1e10));
+        job.training.global_batch = Some(GlobalBatch::Exactly(512));
+        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        assert_eq!(batch_beyond_data(&problem, 15_360 * 4), None);
+        let told = batch_beyond_data(&problem, 524_288).expect("too large");
+        assert!(told.contains("536,870,912 tokens") && told.ends_with("524,288 tokens would be 512 samples"), "{told}");
     }
 
     #[test]

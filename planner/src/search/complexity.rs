@@ -52,6 +52,8 @@ pub(crate) struct Complexity {
     /// converted models and data, a library on top of PyTorch, software that shards what is too small for it, or that does
     /// not share out what it usually does.
     parts: u32,
+    /// `true` if one of these is that the optimizer's state is shared out where that is not usual, or not where it is.
+    unusual_states: bool,
     /// `true` if models and data must be converted, and weights back: of as many parts that is the most work.
     converted: bool,
 }
@@ -60,6 +62,12 @@ impl Complexity {
     /// Returns what has to be set up for a plan, its other features aside: less is plainer.
     pub(crate) fn set_up(self) -> impl Ord {
         (self.unusual_format, self.offloads, self.uneven, self.deep, self.kinds, self.converted)
+    }
+
+    /// Returns `true` if the same has to be set up for both, and the optimizer's state is shared out as is usual, or not, in
+    /// both.
+    pub(crate) fn differs_in_switches(self, other: Self) -> bool {
+        self.set_up() == other.set_up() && self.unusual_states == other.unusual_states
     }
 
     /// Returns `true` if models and data must be converted.
@@ -89,11 +97,10 @@ impl Complexity {
         let for_adapters = ordinary.optimizer_state == OptimizerState::TooSmall;
         let switch = if for_adapters { StateSharding::None } else { StateSharding::Optimizer };
         let replicas = parallel.data * parallel.context;
+        let shared = ordinary.optimizer_state == OptimizerState::Shared;
+        let unusual_states = for_adapters || shared && replicas > 1 && variant.state_sharding == StateSharding::None;
         let parts = [
-            for_adapters,
-            ordinary.optimizer_state == OptimizerState::Shared
-                && replicas > 1
-                && variant.state_sharding == StateSharding::None,
+            unusual_states,
             variant.state_sharding > switch,
             variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
@@ -107,6 +114,7 @@ impl Complexity {
             deep: parallel.pipeline > DEEPEST_USUAL,
             kinds: parallel.kinds(),
             parts: parts.iter().filter(|part| **part).count() as u32,
+            unusual_states,
             converted: !ordinary.own_scripts,
         }
     }

@@ -30,8 +30,9 @@ pub const INDISTINCT: f64 = 0.05;
 /// faster than that by more is worth some trouble.
 pub(crate) const GIVEN_UP_MAX: f64 = 0.1;
 
-/// The most that a simpler plan of other software may cost more, or use more time of GPUs, in USD: a stated default, about
-/// what a day of an engineer costs. A large training is worth the trouble of software that is only a little faster.
+/// The most that a plan may cost more, or use more time of GPUs, in USD, that is simpler by its software or by switches of
+/// that (interleaving, sharding): a stated default, about what a day of an engineer costs. A large training is worth the
+/// trouble of what is only a little faster.
 pub(crate) const SIMPLER_FOR_USD: f64 = 1000.0;
 
 /// The most that a plan may cost more, in USD, for which less has to be set up (fewer kinds of parallelism, even stages, no
@@ -121,6 +122,19 @@ pub(super) fn or_much_better(among: Among<'_, '_>, aim: Aim, plan: Evaluated) ->
     let (other, totals) = (other(aim.objective), Totals::found(&plan));
     let end = among.best(Aim { objective: other, ..aim });
     end.filter(|end| !Ceilings::near(other, Totals::found(end), MUCH).admit(totals)).unwrap_or(plan)
+}
+
+/// Returns the best plan with `aim` for which the same has to be set up as for this one, if it saves more than
+/// [`SIMPLER_FOR_USD`], or this one.
+fn or_with_switches(among: Among<'_, '_>, aim: Aim, plan: Evaluated) -> Evaluated {
+    let worth = |plan: &Evaluated| Totals::found(plan).worth_usd;
+    let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
+    let own = among.prepared.complexity(&plan);
+    let switched = among.complexities(aim).into_iter().filter(|class| class.differs_in_switches(own));
+    let best = switched
+        .filter_map(|class| among.best(Aim { complexity: Some(class), ..aim }))
+        .min_by(|one, other| order(one).total_cmp(&order(other)));
+    best.filter(|best| worth(&plan) - worth(best) > SIMPLER_FOR_USD).unwrap_or(plan)
 }
 
 /// Returns, of the plans that cost little more than this one and stay clear of the deadline and the budget, the cheapest for
@@ -213,7 +227,7 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
     let simpler = simplest(among, clear(own_stack), |class| class < own);
     let as_simple = || simplest(among, within(own_stack), |class| class == own);
     if let Some((_, plan)) = simpler.or_else(as_simple) {
-        chosen = plan;
+        chosen = or_with_switches(among, clear(own_stack), plan);
     }
     if one.stack.is_none() {
         let own = among.prepared.complexity(&chosen);
@@ -302,7 +316,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         Objective::Time => own.times_as_long_as(best),
         Objective::Cost => own.worth_usd / best.worth_usd,
     };
-    let doubt = if ratio > told_apart { "" } else { ", less than predictions can tell" };
+    let doubt = if ratio > told_apart || more_of_the_same(chosen, optimum) { "" } else { DOUBT };
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, _) => Gain::of(best.times_as_long_as(own), pace(own.times_as_long_as(best), 1.0)),
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
@@ -331,6 +345,18 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         optimum.plan.cluster(),
         arranged.join(", "),
     ))
+}
+
+const DOUBT: &str = ", less than predictions can tell";
+
+/// Returns `true` if both plans run the same way on another number of the same machines: what is not known of one is not known
+/// of the other.
+fn more_of_the_same(chosen: &Evaluated, optimum: &Evaluated) -> bool {
+    let place = |plan: &Plan| (plan.cluster().instance.clone(), plan.stack().map(ToOwned::to_owned));
+    let (own, other) = (&chosen.plan, &optimum.plan);
+    let split =
+        |plan: &Plan| (plan.mesh().tensor(), plan.mesh().pipeline(), plan.mesh().context(), plan.state_sharding());
+    own.cluster().instances != other.cluster().instances && place(own) == place(other) && split(own) == split(other)
 }
 
 /// What a plan gains in the other of time and cost.
@@ -375,7 +401,13 @@ pub fn simpler_than(chosen: &Evaluated, optimum: &Evaluated) -> String {
         return format!("with a smaller global batch ({})", human_count(own.global));
     }
     if without.is_empty() && own.accumulation < other.accumulation {
-        return format!("in micro-batches of {} instead of {}", human_count(own.micro), human_count(other.micro));
+        let needed = chosen.plan.model().normalises_over_batches().then_some(", as batch normalisation needs");
+        let needed = needed.unwrap_or_default();
+        return format!(
+            "in micro-batches of {} instead of {}{needed}",
+            human_count(own.micro),
+            human_count(other.micro)
+        );
     }
     let sharded = |plan: &Evaluated| plan.plan.state_sharding() != StateSharding::None;
     if without.is_empty() && sharded(chosen) && !sharded(optimum) {
@@ -403,7 +435,7 @@ mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{CampaignSpec, Fixed, GlobalBatch, JobSpec, Method};
+    use trainyard_plan::{CampaignSpec, Fixed, GlobalBatch, JobSpec, Method, ScheduleName};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -429,6 +461,26 @@ mod tests {
         };
         assert_eq!(stack(5e9).as_deref(), Some("pytorch-ddp-compiled"));
         assert_eq!(stack(100e9).as_deref(), Some("megatron-core"));
+    }
+
+    /// Interleaving takes 5 % off a pipeline that may be set up either way.
+    #[test]
+    fn what_software_does_at_a_switch_is_given_up_for_little_money_alone() {
+        let plan = |tokens: f64| {
+            let mut job = JobSpec::default();
+            (job.model.name, job.data.tokens) = (Some("gpt3-13b".into()), Some(tokens));
+            job.training.global_batch = Some(GlobalBatch::Exactly(512));
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(16));
+            job.cluster.stack = Some("megatron-core".into());
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let (instances, tensor, pipeline) = (Some(16), Some(8), Some(4));
+            let fixed = Fixed { instances, tensor, pipeline, ..Fixed::default() };
+            let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
+            (document.plan.schedule, document.plan.state_sharding)
+        };
+        assert_eq!(plan(1e9), (ScheduleName::OneForwardOneBackward, StateSharding::Optimizer));
+        // The distributed optimizer is not given up for a per cent.
+        assert_eq!(plan(1e12), (ScheduleName::Interleaved, StateSharding::Optimizer));
     }
 
     /// Two machines take half the time at about the same cost.

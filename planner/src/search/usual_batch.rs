@@ -4,11 +4,15 @@ use super::aim::{Aim, Ceilings, other};
 use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
 use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
-use crate::problem::{Problem, Training};
+use crate::problem::{NORMALISED_MIN, Problem, Training};
 
 /// The relative difference of time and cost for which a step is not divided into more micro-batches, unless they change what is
 /// learnt: a stated default, far less than can be predicted.
 const AS_GOOD: f64 = 0.01;
+
+/// The same for networks with batch normalisation while it sees fewer samples than it needs ([`NORMALISED_MIN`]): a stated default.
+/// More micro-batches of fewer samples train another network, which no time is worth.
+const NORMALISED: f64 = 0.25;
 
 /// The part of a GPU's memory that larger micro-batches leave free where smaller ones would do: a stated default.
 const ROOM: f64 = 0.2;
@@ -65,17 +69,26 @@ fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chose
     let memory = chosen.machine(problem).cluster.first().device.gpu()?.memory.value;
     let has_room = |plan: &Evaluated| plan.memory_peak.as_f64() <= (1.0 - ROOM) * memory.as_f64();
     // What is normalised over a micro-batch gains by a larger one.
-    let as_good = if problem.model.normalises_over_batches() { INDISTINCT } else { AS_GOOD };
+    let normalises = problem.model.normalises_over_batches();
+    let needs_more = normalises && chosen.plan.batch().micro < NORMALISED_MIN;
+    let as_good = match (normalises, needs_more) {
+        (_, true) => NORMALISED,
+        (true, _) => INDISTINCT,
+        _ => AS_GOOD,
+    };
     let aim = Aim { complexity: Some(among.prepared.complexity(chosen)), ..alike(one, chosen, 1.0 + as_good) };
     let plan = &chosen.plan;
+    let least = if needs_more { NORMALISED_MIN } else { 0 };
     let fewer = |own: &&Candidate| {
         (own.choice, own.instances, own.parallel) == (chosen.choice, plan.cluster().instances, plan.mesh().parallel())
             && (own.precision, own.recompute) == (plan.precision(), plan.recompute())
             && own.batch.global == plan.batch().global
             && own.batch.accumulation < plan.batch().accumulation
+            && own.batch.micro >= least
     };
     let mut fewer: Vec<Candidate> = among.prepared.candidates.iter().filter(fewer).copied().collect();
-    fewer.sort_unstable_by_key(|own| own.batch.accumulation);
+    // The largest, or what batch normalisation needs and no more.
+    fewer.sort_unstable_by_key(|own| if least > 0 { own.batch.micro } else { own.batch.accumulation });
     fewer.into_iter().find_map(|own| among.best(Aim { only: Some(own), ..aim }).filter(has_room))
 }
 
@@ -87,6 +100,7 @@ fn alike(one: Aim, chosen: &Evaluated, times: f64) -> Aim {
 
 #[cfg(test)]
 mod tests {
+    use super::NORMALISED_MIN;
     use crate::answer::{Limits, recommend};
     use crate::problem::{Resources, problem};
     use trainyard_plan::document::PlanDocument;
@@ -118,5 +132,39 @@ mod tests {
     fn micro_batches_are_not_accumulated_for_nothing() {
         let batch = planned("resnet50", GlobalBatch::Exactly(2048)).plan.batch;
         assert_eq!((batch.micro, batch.accumulation), (256, 1));
+    }
+
+    /// Large images make a step of small micro-batches a little faster: caches hold more of them.
+    #[test]
+    fn batch_normalisation_sees_the_samples_that_it_needs() {
+        let of = |norm: &str| {
+            let text = format!(
+                r#"
+                name = "own"
+                family = "layers"
+                input = {{ channels = 3, height = 256, width = 256 }}
+                [[layer]]
+                name = "stem"
+                operators = [{{ conv = 64, kernel = 3, norm = "{norm}", activation = "relu" }}]
+                [[layer]]
+                name = "block"
+                repeat = 8
+                operators = [{{ add = [[{{ conv = 64, kernel = 3, norm = "{norm}" }}], []] }}, "relu"]
+                [[layer]]
+                name = "head"
+                operators = ["global_pool", {{ linear = 100 }}, "cross_entropy"]
+                "#
+            );
+            let model_file = Some(toml::from_str(&text).expect("the form of a model"));
+            let mut job = JobSpec::default();
+            job.model.file = Some("own.toml".into());
+            job.data.samples = Some(10_000_000);
+            job.training.global_batch = Some(GlobalBatch::Exactly(128));
+            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
+            let problem = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
+            recommend(&problem, &Limits::default(), &job).expect("a plan").plan.batch.micro
+        };
+        assert!(of("instance") < NORMALISED_MIN, "{}", of("instance"));
+        assert_eq!(of("batch"), NORMALISED_MIN);
     }
 }
