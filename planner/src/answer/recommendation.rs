@@ -16,7 +16,7 @@ use super::rejected::Rejections;
 use super::remedies::{Remedies, remedy_reason};
 use super::solve::{Solved, alternative, candidates_of_front, chosen, prediction, short_jobs, solve};
 use super::tuning::{Tuning, batch_reason};
-use super::unlikely::unlikely;
+use super::unlikely::Unlikely;
 use super::warnings::Warnings;
 use crate::missed::missed_goal;
 use crate::problem::{Problem, executable};
@@ -52,10 +52,12 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     }
     // Searches that do not need each other.
     let pareto = || {
-        let all = candidates_of_front(problem, &solved, limits);
+        let unlikely = Unlikely { problem, job, chosen: &chosen, own: &prediction };
+        let mut all = candidates_of_front(problem, &solved, limits);
+        all.extend(unlikely.surer(prepared));
         let front = front(problem, job, all.clone());
-        let unlikely = unlikely(problem, job, (&chosen, &prediction), (all, &front));
-        (front, unlikely)
+        let warning = unlikely.warning(all, &front);
+        (front, warning)
     };
     let stacks = || stack_choices(problem, &solved);
     let methods = || methods(problem, limits, job, &chosen);

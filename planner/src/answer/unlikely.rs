@@ -5,7 +5,7 @@ use super::pareto::pareto;
 use super::solve::{alternative, prediction};
 use crate::amount::{likelihood, usd};
 use crate::problem::Problem;
-use crate::search::{Evaluated, Ranking, Totals, is_quick};
+use crate::search::{Evaluated, Prepared, Ranking, Totals, best_by, is_quick};
 use trainyard_plan::document::{Alternative, Prediction};
 use trainyard_plan::{JobSpec, Objective};
 use trainyard_units::{Seconds, human_duration};
@@ -33,42 +33,112 @@ fn least(prediction: &Prediction) -> f64 {
     [prediction.within_deadline, prediction.within_budget].into_iter().flatten().fold(1.0, f64::min)
 }
 
-/// Warns of a plan that meets the goal and is less likely than [`LIKELY`] to keep to it, and names the best of the plans that were
-/// `found` that is likely. `front` holds those that `--point` takes.
-pub(super) fn unlikely(
-    problem: &Problem,
-    job: &JobSpec,
-    (chosen, own): (&Evaluated, &Prediction),
-    (found, front): (Vec<Evaluated>, &[Alternative]),
-) -> Option<String> {
-    let goal = Ranking::goal(problem);
-    let meets = |plan: &Evaluated| goal.meets_goal(Totals::found(plan));
-    if least(own) >= LIKELY || !meets(chosen) {
-        return None;
+/// How much earlier a plan is sought than one that is not likely to end in time, and how often: stated defaults.
+const EARLIER: f64 = 0.95;
+const SEARCHES: usize = 10;
+
+/// A plan that meets the goal and is less likely than [`LIKELY`] to keep to it.
+pub(super) struct Unlikely<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) job: &'a JobSpec,
+    pub(super) chosen: &'a Evaluated,
+    pub(super) own: &'a Prediction,
+}
+
+impl Unlikely<'_> {
+    /// Returns `true` if there is something to warn of.
+    fn is(&self) -> bool {
+        least(self.own) < LIKELY && self.meets(self.chosen)
     }
-    let known = |plan: &Evaluated| plan.outcome.is_some() || is_quick(&plan.plan);
-    let mut others: Vec<Evaluated> = pareto(found).into_iter().filter(|plan| meets(plan) && known(plan)).collect();
-    let worth = |plan: &Evaluated| goal.worth(Totals::found(plan));
-    others.sort_by(|one, other| worth(one).total_cmp(&worth(other)));
-    let safe = others.into_iter().find_map(|plan| {
-        let (expected, _) = prediction(problem, job, &plan).ok()?;
-        (least(&expected) >= LIKELY).then_some((plan, expected))
-    });
-    let best = if problem.objective == Objective::Cost { "cheapest" } else { "fastest" };
-    let other = match safe {
-        None => format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY),
-        Some((plan, expected)) => {
-            let number = front.iter().position(|point| point.plan == alternative(&plan).plan);
-            let take = number.map_or_else(String::new, |number| format!("; --point {} takes it", number + 1));
-            let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
-            format!(
-                "the {best} that is {:.0} % likely to: {} ({}{cost}), at {}{take}",
-                100.0 * LIKELY,
-                plan.machines(),
-                human_duration(Seconds(plan.elapsed_s)),
-                likelihood(least(&expected)),
-            )
+
+    fn meets(&self, plan: &Evaluated) -> bool {
+        Ranking::goal(self.problem).meets_goal(Totals::found(plan))
+    }
+
+    fn likelihood(&self, plan: &Evaluated) -> Option<f64> {
+        let (expected, _) = prediction(self.problem, self.job, plan).ok()?;
+        Some(least(&expected))
+    }
+
+    /// Searches for the best plan that is likely to keep to the goal: for one that ends earlier and earlier.
+    pub(super) fn surer(&self, prepared: &Prepared<'_>) -> Option<Evaluated> {
+        if !self.is() || self.problem.deadline.is_none() || self.problem.effort.is_some() {
+            return None;
         }
-    };
-    Some(format!("the plan is {}; {other}", likely(job, own)?))
+        let earlier = |plan: &Evaluated| best_by(prepared, self.problem, plan.elapsed_s * EARLIER);
+        std::iter::successors(earlier(self.chosen), earlier)
+            .take(SEARCHES)
+            .find(|plan| self.likelihood(plan).is_some_and(|likely| likely >= LIKELY))
+    }
+
+    /// Warns, and names the best of the plans that were `found` that is likely. `front` holds those that `--point` takes.
+    pub(super) fn warning(&self, found: Vec<Evaluated>, front: &[Alternative]) -> Option<String> {
+        if !self.is() {
+            return None;
+        }
+        let goal = Ranking::goal(self.problem);
+        let known = |plan: &Evaluated| plan.outcome.is_some() || is_quick(&plan.plan);
+        let mut others = pareto(found);
+        others.retain(|plan| self.meets(plan) && known(plan));
+        let worth = |plan: &Evaluated| goal.worth(Totals::found(plan));
+        others.sort_by(|one, other| worth(one).total_cmp(&worth(other)));
+        let safe = others.into_iter().find_map(|plan| {
+            let likely = self.likelihood(&plan)?;
+            (likely >= LIKELY).then_some((plan, likely))
+        });
+        let other = match safe {
+            None => format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY),
+            Some((plan, likely)) => self.named(&plan, likely, front),
+        };
+        Some(format!("the plan is {}; {other}", likely(self.job, self.own)?))
+    }
+
+    fn named(&self, plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
+        let best = if self.problem.objective == Objective::Cost { "cheapest" } else { "fastest" };
+        let number = front.iter().position(|point| point.plan == alternative(plan).plan);
+        let take = number.map_or_else(String::new, |number| format!("; --point {} takes it", number + 1));
+        let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
+        format!(
+            "the {best} that is {:.0} % likely to: {} ({}{cost}), at {}{take}",
+            100.0 * LIKELY,
+            plan.machines(),
+            human_duration(Seconds(plan.elapsed_s)),
+            likelihood(likely),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Limits, recommend};
+    use crate::problem::{Resources, problem};
+    use trainyard_plan::document::PlanDocument;
+    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
+
+    fn planned(instances: Option<u32>) -> PlanDocument {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2-large".into());
+        job.data.tokens = Some(2e9);
+        job.training.global_batch = Some(GlobalBatch::Exactly(240));
+        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g4dn.12xlarge".into()]), Some(6));
+        job.goal.deadline = Some("26 h".into());
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let limits = Limits { fixed: Fixed { instances, ..Fixed::default() }, ..Limits::default() };
+        recommend(&problem, &limits, &job).expect("a plan")
+    }
+
+    #[test]
+    fn no_number_of_machines_is_likely_to_keep_a_goal_for_less_than_what_is_named() {
+        let told = planned(None).warnings.swap_remove(0);
+        let (named, usd) =
+            told.split_once("90 % likely to: ").expect("a surer plan").1.split_once(", ").expect("a cost");
+        let named: u32 = named.split_once(' ').and_then(|(count, _)| count.parse().ok()).expect("machines");
+        let usd: f64 = usd.split_once(' ').and_then(|(usd, _)| usd.parse().ok()).expect("an amount");
+        let likely = (1..=6)
+            .map(|count| (count, planned(Some(count)).prediction))
+            .filter(|(_, own)| own.within_deadline.is_some_and(|likely| likely >= 0.9));
+        let costs: Vec<(u32, f64)> = likely.map(|(count, own)| (count, own.cost_usd.expect("rented"))).collect();
+        assert!(costs.iter().any(|(count, _)| *count == named), "{told} {costs:?}");
+        assert!(costs.iter().all(|(_, cost)| usd <= cost * 1.001), "{told} {costs:?}");
+    }
 }

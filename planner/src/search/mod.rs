@@ -39,5 +39,6 @@ pub(crate) use robust::{
 pub use robust::{INDISTINCT, LEFT_OVER, MUCH, SAME, simpler_than};
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
+pub(crate) use surer::best_by;
 pub use totals::Evaluated;
 pub(crate) use totals::{Totals, is_quick};

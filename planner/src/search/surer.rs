@@ -1,6 +1,7 @@
 //! Of plans that cannot be told apart by what they cost, one that is likely to end in time.
 
-use super::aim::{Aim, Ceilings};
+use super::aim::{Aim, Ceilings, Within};
+use super::prepared::Prepared;
 use super::robust::{Among, INDISTINCT, simplest};
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
@@ -27,6 +28,12 @@ pub(super) fn surer(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &
     let aim = Aim { ceilings: one.ceilings.and(near).and(early), global, ..one };
     let (_, plan) = simplest(among, aim, |class| class.set_up() <= own.set_up())?;
     Some(plan).filter(in_time)
+}
+
+/// Returns the best plan within the goal that ends by a time.
+pub(crate) fn best_by(prepared: &Prepared<'_>, problem: &Problem, elapsed_s: f64) -> Option<Evaluated> {
+    let aim = Aim { within: Within::Goal, ceilings: Ceilings::within(elapsed_s), ..Aim::best(problem.objective) };
+    prepared.search(aim).best.into_iter().next()
 }
 
 /// Returns how many times as long as predicted a step takes that is slower than nine of ten; `None` of a plan whose step is not
