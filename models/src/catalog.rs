@@ -109,6 +109,10 @@ fn embedded_file<Folder: RustEmbed, T: DeserializeOwned>(path: &str) -> T {
     toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
 }
 
+/// What to do where no name is similar.
+const ADVICE: &str = "`trainyard show models` lists the catalog; the config.json of a model on Hugging Face, or a file of \
+                      dimensions, can be given instead";
+
 /// Returns the catalog entry of this name, which its file has too: no other is read.
 ///
 /// # Errors
@@ -118,7 +122,7 @@ pub fn find(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
     let path = format!("{name}.toml");
     match ENTRIES.get(path.as_str()) {
         Some(entry) => Ok(entry.get_or_init(|| read(&path))),
-        None => Err(CatalogError::new("model", name, catalog().map(|entry| entry.model.name()))),
+        None => Err(CatalogError::new("model", name, catalog().map(|entry| entry.model.name())).with_advice(ADVICE)),
     }
 }
 

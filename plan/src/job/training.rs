@@ -122,8 +122,9 @@ pub struct TrainingSpec {
     /// What weight decay leaves out; biases and norms if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decay_exempt: Option<DecayExempt>,
-    /// Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`; as the model's
-    /// description says if left out, which for those of the catalog is nothing.
+    /// Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`. If left out, time and
+    /// memory count the dropout of the model's published training, and `trainyard run` drops out what the model's description
+    /// says, which for those of the catalog is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropout: Option<DropoutShares>,
     /// Decay rate of the velocity of sgd-momentum and lars.

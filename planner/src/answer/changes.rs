@@ -357,10 +357,11 @@ fn sentence(change: &Change, better: Better, ahead: bool) -> String {
     let Change { what, instance, present, at, winner } = change;
     let instance = instance.as_deref().unwrap_or_default();
     let other = format!("{} × {}", winner.instances, winner.instance);
-    let too = if ahead { " too" } else { "" };
     let is_better = match better {
-        Better::Cheaper => format!("{other} would be cheaper than this plan{too}"),
-        Better::Faster => format!("{other} would be faster than this plan{too}"),
+        Better::Cheaper if ahead => format!("{other} would be another plan that is cheaper than this one"),
+        Better::Faster if ahead => format!("{other} would be another plan that is faster than this one"),
+        Better::Cheaper => format!("{other} would be cheaper than this plan"),
+        Better::Faster => format!("{other} would be faster than this plan"),
         Better::InGoal => format!("{other} would meet the goal and this plan would not"),
         Better::Nearer => format!("{other} would come nearer to the goal than this plan"),
     };

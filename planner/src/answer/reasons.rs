@@ -2,6 +2,7 @@
 //! other kind and comparing.
 
 use super::layout::{differences, held_as};
+use super::own_machines::near;
 use super::solve::{found_with, recommended};
 use super::tuning::Tried;
 use crate::amount::usd;
@@ -22,9 +23,6 @@ use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
-
-/// Numbers of machines that are tried for a plan of another kind.
-const NEAREST: usize = 2;
 
 /// The number of plans that do not fit, the least memory that they need, and the memory that there is.
 type TooLarge = (u64, Bytes, Bytes);
@@ -373,15 +371,15 @@ impl Reasons<'_> {
             }
             (None, Some(large)) => format!("{split}: data parallel alone {}", does_not_fit(large)),
             (None, None) if self.fits_unsplit() => {
-                let undivided = || format!("{split}: the global batch does not divide over {ranks} replicas");
-                self.data_parallel_elsewhere().map_or_else(undivided, |other| {
-                    let on = other.machines();
-                    let costs = other.cost_usd.zip(self.chosen.cost_usd);
-                    let side = traded((other.elapsed_s, self.chosen.elapsed_s), costs);
-                    format!(
-                        "{split}: data parallel alone, on {on} over which the global batch divides, would be {side}"
-                    )
-                })
+                let own = human_count(self.chosen.plan.batch().global);
+                let undivided = format!("{split}: a global batch of {own} does not divide over {ranks} replicas");
+                match self.data_parallel_of_near_batch() {
+                    Some(other) => {
+                        let batch = human_count(other.plan.batch().global);
+                        format!("{undivided}; with {batch} data parallel alone {}", self.other_side(&other))
+                    }
+                    None => undivided,
+                }
             }
             (None, None) => format!("{split}: data parallel alone would not fit, even one sample at a time"),
         }
@@ -396,32 +394,20 @@ impl Reasons<'_> {
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
     }
 
-    /// Finds the best plan of replicas that are not split on the nearest number of machines of this type over which a
-    /// global batch divides.
-    fn data_parallel_elsewhere(&self) -> Option<Evaluated> {
-        let cluster = self.chosen.plan.cluster();
-        let most = self.problem.place.choices().get(self.chosen.choice)?.1;
-        let devices = u64::from(self.chosen.plan.mesh().ranks() / cluster.instances.max(1));
-        let divides = |count: &u32| {
-            let ranks = devices * u64::from(*count);
-            *count != cluster.instances && !self.problem.global_batches.over(ranks).is_empty()
-        };
-        let mut counts: Vec<u32> = (1..=most).filter(divides).collect();
-        counts.sort_by_key(|count| (count.abs_diff(cluster.instances), *count));
-        counts.into_iter().take(NEAREST).find_map(|count| {
-            let (tensor, pipeline, context) = (Some(1), Some(1), Some(1));
-            let fixed = Fixed { tensor, pipeline, context, instances: Some(count), ..self.same_cluster() };
-            let best = recommended(self.problem, &fixed).0?;
-            self.note(evidence(&fixed, Some(&best), None));
-            Some(best)
-        })
+    /// Finds the best plan of replicas that are not split on these machines with a global batch near this one that they share.
+    fn data_parallel_of_near_batch(&self) -> Option<Evaluated> {
+        let plan = &self.chosen.plan;
+        let unsplit = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
+        let with = |batch| recommended(&with_batch(self.problem, batch), &unsplit).0;
+        let near = near(plan.batch().global, plan.mesh().ranks().into()).into_iter().filter_map(with);
+        near.min_by(|one, other| one.elapsed_s.total_cmp(&other.elapsed_s))
     }
 
     /// Returns `true` if the model would fit unsplit when the global batch divides evenly among as many replicas as
     /// there are devices.
     fn fits_unsplit(&self) -> bool {
         let ranks = u64::from(self.chosen.plan.mesh().ranks());
-        let problem = Problem { global_batches: GlobalBatches::exactly(ranks), ..self.problem.clone() };
+        let problem = with_batch(self.problem, ranks);
         let fixed = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
         recommended(&problem, &fixed).0.is_some()
     }
@@ -474,7 +460,7 @@ impl Reasons<'_> {
         }
         let other_layout = changes.join(", ");
         Some(match self.best(&Fixed { precision: Some(other.precision), ..self.same_layout() }) {
-            (Some(alike), _) => self.other_side(&alike),
+            (Some(alike), _) => format!("{} {}", self.besides(&alike), self.other_side(&alike)).trim_start().to_owned(),
             (None, Some(large)) => {
                 note();
                 format!("{} and, with {other_layout}, {}", does_not_fit(large), self.other_side(best))
@@ -643,6 +629,10 @@ impl Reasons<'_> {
         let doubt = if indistinct { ", less than predictions can tell" } else { "" };
         format!("{}{doubt}", would_be(other.time_s, self.chosen.time_s))
     }
+}
+
+fn with_batch(problem: &Problem, batch: u64) -> Problem {
+    Problem { global_batches: GlobalBatches::exactly(batch), ..problem.clone() }
 }
 
 /// Explains why a model need not be split, and what lets it fit on each device. If it `fits_whole`, its sharding and

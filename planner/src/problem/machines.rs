@@ -14,7 +14,6 @@ use trainyard_hardware_profiles::{
     Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
     Purchase, Service, Sourced, Stack, Transport,
 };
-use trainyard_models::predicts_next_token;
 use trainyard_plan::{ClusterChoice, Pricing, TuningKind};
 use trainyard_sim::Machine;
 use trainyard_units::{Invalid, share};
@@ -173,9 +172,9 @@ pub(crate) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Returns `true` if people train so with a stack. Megatron-LM's scripts go on with pretraining: without a chat template,
-    /// and with a loss on every token.
+    /// with a loss on every token, or, of masked language models, without a head of another task.
     fn is_usual(self, stack: &Stack) -> bool {
-        !(self.fine_tuned && predicts_next_token(self.trained.model) && stack.runs.own_models)
+        !(self.fine_tuned && stack.runs.own_models)
     }
 }
 

@@ -110,6 +110,7 @@ fn interval(own: &WhatIfFigures) -> String {
 pub(crate) fn limit(figures: &WhatIfFigures) -> String {
     match (figures.bottleneck, figures.plan.cluster.instances) {
         (Bottleneck::Network, 1) => "communication".into(),
+        (Bottleneck::Memory, _) => "memory traffic".into(),
         (what, _) => what.to_string(),
     }
 }
