@@ -2,12 +2,12 @@
 
 use super::{ExplainError, NamedPlan};
 use crate::amount::usd;
-use crate::predict::stack_of;
+use crate::predict::{plan_of, stack_of};
 use crate::relative::{pace, price, same};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trainyard_plan::document::PriceUsed;
-use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
+use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart};
 use trainyard_units::{Invalid, Seconds, counted, human_count, human_duration};
 
 /// The names of two plans that are compared.
@@ -66,14 +66,14 @@ pub(super) fn differences(own: &NamedPlan, other: &NamedPlan) -> Vec<Difference>
     differing(&ours, &theirs).into_iter().map(difference).collect()
 }
 
-/// Lists the fields of the plan without its model, with the layers of all stages in one field.
+/// Lists the fields of the plan without its model, with all stages in one field.
 fn fields(named: &NamedPlan) -> Fields {
     let (document, mut fields) = (&named.document, Fields::new());
     if let Value::Object(plan) = value(serde_json::to_value(&document.plan)) {
         for (key, value) in plan {
             match key.as_str() {
                 "model" => {}
-                "stages" => fields.push((key, layers(&document.plan.stages))),
+                "stages" => fields.push((key, plan_of(document).map(|plan| plan.cut_in_words()).unwrap_or_default())),
                 _ => flatten(&key, &value, &mut fields),
             }
         }
@@ -82,19 +82,6 @@ fn fields(named: &NamedPlan) -> Fields {
         fields.push(("stack".into(), stack_of(document).into()));
     }
     fields
-}
-
-/// Formats layers: `4 × 13 layers`, or `13, 13, 13, 11 layers`.
-fn layers(stages: &[StageSpec]) -> String {
-    let first = stages.first().map_or(0, |stage| stage.layers);
-    if stages.len() > 1 && stages.iter().all(|stage| stage.layers == first) {
-        return format!("{} × {}", stages.len(), counted(first as u64, "layer"));
-    }
-    let each: Vec<String> = stages.iter().map(|stage| stage.layers.to_string()).collect();
-    match stages {
-        [only] => counted(only.layers as u64, "layer"),
-        _ => format!("{} layers", each.join(", ")),
-    }
 }
 
 fn value(document: serde_json::Result<Value>) -> Value {

@@ -66,22 +66,14 @@ fn stages(plan: &Plan, spread: Spread) -> Option<String> {
     if stages.count() == 1 {
         return None;
     }
-    let runs_of =
-        |stage| (0..stages.chunks_per_stage()).map(move |run| stages.layers_at(stages.position(stage, run)).len());
-    let sizes: Vec<usize> = stages.ids().map(|stage| runs_of(stage).sum()).collect();
-    let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
-    let layers = if least == most {
-        format!("{} each", counted(*most as u64, "layer"))
-    } else {
-        format!("{least} to {most} layers")
-    };
     let chunks = match stages.chunks_per_stage() {
         1 => String::new(),
-        chunks => format!(" in {chunks} model chunks"),
+        chunks => format!(", in {chunks} model chunks per stage"),
     };
     Some(format!(
-        "{} pipeline stages of {layers}{chunks}; activations pass between them {}",
+        "{} pipeline stages{}{chunks}; activations pass between them {}",
         stages.count(),
+        plan.stages_in_words(),
         place(spread.pipeline)
     ))
 }
