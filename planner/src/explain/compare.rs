@@ -230,11 +230,22 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
         Some(price.of_all(plans[side].plan.cluster.instances))
     };
     let (cheap, dear) = (hourly(less)?, hourly(more)?);
+    // Machines of one type at one price differ in their number alone.
+    let terms = |side: usize| {
+        let plan = &plans[side].plan;
+        (&plan.cluster.instance, plan.pricing, plans[side].prediction.price.as_ref().map(|price| price.usd_per_hour))
+    };
+    let alike = terms(less) == terms(more);
     let because = match (times, sides([cheap, dear])) {
         (Some(times), Some(rates)) if times.less == less && rates.less == 1 => {
-            "it is so much faster that more expensive machines pay off"
+            if alike {
+                "it is so much faster that more machines pay off"
+            } else {
+                "it is so much faster that more expensive machines pay off"
+            }
         }
         (Some(times), _) if times.less == less => "it holds its machines for a shorter time",
+        (_, Some(rates)) if rates.less == 0 && alike => "it takes fewer machines, for longer or as long",
         (_, Some(rates)) if rates.less == 0 => "its machines cost less, for longer or as long",
         _ => "what is paid besides its machines is less",
     };
@@ -302,5 +313,17 @@ mod tests {
         assert!(cheaper.contains("its machines cost less, for longer or as long"), "{cheaper}");
         let faster = told([3600.0, 0.0, 30.0, 30.0], [7200.0, 0.0, 40.0, 20.0]);
         assert!(faster.contains("so much faster that more expensive machines pay"), "{faster}");
+        // Of the same machines it is their number that differs.
+        let several = |own: [f64; 4], machines| {
+            let mut plan = with(plan.clone(), own);
+            plan.plan.cluster.instances = machines;
+            plan
+        };
+        let told = |own: &ExplainedPlan, other: &ExplainedPlan| verdict(own, other).pop().expect("costs");
+        let (two, one) = (several([1800.0, 0.0, 15.0, 12.24], 2), several([7200.0, 0.0, 24.48, 12.24], 1));
+        let faster = told(&two, &one);
+        assert!(faster.contains("so much faster that more machines pay off (24.48 against 12.24"), "{faster}");
+        let fewer = told(&several([5400.0, 0.0, 40.0, 12.24], 2), &one);
+        assert!(fewer.contains("it takes fewer machines, for longer or as long"), "{fewer}");
     }
 }
