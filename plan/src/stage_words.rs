@@ -1,5 +1,5 @@
-//! What pipeline stages hold, in words. Software counts a transformer's blocks and keeps the embedding with the first of
-//! them and the head with the last; plans count layers, of which these two are the first and the last.
+//! What pipeline stages hold, in words. Software counts a transformer's blocks and keeps the embedding with the first
+//! of them and the head with the last; plans count layers, of which these two are the first and the last.
 
 use crate::schedules::StageId;
 use crate::valid::Plan;
@@ -62,7 +62,8 @@ impl Plan {
         if is_stack_of_blocks(self.graph()) { "block" } else { "layer" }
     }
 
-    /// Says what all pipeline stages hold, behind their number: ` of 8 blocks each`, `: embedding + 7 blocks, 14 × 8, 7 + head`.
+    /// Says what all pipeline stages hold, behind their number: ` of 8 blocks each` or
+    /// `: embedding + 7 blocks, 14 × 8, 7 + head`.
     /// An embedding in the first stage and a head in the last go without saying where stages have as many blocks.
     pub fn stages_in_words(&self) -> String {
         let stages = self.stages();
@@ -80,7 +81,8 @@ impl Plan {
         format!(": {}", told.join(", "))
     }
 
-    /// Says how the model is cut, model chunk by model chunk in its order: `4 × 8 blocks`, `embedding + 7 blocks, 14 × 8, 7 + head`.
+    /// Says how the model is cut, model chunk by model chunk in its order: `4 × 8 blocks` or
+    /// `embedding + 7 blocks, 14 × 8, 7 + head`.
     pub fn cut_in_words(&self) -> String {
         let stages = self.stages();
         let held: Vec<Held<'_>> = (0..stages.chunks()).map(|at| self.held_in([stages.layers_at(at)])).collect();

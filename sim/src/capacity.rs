@@ -93,7 +93,8 @@ impl Footprint {
         self.total(stage).saturating_sub(self.resident[stage.0 as usize].loading)
     }
 
-    /// Returns the bytes that the rank needs that fills most of its device: where devices differ, another may need more.
+    /// Returns the bytes that the rank needs that fills most of its device: where devices differ, another may need
+    /// more.
     pub fn peak(&self) -> Bytes {
         let filled = |stage: &StageId| self.total(*stage).as_f64() / self.limits[stage.0 as usize].as_f64();
         let by_share = |a: &StageId, b: &StageId| filled(a).total_cmp(&filled(b));

@@ -42,8 +42,8 @@ pub struct LayerCost {
     pub recomputed: bool,
 }
 
-/// Waiting for other ranks inside a layer, by the group that they wait for: the groups of a plan may lie differently, one
-/// inside machines and another across them.
+/// Waiting for other ranks inside a layer, by the group that they wait for: the groups of a plan may lie differently,
+/// one inside machines and another across them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerWaits {
     /// Ranks that share the layer.
