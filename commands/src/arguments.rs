@@ -456,6 +456,9 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
+    ///
+    /// Without it a step counts the usual stragglers; with it only the devices drawn differ, so a small fraction may
+    /// make a step shorter.
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
     /// Which devices are slow, how the simulated runs of a campaign go, or which jobs of a queue take longer than expected

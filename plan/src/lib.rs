@@ -47,6 +47,7 @@ mod mesh;
 mod parameters;
 mod partition;
 mod sharding;
+mod stage_words;
 mod valid;
 
 // The work of a step, the memory that it takes, and what happens in it.

@@ -84,7 +84,7 @@ fn fullest_memory(own: &ExplainedPlan) -> Option<&StageMemory> {
 
 fn fullest(own: &ExplainedPlan, width: Width) -> String {
     let Some(held) = fullest_memory(own) else { return String::new() };
-    let limit = own.prediction.memory_bytes.limit as f64;
+    let limit = own.prediction.memory_bytes.limit_of(held) as f64;
     let rows = HELD.iter().map(|(name, part)| (name, part(held))).filter(|(_, size)| *size > 0);
     let rows = rows.map(|(name, size)| [(*name).to_owned(), bytes(size), percent(size as f64 / limit)]);
     let stages = own.prediction.memory_bytes.stages.len();
@@ -206,7 +206,7 @@ fn both_memories(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<[String; 4]>
         [name.to_owned(), bytes(ours), bytes(theirs), change]
     };
     let parts = HELD.iter().map(|(name, part)| (*name, part(ours), part(theirs)));
-    let limits = [own, other].map(|plan| plan.prediction.memory_bytes.limit);
+    let limits = [own.prediction.memory_bytes.limit_of(ours), other.prediction.memory_bytes.limit_of(theirs)];
     parts
         .filter(|(_, ours, theirs)| ours.max(theirs) > &0)
         .chain([("a device has", limits[0], limits[1])])

@@ -3,8 +3,8 @@
 use crate::format::{Width, bullets, facts, percent, seconds, table};
 use crate::layout::{cluster, exposed, laid_out};
 use crate::plan::{input, memory};
-use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, Prediction};
+use trainyard_plan::{Plan, PlanSpec};
 
 /// Formats the results of simulating a plan.
 pub fn simulation(document: &PlanDocument, width: Width) -> String {
@@ -37,10 +37,8 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
 
 /// Formats the fraction of the step that each stage computes.
 pub(crate) fn stages(plan: &PlanSpec, prediction: &Prediction, width: Width) -> String {
-    let stages = plan.stages.iter().zip(&prediction.utilisation).enumerate();
-    let rows = stages.map(|(index, (stage, used))| {
-        let last = stage.first.saturating_add(stage.layers).saturating_sub(1);
-        [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
-    });
-    table(width, ["stage", "layers", ">utilisation"], rows)
+    let Ok(plan) = Plan::try_from(plan.clone()) else { return String::new() };
+    let stages = plan.stages().ids().zip(&prediction.utilisation);
+    let rows = stages.map(|(stage, used)| [stage.0.to_string(), plan.stage_in_words(stage), percent(*used)]);
+    table(width, ["stage", &format!("{}s", plan.stage_unit()), ">utilisation"], rows)
 }

@@ -111,7 +111,7 @@ fn inside_layers(plan: &Plan, machine: &Machine) -> Option<Seconds> {
     let again = |price: &LayerCost| plan.recompute() == Recompute::Full && price.recomputed;
     let inside = |price: LayerCost| {
         let passes_forward = if again(&price) { 2.0 } else { 1.0 };
-        price.inside_forward * passes_forward + price.inside_backward
+        price.inside_forward.total() * passes_forward + price.inside_backward.total()
     };
     Some(layers.map(inside).sum())
 }

@@ -93,9 +93,13 @@ impl Footprint {
         self.total(stage).saturating_sub(self.resident[stage.0 as usize].loading)
     }
 
-    /// Returns the bytes that the fullest rank needs.
+    /// Returns the bytes that the rank needs that fills most of its device: where devices differ, another may need
+    /// more.
     pub fn peak(&self) -> Bytes {
-        self.stages().map(|stage| self.total(stage)).max().unwrap_or_default()
+        let filled = |stage: &StageId| self.total(*stage).as_f64() / self.limits[stage.0 as usize].as_f64();
+        let by_share = |a: &StageId, b: &StageId| filled(a).total_cmp(&filled(b));
+        let fullest = self.stages().max_by(|a, b| by_share(a, b).then(self.total(*a).cmp(&self.total(*b))));
+        fullest.map(|stage| self.total(stage)).unwrap_or_default()
     }
 
     /// Refuses a stage that does not leave the margin free, or a store that is too small.
@@ -394,6 +398,23 @@ mod tests {
         let ((said, ..), (silent, priced, run)) = (computed(Some(0.1)), computed(None));
         assert_eq!((said.dropout, silent.dropout), (Some(DropoutSpec::Share(0.1)), Some(DropoutSpec::Share(0.0))));
         assert!(said.attention == Some(AttentionKernel::Flash) && run < priced, "{run} and {priced}");
+    }
+
+    #[test]
+    fn the_peak_is_that_of_the_device_that_is_filled_most() {
+        let gpt2 = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        let machine = Machine {
+            cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"),
+            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+        };
+        let mut footprint = footprint(&plan(gpt2, 2, 4), &machine);
+        let mut stages = [StageId(0), StageId(1)];
+        stages.sort_by_key(|stage| footprint.total(*stage));
+        let [less, most] = stages.map(|stage| footprint.total(stage));
+        assert!(less < most && footprint.peak() == most);
+        // On a smaller device the one that needs less fills more of it.
+        footprint.limits[stages[0].0 as usize] = Bytes(less.0 + 1);
+        assert_eq!(footprint.peak(), less);
     }
 
     #[test]

@@ -62,9 +62,9 @@ pub use bottleneck::{StepLimits, bottleneck, step_limits};
 pub use bound::{Communications, step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_chunks, usable};
 pub use cost::{
-    Computed, Costs, LayerCost, LayerCosts, LayerKernels, LayerTable, Operation, Phase, Placed, all_reduce_time,
-    cases_of_layers, cases_of_update, collective_time, collective_time_by, expected_max_sigma, far_from_timed,
-    layer_costs, product_time, roofline, transfer_time, work_of_operator,
+    Computed, Costs, LayerCost, LayerCosts, LayerKernels, LayerTable, LayerWaits, Operation, Phase, Placed,
+    all_reduce_time, cases_of_layers, cases_of_update, collective_time, collective_time_by, expected_max_sigma,
+    far_from_timed, layer_costs, product_time, roofline, transfer_time, work_of_operator,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use evaluation::{evaluation_time, evaluation_time_with, micro_batches};

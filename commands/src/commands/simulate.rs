@@ -18,7 +18,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFiles, campaign, plan_of, resimulate, trace_step};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::{Options, Variation, memory_needed};
-use trainyard_units::{Invalid, human_bytes};
+use trainyard_units::{Invalid, Seconds, human_bytes, human_duration};
 
 /// Simulates what a file describes: a queue if it is TOML, a plan otherwise.
 pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
@@ -57,6 +57,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     let traced = traced.map(|(trace, path)| traces::files(path, trace, &plan)).transpose()?;
     let graphs = trace.as_ref().zip(arguments.chakra.as_ref());
     let graphs = graphs.map(|(trace, folder)| chakra::written(folder, trace, &plan)).transpose()?;
+    let usual = without_spread(&document, &plan, &files, options).map_err(refused)?;
     let (document, outcome) = resimulate(&document, files, options).map_err(refused)?;
     let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
     let all = [&traced, &graphs].into_iter().flatten();
@@ -75,6 +76,9 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     if let Err(full) = outcome.footprint.fits_without_margin() {
         output.warn(format!("the plan does not fit into memory: {full}"));
     }
+    if let Some(usual) = usual {
+        output.note(usual);
+    }
     if options != Options::default() || output.verbose() {
         let (actors, ranks) = (outcome.actors, plan.mesh().ranks());
         output.note(format!("{actors} of {ranks} ranks were simulated, each for all that must behave as it does"));
@@ -86,6 +90,25 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
         output.note(note);
     }
     Ok(Exit::Done)
+}
+
+/// Says what a step would take if no devices were drawn: it may be more, because it counts the usual stragglers.
+fn without_spread(
+    document: &PlanDocument,
+    plan: &Plan,
+    files: &MachineFiles,
+    options: Options,
+) -> Result<Option<String>, Invalid> {
+    if options.variation.is_none() {
+        return Ok(None);
+    }
+    let (usual, _) = resimulate(document, files.clone(), Options { variation: None, ..options })?;
+    let step = human_duration(Seconds(usual.prediction.step_time_s));
+    // What was measured on one machine has its differences in it.
+    let counts = plan.mesh().ranks() > 1 && plan.cluster().profile.is_none();
+    let stragglers =
+        if counts { ", which counts the usual stragglers; with it only the devices drawn differ" } else { "" };
+    Ok(Some(format!("without --spread: {step}{stragglers}")))
 }
 
 /// Simulates the whole training, many times.

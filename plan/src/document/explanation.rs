@@ -45,7 +45,7 @@ pub struct ExplainedPlan {
     pub prediction: Prediction,
     /// The critical path of a step by what it is spent on: together the step time.
     pub critical_path: Vec<PathPart>,
-    /// The stage whose ranks need most memory, counted from 0.
+    /// The stage whose ranks fill most of their device's memory, counted from 0.
     pub fullest_stage: u32,
     /// What the price of the training consists of; empty for machines without a price.
     #[serde(default)]

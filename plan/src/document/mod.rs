@@ -452,20 +452,34 @@ fn is_nothing(bytes: &u64) -> bool {
 }
 
 impl Memory {
-    /// Returns the bytes that the fullest rank needs.
+    /// Returns the most bytes that a rank needs, whatever its device has.
     pub fn peak(&self) -> u64 {
         self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
     }
 
     /// Returns the part of its device that a rank of a stage fills.
     pub fn share(&self, stage: &StageMemory) -> f64 {
-        stage.total as f64 / stage.limit.unwrap_or(self.limit) as f64
+        stage.total as f64 / self.limit_of(stage) as f64
+    }
+
+    /// Returns the number of the first stage whose ranks fill most of their device.
+    pub fn fullest_stage(&self) -> Option<usize> {
+        let filled = self.stages.iter().map(|stage| (self.share(stage), stage.total)).enumerate();
+        let fullest = filled.max_by(|(first, (own, held)), (second, (other, held_there))| {
+            own.total_cmp(other).then(held.cmp(held_there)).then(second.cmp(first))
+        });
+        fullest.map(|(stage, _)| stage)
+    }
+
+    /// Returns the bytes of the device of a stage's ranks, the smallest if they differ.
+    pub fn limit_of(&self, stage: &StageMemory) -> u64 {
+        stage.limit.unwrap_or(self.limit)
     }
 
     /// Returns the bytes that the rank needs that fills most of its device, and those of the device.
     pub fn fullest(&self) -> (u64, u64) {
-        let fullest = self.stages.iter().max_by(|a, b| self.share(a).total_cmp(&self.share(b)));
-        fullest.map_or((0, self.limit), |stage| (stage.total, stage.limit.unwrap_or(self.limit)))
+        let fullest = self.fullest_stage().map(|stage| &self.stages[stage]);
+        fullest.map_or((0, self.limit), |stage| (stage.total, self.limit_of(stage)))
     }
 
     /// Returns the bytes that one rank of each stage needs, added up. Sums saturate, because a document may hold any
@@ -802,6 +816,23 @@ mod tests {
         assert!(of(2.0, None).is_disturbed() && !of(1.3, None).is_disturbed());
         // Where it is known whether ranks had processors, that decides: steps may differ by themselves.
         assert!(of(1.3, Some(0.5)).is_disturbed() && !of(2.0, Some(0.97)).is_disturbed());
+    }
+
+    #[test]
+    fn the_fullest_device_has_the_least_room_for_its_size() {
+        let stage = |total: u64, limit: Option<u64>| {
+            let parts = serde_json::json!({
+                "parameters": total, "gradients": 0, "optimizer_state": 0, "activations": 0, "buffers": 0,
+                "workspace": 0, "software": 0, "total": total, "limit": limit,
+            });
+            serde_json::from_value(parts).expect("a stage")
+        };
+        let of = |stages| Memory { stages, limit: 40, host: None, disk: None };
+        let memory = of(vec![stage(58, Some(80)), stage(32, None), stage(20, None)]);
+        assert_eq!((memory.fullest_stage(), memory.fullest(), memory.peak()), (Some(1), (32, 40), 58));
+        assert_eq!(memory.limit_of(&memory.stages[0]), 80);
+        // Of stages alike the first.
+        assert_eq!(of(vec![stage(32, None), stage(32, None)]).fullest_stage(), Some(0));
     }
 
     #[test]

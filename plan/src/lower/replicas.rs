@@ -303,15 +303,16 @@ mod tests {
                 ..spec
             })
             .expect("a valid plan");
-            let graph = lower(&plan, Lowering { updated_weights, bucket: Some(Bytes::ZERO), ..LOWERING });
+            let graph = lower(&plan, Lowering { updated_weights, bucket: Some(Bytes(0)), ..LOWERING });
             let is_gather = |task: &&Task| matches!(task.activity, Activity::GatherWeights { .. });
             (graph.tasks().iter().filter(is_gather).count(), plan.graph().len())
         };
-        for (updated, alone, with_pipeline) in [
+        let cases: [(UpdatedWeights, fn(usize) -> usize, usize); 3] = [
             (UpdatedWeights::AfterUpdate, |_| 1, 2),
             (UpdatedWeights::FirstForward, |layers| layers, 2),
-            (UpdatedWeights::EachForward, (|layers| 2 * layers) as fn(usize) -> usize, 2),
-        ] {
+            (UpdatedWeights::EachForward, |layers| 2 * layers, 2),
+        ];
+        for (updated, alone, with_pipeline) in cases {
             let (count, layers) = gathered(updated, 1);
             assert_eq!(count, alone(layers), "{updated:?}");
             assert_eq!(gathered(updated, 2).0, with_pipeline, "{updated:?}");

@@ -165,14 +165,26 @@ impl Reasons<'_> {
     /// Compares with the best plan that has these fields and is otherwise laid out as the chosen one. If the software
     /// has no such plans, compares with the best that has the fields of `loose`, and says what else it changes.
     fn alike(&self, fixed: &Fixed, loose: &Fixed, other: &str, larger: &str) -> Option<String> {
-        let told = |(best, large): (Option<Evaluated>, Option<TooLarge>)| match best {
-            Some(best) => {
-                let changes = with(&differences(&self.chosen.plan, &best.plan));
-                Some(format!("{other}{changes} {}", self.other_side(&best)))
-            }
-            None => large.map(|large| format!("{larger} {}", does_not_fit(large))),
+        self.compared(fixed, other, larger).or_else(|| self.compared(loose, other, larger))
+    }
+
+    /// Compares with the best plan with these fields. If that recomputes otherwise, says so, and whether it has to.
+    fn compared(&self, fixed: &Fixed, other: &str, larger: &str) -> Option<String> {
+        let best = match self.best(fixed) {
+            (Some(best), _) => best,
+            (None, large) => return large.map(|large| format!("{larger} {}", does_not_fit(large))),
         };
-        told(self.best(fixed)).or_else(|| told(self.best(loose)))
+        let (mut changes, side) = (differences(&self.chosen.plan, &best.plan), self.other_side(&best));
+        let recomputed = other_recomputation(&self.chosen.plan, &best.plan).filter(|_| fixed.recompute.is_none());
+        if let Some(recomputed) = recomputed {
+            let held = Fixed { recompute: Some(self.chosen.plan.recompute()), ..fixed.clone() };
+            if let (None, Some(large)) = recommended(self.problem, &held) {
+                let (changes, lacks) = (with(&changes), does_not_fit(large));
+                return Some(format!("{other}{changes} {lacks}; with {recomputed} it {side}"));
+            }
+            changes.push(recomputed);
+        }
+        Some(format!("{other}{} {side}", with(&changes)))
     }
 
     fn objective(&self) -> String {
@@ -738,6 +750,30 @@ mod tests {
         assert_eq!(told(1.2, 0.9), Some(machines(&&fewer)));
         assert_eq!(told(0.9, 1.2), Some(machines(&&fewer)));
         assert_eq!((told(1.2, 1.1), told(1.001, 0.9)), (None, None));
+    }
+
+    /// Llama 2 7B over the eight GPUs of one machine: without sequence parallelism its activations fit only if they are
+    /// computed again, and most of the loss is due to that.
+    #[test]
+    fn a_plan_that_has_to_recompute_is_told_as_one_that_would_not_fit() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("llama-2-7b".into());
+        job.data.samples = Some(100_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.instances = Some(vec!["g5.48xlarge".into()]);
+        job.cluster.max_instances = Some(1);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let fixed = &Fixed { tensor: Some(8), stack: Some("megatron-core".into()), ..Fixed::default() };
+        let found = &search(&problem, fixed, Aim { top: 5, ..Aim::best(problem.objective) });
+        let chosen = &found.best[0];
+        assert_eq!((chosen.plan.mesh().parallel().sequence, chosen.plan.recompute()), (true, Recompute::None));
+        let (other_gpu, tried, preferred, problem) = (None, &[][..], None, &problem);
+        let (bound, asked) = (String::new(), Mutex::default());
+        let reasons = Reasons { problem, fixed, chosen, found, other_gpu, tried, preferred, bound, asked };
+        let told = reasons.sequence().expect("it is compared");
+        assert!(told.starts_with("sequence parallel too: tensor parallel alone would not fit (at least "), "{told}");
+        assert!(told.contains(" available); with full recomputation it would be "), "{told}");
+        assert!(told.ends_with(" % slower"), "{told}");
     }
 
     #[test]

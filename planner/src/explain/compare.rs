@@ -2,12 +2,12 @@
 
 use super::{ExplainError, NamedPlan};
 use crate::amount::usd;
-use crate::predict::stack_of;
+use crate::predict::{plan_of, stack_of};
 use crate::relative::{pace, price, same};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trainyard_plan::document::PriceUsed;
-use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
+use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart};
 use trainyard_units::{Invalid, Seconds, counted, human_count, human_duration};
 
 /// The names of two plans that are compared.
@@ -66,14 +66,14 @@ pub(super) fn differences(own: &NamedPlan, other: &NamedPlan) -> Vec<Difference>
     differing(&ours, &theirs).into_iter().map(difference).collect()
 }
 
-/// Lists the fields of the plan without its model, with the layers of all stages in one field.
+/// Lists the fields of the plan without its model, with all stages in one field.
 fn fields(named: &NamedPlan) -> Fields {
     let (document, mut fields) = (&named.document, Fields::new());
     if let Value::Object(plan) = value(serde_json::to_value(&document.plan)) {
         for (key, value) in plan {
             match key.as_str() {
                 "model" => {}
-                "stages" => fields.push((key, layers(&document.plan.stages))),
+                "stages" => fields.push((key, plan_of(document).map(|plan| plan.cut_in_words()).unwrap_or_default())),
                 _ => flatten(&key, &value, &mut fields),
             }
         }
@@ -82,19 +82,6 @@ fn fields(named: &NamedPlan) -> Fields {
         fields.push(("stack".into(), stack_of(document).into()));
     }
     fields
-}
-
-/// Formats layers: `4 × 13 layers`, or `13, 13, 13, 11 layers`.
-fn layers(stages: &[StageSpec]) -> String {
-    let first = stages.first().map_or(0, |stage| stage.layers);
-    if stages.len() > 1 && stages.iter().all(|stage| stage.layers == first) {
-        return format!("{} × {}", stages.len(), counted(first as u64, "layer"));
-    }
-    let each: Vec<String> = stages.iter().map(|stage| stage.layers.to_string()).collect();
-    match stages {
-        [only] => counted(only.layers as u64, "layer"),
-        _ => format!("{} layers", each.join(", ")),
-    }
 }
 
 fn value(document: serde_json::Result<Value>) -> Value {
@@ -243,11 +230,22 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
         Some(price.of_all(plans[side].plan.cluster.instances))
     };
     let (cheap, dear) = (hourly(less)?, hourly(more)?);
+    // Machines of one type at one price differ in their number alone.
+    let terms = |side: usize| {
+        let plan = &plans[side].plan;
+        (&plan.cluster.instance, plan.pricing, plans[side].prediction.price.as_ref().map(|price| price.usd_per_hour))
+    };
+    let alike = terms(less) == terms(more);
     let because = match (times, sides([cheap, dear])) {
         (Some(times), Some(rates)) if times.less == less && rates.less == 1 => {
-            "it is so much faster that more expensive machines pay off"
+            if alike {
+                "it is so much faster that more machines pay off"
+            } else {
+                "it is so much faster that more expensive machines pay off"
+            }
         }
         (Some(times), _) if times.less == less => "it holds its machines for a shorter time",
+        (_, Some(rates)) if rates.less == 0 && alike => "it takes fewer machines, for longer or as long",
         (_, Some(rates)) if rates.less == 0 => "its machines cost less, for longer or as long",
         _ => "what is paid besides its machines is less",
     };
@@ -315,5 +313,17 @@ mod tests {
         assert!(cheaper.contains("its machines cost less, for longer or as long"), "{cheaper}");
         let faster = told([3600.0, 0.0, 30.0, 30.0], [7200.0, 0.0, 40.0, 20.0]);
         assert!(faster.contains("so much faster that more expensive machines pay"), "{faster}");
+        // Of the same machines it is their number that differs.
+        let several = |own: [f64; 4], machines| {
+            let mut plan = with(plan.clone(), own);
+            plan.plan.cluster.instances = machines;
+            plan
+        };
+        let told = |own: &ExplainedPlan, other: &ExplainedPlan| verdict(own, other).pop().expect("costs");
+        let (two, one) = (several([1800.0, 0.0, 15.0, 12.24], 2), several([7200.0, 0.0, 24.48, 12.24], 1));
+        let faster = told(&two, &one);
+        assert!(faster.contains("so much faster that more machines pay off (24.48 against 12.24"), "{faster}");
+        let fewer = told(&several([5400.0, 0.0, 40.0, 12.24], 2), &one);
+        assert!(fewer.contains("it takes fewer machines, for longer or as long"), "{fewer}");
     }
 }

@@ -91,13 +91,11 @@ fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan
     let loading = loading(&PlanDocument { prediction: prediction.clone(), ..document.clone() });
     let full =
         outcome.footprint.fits_without_margin().err().map(|full| format!("the plan does not fit into memory: {full}"));
-    let totals = prediction.memory_bytes.stages.iter().map(|stage| stage.total);
-    let fullest = (0..).zip(totals).max_by_key(|(stage, total)| (*total, std::cmp::Reverse(*stage)));
     Ok(ExplainedPlan {
         file: named.file.clone(),
         description: words::description(&plan, spread(&plan, &machine), &prediction, loading.as_ref()),
         critical_path: path,
-        fullest_stage: fullest.map_or(0, |(stage, _)| stage),
+        fullest_stage: prediction.memory_bytes.fullest_stage().map_or(0, |stage| stage as u32),
         cost_parts: cost_parts(&plan, &prediction),
         plan: plan.spec().clone(),
         prediction,

@@ -3,7 +3,9 @@
 use crate::loading::Loading;
 use trainyard_models::Divisible;
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding};
+use trainyard_plan::{
+    GradientCompression, GradientReduction, Group, Offload, Optimizer, Plan, Recompute, StateSharding,
+};
 use trainyard_sim::Spread;
 use trainyard_units::{Bytes, counted, human_bytes, human_count};
 
@@ -64,22 +66,14 @@ fn stages(plan: &Plan, spread: Spread) -> Option<String> {
     if stages.count() == 1 {
         return None;
     }
-    let runs_of =
-        |stage| (0..stages.chunks_per_stage()).map(move |run| stages.layers_at(stages.position(stage, run)).len());
-    let sizes: Vec<usize> = stages.ids().map(|stage| runs_of(stage).sum()).collect();
-    let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
-    let layers = if least == most {
-        format!("{} each", counted(*most as u64, "layer"))
-    } else {
-        format!("{least} to {most} layers")
-    };
     let chunks = match stages.chunks_per_stage() {
         1 => String::new(),
-        chunks => format!(" in {chunks} model chunks"),
+        chunks => format!(", in {chunks} model chunks per stage"),
     };
     Some(format!(
-        "{} pipeline stages of {layers}{chunks}; activations pass between them {}",
+        "{} pipeline stages{}{chunks}; activations pass between them {}",
         stages.count(),
+        plan.stages_in_words(),
         place(spread.pipeline)
     ))
 }
@@ -124,7 +118,18 @@ fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
         other => format!(", compressed ({other})"),
     };
     let how = summed(plan, copies);
+    let how = match holders_of_experts(plan) {
+        None => how,
+        Some(1) => format!("{how} (not those of experts: no two ranks hold the same)"),
+        Some(holders) => format!("{how}, those of experts over {holders},"),
+    };
     Some(format!("gradients are {how} {often}{form}, {}", place(spread.gradient)))
+}
+
+/// Returns the number of ranks that hold the same experts, where fewer do than hold the same other weights.
+fn holders_of_experts(plan: &Plan) -> Option<u32> {
+    let divided = matches!(plan.graph().divisible(), Some(Divisible::Experts(_))) && plan.mesh().parallel().expert > 1;
+    divided.then(|| plan.mesh().group_size(Group::ExpertGradient))
 }
 
 /// Names the collectives that sum gradients. A rank that updates a part of the weights needs that part of the sum alone;
@@ -166,7 +171,12 @@ fn sharding(plan: &Plan) -> Option<String> {
         StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
         StateSharding::Parameters => "weights, gradients and optimizer state sharded (ZeRO-3)",
     };
-    Some(format!("{what} over {} ranks", plan.mesh().shard()))
+    let experts = match holders_of_experts(plan) {
+        None => String::new(),
+        Some(1) => ", experts not (no two ranks hold the same)".into(),
+        Some(holders) => format!(", experts over {holders}"),
+    };
+    Some(format!("{what} over {} ranks{experts}", plan.mesh().shard()))
 }
 
 fn offload(plan: &Plan) -> Option<String> {
@@ -217,6 +227,37 @@ mod tests {
         })
         .expect("a valid plan");
         summed(&plan, plan.mesh().copies())
+    }
+
+    /// Fewer ranks hold the same experts than the same other weights.
+    #[test]
+    fn experts_are_sharded_and_summed_over_those_who_hold_the_same() {
+        let mut model = trainyard_models::find("mixtral-8x7b").expect("in the catalog").model.spec();
+        model.layers = Some(1);
+        let layers = trainyard_models::Model::try_from(model.clone()).expect("a model").graph().len();
+        let told = |expert| {
+            let plan = Plan::try_from(PlanSpec {
+                parallel: ParallelSpec { data: 8, expert, ..ParallelSpec::default() },
+                batch: BatchSpec { global: 8, micro: 1, accumulation: 1 },
+                state_sharding: StateSharding::Optimizer,
+                ..PlanSpec::plain(model.clone(), ClusterSpec::of("p5.48xlarge", 1), layers)
+            })
+            .expect("a valid plan");
+            let spread = Spread { tensor: false, context: false, expert: false, pipeline: false, gradient: false };
+            (sharding(&plan).expect("sharded"), replicas(&plan, spread).expect("replicas"))
+        };
+        let (sharded, summed) = told(1);
+        assert_eq!(sharded, "optimizer state sharded (ZeRO-1) over 8 ranks");
+        assert_eq!(summed, "gradients are reduce-scattered over 8 ranks once a step, inside a machine");
+        let (sharded, summed) = told(4);
+        assert_eq!(sharded, "optimizer state sharded (ZeRO-1) over 8 ranks, experts over 2");
+        assert_eq!(
+            summed,
+            "gradients are reduce-scattered over 8 ranks, those of experts over 2, once a step, inside a machine"
+        );
+        let (sharded, summed) = told(8);
+        assert!(sharded.ends_with("over 8 ranks, experts not (no two ranks hold the same)"), "{sharded}");
+        assert!(summed.contains("8 ranks (not those of experts: no two ranks hold the same) once"), "{summed}");
     }
 
     #[test]

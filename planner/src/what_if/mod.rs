@@ -601,7 +601,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         mfu: prediction.mfu,
         exposed_communication_s: prediction.exposed_communication_s,
         bottleneck: limit.unwrap_or_else(|| bottleneck(plan, machine, outcome)),
-        memory_peak_bytes: prediction.memory_bytes.peak(),
+        memory_peak_bytes: prediction.memory_bytes.fullest().0,
         steps: prediction.steps,
         time_s: prediction.time_s,
         in_all_s: prediction.elapsed_s(),

@@ -38,7 +38,7 @@ pub fn memory_plot(model: &str, memory: &Memory, breadth: Breadth) -> Result<Pic
     let legend = Legend::of([MARGIN, breadth.width() - MARGIN], legend);
     let names: Vec<String> = stages.iter().map(|(name, _)| name.clone()).collect();
     let told = |held: &StageMemory| {
-        format!("{}, {}", bytes(held.total), percent(held.total as f64 / memory.limit.max(1) as f64))
+        format!("{}, {}", bytes(held.total), percent(held.total as f64 / memory.limit_of(held).max(1) as f64))
     };
     let after = stages.iter().map(|(_, held)| measure(&told(held), Letters::PLAIN)).max().unwrap_or(0) + 10;
     let rows = Rows::of(breadth, HEAD + legend.height() + 12, &names, after);

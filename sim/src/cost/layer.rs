@@ -34,12 +34,43 @@ pub struct LayerCost {
     pub weights_share: f64,
     /// The core of attention, forward.
     pub core: Seconds,
-    /// Waiting for other ranks inside the layer, forward: tensor, context and expert parallelism.
-    pub inside_forward: Seconds,
+    /// Waiting for other ranks inside the layer, forward.
+    pub inside_forward: LayerWaits,
     /// The same backward.
-    pub inside_backward: Seconds,
+    pub inside_backward: LayerWaits,
     /// Set if recomputation computes this layer again.
     pub recomputed: bool,
+}
+
+/// Waiting for other ranks inside a layer, by the group that they wait for: the groups of a plan may lie differently,
+/// one inside machines and another across them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerWaits {
+    /// Ranks that share the layer.
+    pub tensor: Seconds,
+    /// Ranks that share experts or tables.
+    pub expert: Seconds,
+    /// Ranks that share a sample.
+    pub context: Seconds,
+}
+
+impl LayerWaits {
+    /// Returns the time in all groups.
+    pub fn total(self) -> Seconds {
+        self.tensor + self.expert + self.context
+    }
+}
+
+impl std::ops::Add for LayerWaits {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            tensor: self.tensor + other.tensor,
+            expert: self.expert + other.expert,
+            context: self.context + other.context,
+        }
+    }
 }
 
 /// Costs of all layers of a model.
@@ -70,13 +101,13 @@ impl LayerCost {
     /// One pass, with what happens between its kernels and, backward, what is computed again.
     pub fn pass(&self, pass: StagePass, recompute: Recompute) -> Seconds {
         let again = match recompute {
-            Recompute::Full if self.recomputed => self.forward + self.inside_forward,
+            Recompute::Full if self.recomputed => self.forward + self.inside_forward.total(),
             Recompute::Selective if self.recomputed => self.core,
             _ => Seconds::ZERO,
         };
-        let inputs = self.inside_backward + again;
+        let inputs = self.inside_backward.total() + again;
         match pass {
-            StagePass::Forward => self.forward + self.inside_forward,
+            StagePass::Forward => self.forward + self.inside_forward.total(),
             StagePass::Backward => self.backward + inputs,
             StagePass::BackwardInput => self.backward * (1.0 - self.weights_share) + inputs,
             StagePass::BackwardWeight => self.backward * self.weights_share,
@@ -264,8 +295,8 @@ impl<'a> Inside<'a> {
         let [reductions, reduced_back] = self.reductions(layer, &kernels, waits.reduction);
         let [passed, passed_back] = exposed_passing(waits.passing, self.beside_passing(&kernels));
         LayerCost {
-            inside_forward: reductions + waits.experts[0] + passed,
-            inside_backward: reduced_back + waits.experts[1] + passed_back,
+            inside_forward: LayerWaits { tensor: reductions, expert: waits.experts[0], context: passed },
+            inside_backward: LayerWaits { tensor: reduced_back, expert: waits.experts[1], context: passed_back },
             recomputed,
             ..kernels
         }
@@ -476,7 +507,8 @@ mod tests {
         let kernels = device.layer(usage, &layer, 1, mesh.sharing()).expect("a GPU prices everything").among(8);
         let inside = Inside::new(1, mesh, precision, &machine);
         let costs = inside.add_to(kernels, &layer, inside.waits(&layer).expect("links are known"));
-        [costs.forward + costs.inside_forward, costs.backward + costs.inside_backward].map(|time| time.0)
+        [costs.forward + costs.inside_forward.total(), costs.backward + costs.inside_backward.total()]
+            .map(|time| time.0)
     }
 
     /// # Source

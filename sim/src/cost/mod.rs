@@ -26,7 +26,7 @@ pub(crate) use costs::COPY_LATENCY;
 pub use costs::{Costs, LayerTable, Placed};
 pub(crate) use device::{DeviceCosts, OperatorCost, Peaks, device_costs};
 pub use gemm::product_time;
-pub use layer::{Computed, LayerCost, LayerCosts, LayerKernels, expected_max_sigma, layer_costs};
+pub use layer::{Computed, LayerCost, LayerCosts, LayerKernels, LayerWaits, expected_max_sigma, layer_costs};
 pub(crate) use layer::{Inside, InsideMessage};
 pub use operation::{Operation, Phase};
 pub use roofline::roofline;

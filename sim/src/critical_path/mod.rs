@@ -89,13 +89,12 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
     let ran = run(&ensemble.program);
     let course = Course::from(ran.clone());
     let Some((from, last)) = ensemble.last_node(&course) else { return Ok(Vec::new()) };
-    let kernels = Kernels::new(&step.graph, machine, &costs, &without_launches);
+    let kernels = Kernels::new(&step.graph, machine, &costs, &without_launches, spread(plan, machine));
     let mut account = Account {
         step: &step,
         ensemble: &ensemble,
         kernels,
         layout: costs.layout(),
-        inside_apart: inside_apart(spread(plan, machine)),
         links: Links { costs: &costs, known: BTreeMap::new() },
         passes: BTreeMap::new(),
         rest: BTreeMap::new(),
@@ -109,10 +108,6 @@ pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, Ma
     }
     let busiest = longest_passes(&ensemble.usage(&course, &step.first_ranks()));
     Ok(account.parts(if plan.mesh().pipeline() > 1 { Some(busiest) } else { None }))
-}
-
-fn inside_apart(spread: Spread) -> bool {
-    spread.tensor || spread.context || spread.expert
 }
 
 /// A node of the path, and how much of it lies in the step that is counted.
@@ -251,8 +246,6 @@ struct Account<'a> {
     ensemble: &'a Ensemble<'a>,
     kernels: Kernels<'a>,
     layout: Layout<'a>,
-    /// Set if communication inside layers goes between machines.
-    inside_apart: bool,
     links: Links<'a>,
     /// Of passes, which fill and drain the pipeline too.
     passes: Sums,
@@ -278,10 +271,9 @@ impl Account<'_> {
                 let within = if whole > 0.0 { counted / whole } else { 0.0 };
                 let slowed = (whole - span.seconds().0).max(0.0);
                 let sums = if task.activity.is_pass() { &mut self.passes } else { &mut self.rest };
-                for (kind, seconds) in parts {
+                for (key, seconds) in parts {
                     let share = if planned > 0.0 { seconds / planned } else { 0.0 };
-                    let apart = kind == PathKind::LayerCollectives && self.inside_apart;
-                    *sums.entry((kind, apart)).or_default() += share * (whole - slowed) * within;
+                    *sums.entry(key).or_default() += share * (whole - slowed) * within;
                 }
                 *sums.entry((PathKind::OverlapSlowdown, false)).or_default() += slowed * within;
             }
