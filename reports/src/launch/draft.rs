@@ -279,11 +279,18 @@ impl<'a> Draft<'a> {
             (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
             _ => "",
         };
-        let entry = find(self.job.plan().model().name()).ok().filter(|_| !self.job.is_fine_tuning());
-        let published = entry.and_then(|entry| entry.learning_rate.as_ref()).map(published);
-        let usual = published.map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
+        let usual = self.published_rate().map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
+    }
+
+    /// Tells the learning rate of the model's published pretraining, where the job is one too, by the same optimizer.
+    fn published_rate(&self) -> Option<String> {
+        let plan = self.job.plan();
+        let is_alike = matches!(plan.optimizer(), Optimizer::AdamW | Optimizer::Adam) && !self.job.is_fine_tuning();
+        let entry = find(plan.model().name()).ok().filter(|_| is_alike)?;
+        let tokens = plan.model().tokens_per_sample().map(|tokens| tokens * plan.batch().global);
+        entry.learning_rate.as_ref().map(|rate| published(rate, tokens))
     }
 
     /// Returns the name of the folder in which a place that serves for many plans keeps what this one writes: that of the
