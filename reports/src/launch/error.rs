@@ -96,12 +96,14 @@ impl LaunchError {
     }
 }
 
-/// Returns how to plan again with stages of as many blocks each: several runs of blocks for each rank would be uneven too.
+/// Returns how to plan again with stages of as many blocks each: without a pipeline, which needs least, then with degrees
+/// that divide the blocks. Several runs of blocks for each rank would be uneven too.
 fn plan_again_evenly(degrees: &[usize]) -> String {
-    let (nearest, rest) = degrees.split_first().map_or((1, &[][..]), |(nearest, rest)| (*nearest, rest));
+    let alone = "no target can; plan again without a pipeline, `--fix parallel.pipeline=1`";
+    let Some((nearest, rest)) = degrees.split_first() else { return alone.into() };
     let rest: String = rest.iter().map(|degree| format!(", or {degree} stages")).collect();
     format!(
-        "no target can; plan again with as many stages as share the blocks out evenly, `--fix parallel.pipeline={nearest} --fix virtual_stages=1`{rest}"
+        "{alone}; where that does not fit, with as many stages as share the blocks out evenly, `--fix parallel.pipeline={nearest} --fix virtual_stages=1`{rest}"
     )
 }
 
