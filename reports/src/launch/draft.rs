@@ -260,7 +260,7 @@ impl<'a> Draft<'a> {
         self.job.is_fine_tuning() || self.given(Flag::Weights)
     }
 
-    /// Returns `true` if the cluster of the machines has others of another kind.
+    /// Returns `true` if the cluster file of the machines has several kinds.
     pub(super) fn has_other_kinds(&self) -> bool {
         self.options.other_kinds
     }

@@ -140,7 +140,7 @@ pub struct LaunchOptions {
     pub weights: Option<String>,
     /// The file of the plan document, for this program's own executor.
     pub plan: Option<String>,
-    /// `true` if the cluster of the machines has others of another kind.
+    /// `true` if the cluster file of the machines has several kinds.
     pub other_kinds: bool,
 }
 

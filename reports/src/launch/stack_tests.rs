@@ -674,18 +674,6 @@ fn the_vocabulary_is_filled_up_to_as_many_rows_as_that_of_the_weights() {
     assert!(text.contains(" --vocab-size 50256 --tokenizer-type NullTokenizer "), "{text}");
 }
 
-#[test]
-fn machines_of_several_kinds_are_started_by_no_target() {
-    let document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
-    let mut cluster = catalog().cluster("p4d.24xlarge", 1).expect("in the catalog");
-    cluster.pools.extend(catalog().cluster("p3.16xlarge", 1).expect("in the catalog").pools);
-    for target in Target::ALL {
-        let error = launch(&document, &cluster, None, target, &LaunchOptions::default()).expect_err("two kinds");
-        assert!(error.to_string().contains("no target starts a plan on different GPUs"), "{error}");
-        assert!(error.hint().is_some_and(|hint| !hint.contains("--fix")), "{error:?}");
-    }
-}
-
 /// A hint that names a field which cannot be fixed would be refused itself.
 #[test]
 fn a_hint_fixes_what_can_be_fixed() {

@@ -142,7 +142,8 @@ stop() {{
 /// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
 fn kind(draft: &mut Draft<'_>) -> Option<String> {
     const FEATURE: &str = "FEATURE";
-    if !draft.has_other_kinds() {
+    // A plan on several kinds is one on the whole cluster.
+    if !draft.has_other_kinds() || draft.job.has_kinds() {
         return None;
     }
     let (kind, count) = (&draft.job.plan().cluster().instance, draft.job.processes());
