@@ -4,6 +4,7 @@ use super::error::LaunchError;
 use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::form;
 use super::job::Job;
+use super::network;
 use super::software::Engine;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
@@ -309,7 +310,12 @@ impl<'a> Draft<'a> {
 
     /// Returns `true` if the user gave a flag.
     pub(super) fn given(&self, flag: Flag) -> bool {
-        flag.given(self.options).is_some()
+        self.value(flag).is_some()
+    }
+
+    /// Returns the user's value of a flag, if there is one.
+    pub(super) fn value(&self, flag: Flag) -> Option<&'a str> {
+        flag.given(self.options)
     }
 
     /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express, and values
@@ -317,6 +323,9 @@ impl<'a> Draft<'a> {
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         if self.engine != Engine::Executor && self.asked.contains(&Flag::Weights) && self.reads_the_hub() {
             self.remark(hub_token(self.target));
+        }
+        if let Some(network) = network::told(self) {
+            self.remark(network);
         }
         if self.job.has_unusual_optimizer() {
             self.remark(

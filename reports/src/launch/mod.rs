@@ -19,6 +19,7 @@ mod job;
 mod kubernetes;
 mod megatron;
 mod megatron_model;
+mod network;
 mod packing;
 mod places;
 mod program;
@@ -37,6 +38,8 @@ mod units;
 mod words;
 mod yaml;
 
+#[cfg(test)]
+mod own_cluster_tests;
 #[cfg(test)]
 mod priced_tests;
 #[cfg(test)]
