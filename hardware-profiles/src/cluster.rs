@@ -224,6 +224,27 @@ impl Pool {
     pub fn devices(&self) -> u32 {
         self.instances.saturating_mul(self.devices_per_instance)
     }
+
+    /// Returns in what machines of another pool differ that whoever starts the same on all must know; `None` if in nothing
+    /// but network cards, host and price.
+    fn unlike(&self, other: &Self) -> Option<&'static str> {
+        let gpu = |pool: &Self| pool.device.gpu().map(|gpu| (gpu.name.clone(), gpu.memory.value));
+        if gpu(self).is_none() || gpu(self) != gpu(other) {
+            return Some("GPUs");
+        }
+        if self.devices_per_instance != other.devices_per_instance {
+            return Some("numbers of GPUs");
+        }
+        let (Fabric::Wired { interconnect, network }, Fabric::Wired { interconnect: links, network: cards }) =
+            (&self.fabric, &other.fabric)
+        else {
+            return Some("links between GPUs");
+        };
+        if !interconnect.is_like(links) {
+            return Some("links between GPUs");
+        }
+        (network.transport != cards.transport).then_some("transports")
+    }
 }
 
 /// Returns what an hour of one of some machines costs as their cluster file says, of kinds that differ the mean, so that
@@ -292,6 +313,12 @@ impl Cluster {
         self.pools.len() > 1
     }
 
+    /// Returns in what its machines differ that a launcher must know, which starts the same on all; `None` if they differ in
+    /// nothing but network cards, host and price, or not at all.
+    pub fn unlike(&self) -> Option<&'static str> {
+        self.pools.iter().skip(1).find_map(|pool| self.first().unlike(pool))
+    }
+
     /// Returns the number of machines.
     pub fn machines(&self) -> u32 {
         self.pools.iter().map(|pool| pool.instances).sum()
@@ -356,6 +383,8 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::catalog::catalog;
+    use crate::network::Transport;
+    use crate::sourced::Sourced;
     use proptest::prelude::*;
 
     fn mixed(machines: &[(&str, u32)]) -> Cluster {
@@ -383,6 +412,38 @@ mod tests {
         assert_eq!([0, 1, 2].map(|machine| cluster.pool_index(machine)), [0, 0, 1]);
         let memory = |device| cluster.memory_per_rank(cluster.position(device), 16);
         assert!(memory(8) > memory(7));
+    }
+
+    #[test]
+    fn machines_that_differ_in_cards_host_or_price_are_started_alike() {
+        let of = |change: fn(&mut Pool)| {
+            let mut cluster = mixed(&[("p5.48xlarge", 1), ("p5.48xlarge", 1)]);
+            change(&mut cluster.pools[1]);
+            cluster.unlike()
+        };
+        let network = |pool: &mut Pool, change: fn(&mut Network)| match &mut pool.fabric {
+            Fabric::Wired { network, .. } => change(network),
+            Fabric::Measured => panic!("machines with a network"),
+        };
+        assert_eq!(of(|_| ()), None);
+        let alike = |pool: &mut Pool| {
+            (pool.host, pool.usd_per_hour) = (None, Some(UsdPerHour(1.0)));
+            network(pool, |network| network.interfaces = 4);
+        };
+        let mut cluster = mixed(&[("p5.48xlarge", 1), ("p5.48xlarge", 1)]);
+        alike(&mut cluster.pools[1]);
+        assert_eq!(cluster.unlike(), None);
+        network(&mut cluster.pools[1], |network| network.transport = Transport::Tcp);
+        assert_eq!(cluster.unlike(), Some("transports"));
+        assert_eq!(of(|pool| pool.devices_per_instance = 4), Some("numbers of GPUs"));
+        assert_eq!(mixed(&[("p4d.24xlarge", 1), ("p5.48xlarge", 1)]).unlike(), Some("GPUs"));
+        let pcie = Interconnect::Pcie { bandwidth: Sourced::new(BytesPerSecond(1e10), "stated") };
+        let mut cluster = mixed(&[("p5.48xlarge", 1), ("p5.48xlarge", 1)]);
+        if let Fabric::Wired { interconnect, .. } = &mut cluster.pools[1].fabric {
+            *interconnect = pcie;
+        }
+        assert_eq!(cluster.unlike(), Some("links between GPUs"));
+        assert_eq!(mixed(&[("p5.48xlarge", 2)]).unlike(), None);
     }
 
     proptest! {

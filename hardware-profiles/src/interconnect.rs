@@ -53,6 +53,18 @@ impl Interconnect {
             Self::NvlinkMesh { pairs, .. } => unreached(&pairs.value, gpus).is_empty(),
         }
     }
+
+    /// Returns `true` if both are links of the same kind and rate between the same GPUs, whoever says so. PCIe is the host's.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pcie { .. }, Self::Pcie { .. }) => true,
+            (Self::NvlinkMesh { link, pairs, .. }, Self::NvlinkMesh { link: other, pairs: others, .. }) => {
+                link.value == other.value && pairs.value == others.value
+            }
+            (Self::Nvswitch { port, .. }, Self::Nvswitch { port: other, .. }) => port.value == other.value,
+            _ => false,
+        }
+    }
 }
 
 /// The largest number of NVLinks between two GPUs.

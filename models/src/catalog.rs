@@ -41,7 +41,7 @@ pub struct PublishedWeights {
     pub source: String,
 }
 
-/// The learning rate with which a model was trained from scratch.
+/// The learning rate with which a model was trained from scratch, by Adam, with decoupled weight decay or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRate {

@@ -60,6 +60,7 @@ pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
 pub use cost::checkpoint_time;
+pub use edits::cards_in_words;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
 pub use missed::missed_goal;

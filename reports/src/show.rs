@@ -59,15 +59,27 @@ pub fn model(model: &Model, entry: Option<&CatalogEntry>, source: &str) -> Strin
     rows.extend(dimensions(&spec));
     rows.extend(chosen_parts(&spec));
     rows.extend(entry.map(|entry| ("data set", entry.dataset.clone())));
-    rows.extend(entry.and_then(|entry| entry.learning_rate.as_ref()).map(|rate| ("learning rate", published(rate))));
+    let rate = entry.and_then(|entry| entry.learning_rate.as_ref());
+    rows.extend(rate.map(|rate| ("learning rate", published(rate, None))));
     rows.push(("source", source.to_owned()));
     format!("{}\n\n{}", model.name(), facts(&rows))
 }
 
-/// Tells the peak of the learning rate of a published pretraining.
-pub(crate) fn published(rate: &PublishedRate) -> String {
+/// The ratio of batches from which on a learning rate is told to be one for batches of another size.
+const OTHER_BATCH: f64 = 2.0;
+
+/// Tells the peak of the learning rate of a published pretraining, and if it was published for batches of another size than
+/// the `tokens` of a job's.
+pub(crate) fn published(rate: &PublishedRate, tokens: Option<u64>) -> String {
     let batch = rate.batch_tokens.map(|tokens| format!(" at batches of {} tokens", human_count(tokens)));
-    format!("{:e} at most in its pretraining{} ({})", rate.peak, batch.unwrap_or_default(), rate.source)
+    let is_other = |(published, own): &(u64, u64)| {
+        let ratio = *own as f64 / *published as f64;
+        ratio.max(ratio.recip()) > OTHER_BATCH
+    };
+    let other = rate.batch_tokens.zip(tokens).filter(is_other);
+    let other = other.map(|(_, own)| format!("; this job has {}", human_count(own)));
+    let (batch, other) = (batch.unwrap_or_default(), other.unwrap_or_default());
+    format!("{:e} at most in its pretraining{batch}{other} ({})", rate.peak, rate.source)
 }
 
 /// Returns the parts of a stack of chosen ones that are not those of every stack, in words.

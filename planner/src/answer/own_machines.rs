@@ -16,9 +16,8 @@ pub(crate) fn unused(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> 
     let Some((machine, _)) = problem.place.cluster_file() else { return Vec::new() };
     let kind = &chosen.plan.cluster().instance;
     if machine.cluster.is_mixed() && *kind == machine.cluster.instance {
-        let launched_by_hand = "these machines differ, and `export` does not write files that launch a plan on machines of \
-                                several kinds";
-        return std::iter::once(launched_by_hand.into()).chain(two_fabrics(&machine.cluster)).collect();
+        let unlike = machine.cluster.unlike().map(launched_by_hand);
+        return unlike.into_iter().chain(two_fabrics(&machine.cluster)).collect();
     }
     idle(problem, limits, &of_type(&machine.cluster, Some(kind)), chosen).into_iter().collect()
 }
@@ -54,6 +53,13 @@ pub(crate) fn little_main_memory(place: &Place) -> Vec<String> {
         })
     };
     machine.cluster.pools.iter().enumerate().filter_map(little).collect()
+}
+
+/// Says that nobody starts the same on machines that differ in `what`.
+fn launched_by_hand(what: &str) -> String {
+    format!(
+        "the {what} of these machines differ, and `export` writes no files for that: launchers start the same on all"
+    )
 }
 
 fn best(problem: &Problem, limits: &Limits) -> Option<Evaluated> {
@@ -223,9 +229,10 @@ fn fastest_link(gpu: &Gpu, kind: &Interconnect) -> Option<(BytesPerSecond, &'sta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::recommend;
     use crate::{Resources, problem};
     use trainyard_hardware_profiles::ClusterFile;
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
 
     /// What is said of the links of a machine with H100 and `bandwidth` into the switch.
     fn told(gpu: &str, bandwidth: &str) -> Vec<String> {
@@ -304,6 +311,32 @@ mod tests {
                          card has more than 800 Gbit/s: ";
             assert!(only.starts_with(start), "{only}");
         }
+    }
+
+    /// `export` refuses the same (`Cluster::unlike`).
+    #[test]
+    fn machines_on_which_launchers_cannot_start_the_same_are_told() {
+        let told = |other: &str| {
+            let network = "{ bandwidth = \"100 Gbit/s\", transport = \"infiniband\" }";
+            let text = format!(
+                "name = \"own\"\n[[machines]]\nname = \"a\"\ncount = 1\nlike = \"p4d.24xlarge\"\nnetwork = {network}\n\
+                 [[machines]]\nname = \"b\"\ncount = 1\nlike = \"{other}\"\n\
+                 network = {{ cards = 2, bandwidth = \"100 Gbit/s\", transport = \"infiniband\" }}\n"
+            );
+            let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
+            let mut job = JobSpec::default();
+            (job.model.name, job.data.samples) = (Some("gpt2".into()), Some(100_000));
+            job.training.global_batch = Some(GlobalBatch::Exactly(64));
+            job.cluster.file = Some("own.toml".into());
+            let own =
+                Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
+            let fixed = Fixed::parse(&["instance=own".to_owned()]).expect("a field");
+            let limits = Limits { fixed, ..Limits::default() };
+            let document = recommend(&problem(&job, own).expect("solvable"), &limits, &job).expect("a plan");
+            document.warnings.into_iter().filter(|text| text.contains("`export`")).collect::<Vec<_>>()
+        };
+        assert_eq!(told("p4d.24xlarge"), Vec::<String>::new());
+        assert_eq!(told("p4de.24xlarge"), [launched_by_hand("GPUs")]);
     }
 
     #[test]

@@ -7,5 +7,6 @@ mod setting;
 
 pub(crate) use batch::set_batch;
 pub(crate) use machine::{MachineChange, Part, PriceChange};
+pub use present::cards_in_words;
 pub(crate) use present::gigabits;
 pub(crate) use setting::{EXACT_MAX, Setting};

@@ -20,7 +20,7 @@ impl Part {
 
 fn of_pool(part: Part, pool: &Pool) -> Option<String> {
     match (part, &pool.fabric) {
-        (Part::Network, Fabric::Wired { network, .. }) => Some(of_network(network)),
+        (Part::Network, Fabric::Wired { network, .. }) => Some(cards_in_words(network)),
         (Part::LinkBandwidth, Fabric::Wired { interconnect, .. }) => Some(of_links(interconnect)),
         (Part::HostMemoryBandwidth, _) => Some(pool.host.as_ref()?.memory_bandwidth.to_string()),
         _ => of_gpu(part, pool.device.gpu()?),
@@ -50,7 +50,7 @@ fn of_links(interconnect: &Interconnect) -> String {
 }
 
 /// Formats the sustained rate of all cards of a machine, with that of each if they are several.
-fn of_network(network: &Network) -> String {
+pub fn cards_in_words(network: &Network) -> String {
     let all = network.baseline.value.0;
     let cards = match network.interfaces {
         0 | 1 => String::new(),

@@ -10,7 +10,7 @@ use super::field::{DROPOUT, Field};
 use super::program::environment;
 use super::script::{command, exports, script};
 use super::software::Engine;
-use super::training_arguments::length_of_samples;
+use super::training_arguments::{length_of_samples, whose_model};
 use serde_json::{Map, Value, json};
 use trainyard_models::Sharing;
 use trainyard_plan::{
@@ -64,7 +64,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let words = [vec![script_name], vec!["--deepspeed".into(), "--deepspeed_config".into(), CONFIG.into()]];
     checkpoints(&mut draft);
     draft.note(Field::Steps, "the script counts steps");
-    draft.note(Field::Model, "the script builds the model");
+    whose_model(&mut draft);
     length_of_samples(&mut draft);
     let head = draft.close("Starts a script that calls deepspeed.initialize, under DeepSpeed's launcher.")?;
     let body = exports(&variables) + &command(&start, &words);

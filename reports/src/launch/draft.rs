@@ -4,6 +4,7 @@ use super::error::LaunchError;
 use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::form;
 use super::job::Job;
+use super::network;
 use super::software::Engine;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
@@ -260,7 +261,7 @@ impl<'a> Draft<'a> {
         self.job.is_fine_tuning() || self.given(Flag::Weights)
     }
 
-    /// Returns `true` if the cluster of the machines has others of another kind.
+    /// Returns `true` if the cluster file of the machines has several kinds.
     pub(super) fn has_other_kinds(&self) -> bool {
         self.options.other_kinds
     }
@@ -279,11 +280,18 @@ impl<'a> Draft<'a> {
             (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
             _ => "",
         };
-        let entry = find(self.job.plan().model().name()).ok().filter(|_| !self.job.is_fine_tuning());
-        let published = entry.and_then(|entry| entry.learning_rate.as_ref()).map(published);
-        let usual = published.map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
+        let usual = self.published_rate().map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
+    }
+
+    /// Tells the learning rate of the model's published pretraining, where the job is one too, by the same optimizer.
+    fn published_rate(&self) -> Option<String> {
+        let plan = self.job.plan();
+        let is_alike = matches!(plan.optimizer(), Optimizer::AdamW | Optimizer::Adam) && !self.job.is_fine_tuning();
+        let entry = find(plan.model().name()).ok().filter(|_| is_alike)?;
+        let tokens = plan.model().tokens_per_sample().map(|tokens| tokens * plan.batch().global);
+        entry.learning_rate.as_ref().map(|rate| published(rate, tokens))
     }
 
     /// Returns the name of the folder in which a place that serves for many plans keeps what this one writes: that of the
@@ -302,7 +310,12 @@ impl<'a> Draft<'a> {
 
     /// Returns `true` if the user gave a flag.
     pub(super) fn given(&self, flag: Flag) -> bool {
-        flag.given(self.options).is_some()
+        self.value(flag).is_some()
+    }
+
+    /// Returns the user's value of a flag, if there is one.
+    pub(super) fn value(&self, flag: Flag) -> Option<&'a str> {
+        flag.given(self.options)
     }
 
     /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express, and values
@@ -310,6 +323,9 @@ impl<'a> Draft<'a> {
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         if self.engine != Engine::Executor && self.asked.contains(&Flag::Weights) && self.reads_the_hub() {
             self.remark(hub_token(self.target));
+        }
+        if let Some(network) = network::told(self) {
+            self.remark(network);
         }
         if self.job.has_unusual_optimizer() {
             self.remark(

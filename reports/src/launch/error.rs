@@ -33,9 +33,16 @@ pub enum LaunchError {
         /// The targets that can express the stages, once they were asked.
         others: Vec<&'static str>,
     },
-    /// The plan's machines are of several kinds.
-    #[error("`plan.cluster` is {0}, machines of several kinds, and no target starts a plan on different GPUs")]
-    Mixed(String),
+    /// The plan's machines are of several kinds, on which the same cannot be started.
+    #[error(
+        "`plan.cluster` is {value}, machines of several kinds whose {what} differ, and launchers start the same on all"
+    )]
+    Mixed {
+        /// The machines.
+        value: String,
+        /// In what they differ.
+        what: &'static str,
+    },
     /// The plan names unknown software.
     #[error("`plan.stack` is {0}, but the catalog has no such software stack")]
     Stack(String),
@@ -78,9 +85,7 @@ impl LaunchError {
                 Some(format!("these can: {}", others.join(", ")))
             }
             Self::Unused { .. } => Some("leave it out".into()),
-            Self::Mixed(_) => {
-                Some("launchers start the same on all machines; plan again for machines of one kind".into())
-            }
+            Self::Mixed { .. } => Some("plan again for machines of one kind, `--fix instance=NAME`".into()),
             Self::Stack(_) => Some("`trainyard show stacks` lists them".into()),
             Self::Option { flag, example, .. } => Some(format!("for example `{flag} {example}`")),
         }
@@ -96,12 +101,14 @@ impl LaunchError {
     }
 }
 
-/// Returns how to plan again with stages of as many blocks each: several runs of blocks for each rank would be uneven too.
+/// Returns how to plan again with stages of as many blocks each: without a pipeline, which needs least, then with degrees
+/// that divide the blocks. Several runs of blocks for each rank would be uneven too.
 fn plan_again_evenly(degrees: &[usize]) -> String {
-    let (nearest, rest) = degrees.split_first().map_or((1, &[][..]), |(nearest, rest)| (*nearest, rest));
+    let alone = "no target can; plan again without a pipeline, `--fix parallel.pipeline=1`";
+    let Some((nearest, rest)) = degrees.split_first() else { return alone.into() };
     let rest: String = rest.iter().map(|degree| format!(", or {degree} stages")).collect();
     format!(
-        "no target can; plan again with as many stages as share the blocks out evenly, `--fix parallel.pipeline={nearest} --fix virtual_stages=1`{rest}"
+        "{alone}; where that does not fit, with as many stages as share the blocks out evenly, `--fix parallel.pipeline={nearest} --fix virtual_stages=1`{rest}"
     )
 }
 

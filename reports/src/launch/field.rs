@@ -100,14 +100,14 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
     }
 }
 
-/// What to do about dropout where a script builds the model.
-pub(super) const DROPOUT: &str = "the script builds the model: config.json has the shares, attn_pdrop, resid_pdrop and \
+/// What to do about dropout where a script builds or loads the model.
+pub(super) const DROPOUT: &str = "config.json of the model has the shares, attn_pdrop, resid_pdrop and \
      embd_pdrop for GPT-2, hidden_dropout_prob and attention_probs_dropout_prob for BERT and ViT, attention_dropout for Llama";
 
 /// The same where the job says nothing of dropout, and memory and time count that of the published training.
 pub(super) const USUAL_DROPOUT: &str = "memory and time count dropout, as in the model's published training, because the job \
-     says nothing of it (job.training.dropout): the script builds the model, whose configuration in transformers drops out \
-     a tenth unless it says otherwise (attn_pdrop, resid_pdrop and embd_pdrop of GPT-2, hidden_dropout_prob and \
+     says nothing of it (job.training.dropout): the model's configuration in transformers drops out a tenth unless it says \
+     otherwise (attn_pdrop, resid_pdrop and embd_pdrop of GPT-2, hidden_dropout_prob and \
      attention_probs_dropout_prob of BERT)";
 
 /// The package of NVIDIA DALI for CUDA 12.

@@ -2,7 +2,7 @@
 
 use super::error::LaunchError;
 use super::software::Attention;
-use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Pool, Stack, Transport, catalog};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Network, Pool, Stack, Transport, catalog};
 use trainyard_models::{Attention as Computed, Image, Operator, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
@@ -50,7 +50,8 @@ pub(super) struct Job<'a> {
     plan: Plan,
     /// The software of the plan, if the plan names it.
     stack: Option<&'a Stack>,
-    pool: &'a Pool,
+    /// The machines, of one kind or of kinds on which the same is started.
+    pools: &'a [Pool],
     /// Number of machines on which there are ranks.
     machines: u32,
     /// Number of ranks on each machine.
@@ -69,17 +70,17 @@ impl<'a> Job<'a> {
             let value = format!("{} × {}", plan.cluster().instances, cluster.instance);
             Err(LaunchError::Inexpressible { field: "plan.cluster", value, why, others: Vec::new() })
         };
-        if cluster.is_mixed() {
-            return Err(LaunchError::Mixed(format!("{} × {}", plan.cluster().instances, cluster.instance)));
+        if let Some(what) = cluster.unlike() {
+            let value = format!("{} × {}", plan.cluster().instances, cluster.instance);
+            return Err(LaunchError::Mixed { value, what });
         }
-        let (pool, ranks) = (cluster.first(), plan.mesh().ranks());
-        let Some((machines, processes)) = filled(ranks, pool.devices_per_instance) else {
-            let devices = pool.devices_per_instance;
+        let (devices, ranks) = (cluster.first().devices_per_instance, plan.mesh().ranks());
+        let Some((machines, processes)) = filled(ranks, devices) else {
             return refused(format!(
                 "its machines have {devices} devices each, and launchers cannot start {ranks} ranks that leave the last machine half full"
             ));
         };
-        Ok(Self { document, plan, stack, pool, machines, processes })
+        Ok(Self { document, plan, stack, pools: &cluster.pools, machines, processes })
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -111,7 +112,7 @@ impl<'a> Job<'a> {
 
     /// Returns the generation of the GPUs, `Ampere`; `None` of processors.
     pub(super) fn generation(&self) -> Option<&'a str> {
-        self.pool.device.gpu().map(|gpu| gpu.generation.as_str())
+        self.gpu().map(|gpu| gpu.generation.as_str())
     }
 
     /// Returns `true` if scores are bounded, or have sinks beside them, which PyTorch's fused attention does not compute.
@@ -164,8 +165,30 @@ impl<'a> Job<'a> {
     }
 
     /// Returns the GPU that ranks compute on.
-    pub(super) fn gpu(&self) -> Option<&Gpu> {
-        self.pool.device.gpu()
+    pub(super) fn gpu(&self) -> Option<&'a Gpu> {
+        self.pools[0].device.gpu()
+    }
+
+    /// Returns `true` if the machines are of several kinds.
+    pub(super) fn has_kinds(&self) -> bool {
+        self.pools.len() > 1
+    }
+
+    /// Returns the networks of the kinds of machines, where there are several machines.
+    pub(super) fn networks(&self) -> Vec<&'a Network> {
+        let pools = self.pools.iter().filter(|_| self.machines > 1);
+        let wired = pools.map(|pool| match &pool.fabric {
+            Fabric::Wired { network, .. } => Some(network),
+            Fabric::Measured => None,
+        });
+        wired.flatten().collect()
+    }
+
+    /// Returns the network cards that each machine has, if several machines use one of these transports, which all kinds of
+    /// machines have in common.
+    fn cards(&self, transports: [Transport; 2]) -> Option<u32> {
+        let of = |network: &&Network| transports.contains(&network.transport);
+        self.networks().into_iter().filter(of).map(|network| network.interfaces).min()
     }
 
     /// Returns the instance type of the catalog, if the plan names one.
@@ -177,37 +200,33 @@ impl<'a> Job<'a> {
 
     /// Returns the number of network cards of a machine if collectives go through the Elastic Fabric Adapter.
     pub(super) fn efa_cards(&self) -> Option<u32> {
-        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
-        let efa = matches!(network.transport, Transport::Efa | Transport::EfaGpudirect);
-        (efa && self.machines > 1).then_some(network.interfaces)
+        self.cards([Transport::Efa, Transport::EfaGpudirect])
     }
 
     /// Returns `true` if the Elastic Fabric Adapter reads GPU memory (GPUDirect).
     pub(super) fn efa_reads_gpus(&self) -> bool {
-        matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
+        self.networks().iter().any(|network| network.transport == Transport::EfaGpudirect)
     }
 
     /// Returns the number of network cards of a machine if collectives go through InfiniBand, or RDMA over Ethernet.
     pub(super) fn rdma_cards(&self) -> Option<u32> {
-        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
-        let rdma = matches!(network.transport, Transport::Infiniband | Transport::Roce);
-        (rdma && self.machines > 1 && !self.forces_sockets()).then_some(network.interfaces)
+        self.cards([Transport::Infiniband, Transport::Roce]).filter(|_| !self.forces_sockets())
     }
 
     /// Returns the number of TCP connections to a peer with which several machines of one's own were priced, where the
     /// network limits each; NCCL opens as many by itself on rented ones.
     pub(super) fn priced_connections(&self) -> Option<u32> {
-        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
-        network.flow_limit.as_ref()?;
-        let connections = network.messaging.connections.as_ref()?.value;
-        let own = self.instance().is_none() && network.transport == Transport::Tcp;
-        (own && self.machines > 1 && connections > 1).then_some(connections)
+        let priced = |network: &&Network| {
+            network.flow_limit.as_ref().filter(|_| network.transport == Transport::Tcp)?;
+            network.messaging.connections.as_ref().map(|connections| connections.value)
+        };
+        let most = self.networks().iter().filter_map(priced).max();
+        most.filter(|connections| self.instance().is_none() && *connections > 1)
     }
 
     /// Returns `true` if several machines send over sockets of their own network devices.
     pub(super) fn uses_host_sockets(&self) -> bool {
-        let sockets = matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::Tcp);
-        sockets && self.machines > 1
+        self.networks().iter().any(|network| network.transport == Transport::Tcp)
     }
 
     /// Returns `true` if the plan names sockets for machines that would use something else.
@@ -216,21 +235,25 @@ impl<'a> Job<'a> {
         named.is_some_and(Transport::is_sockets)
     }
 
-    /// Returns a machine's main memory in GiB, where it is known.
+    /// Returns the main memory in GiB that each machine has, where it is known.
     pub(super) fn memory_gib(&self) -> Option<f64> {
-        let memory = self.pool.host.as_ref()?.memory;
-        (memory.0 > 0).then(|| memory.0 as f64 / (1_u64 << 30) as f64)
+        let of = |pool: &Pool| pool.host.as_ref().map_or(0, |host| host.memory.0);
+        let least = self.pools.iter().map(of).min()?;
+        (least > 0).then(|| least as f64 / (1_u64 << 30) as f64)
     }
 
     /// Returns what the ranks of a machine hold while they build or load the model, where that is more than its main memory.
     pub(super) fn on_every_rank(&self) -> Option<OnEveryRank> {
-        OnEveryRank::beyond_memory(self.stack?, self.pool, self.plan.graph(), self.plan.tuning_kind())
+        let (stack, kind) = (self.stack?, self.plan.tuning_kind());
+        let beyond = |pool: &Pool| OnEveryRank::beyond_memory(stack, pool, self.plan.graph(), kind);
+        self.pools.iter().filter_map(beyond).min_by_key(|own| own.memory.0)
     }
 
-    /// Returns the virtual processors of a machine, where they are known.
+    /// Returns the virtual processors that each machine has, where they are known.
     pub(super) fn vcpus(&self) -> Option<u32> {
-        let of_host = self.pool.host.as_ref().and_then(|host| host.processors.as_ref());
-        of_host.map(|processors| processors.vcpus).or_else(|| self.instance().map(|instance| instance.vcpus))
+        let of = |pool: &Pool| Some(pool.host.as_ref()?.processors.as_ref()?.vcpus);
+        let least = self.pools.iter().map(of).min().flatten();
+        least.or_else(|| self.instance().map(|instance| instance.vcpus))
     }
 
     /// Formats the machines: `2 × p4d.24xlarge`.

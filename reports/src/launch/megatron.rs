@@ -15,7 +15,7 @@ use super::places::Places;
 use super::program::{Program, environment, pytorch};
 use super::reclaims::{asks_for_checkpoints, spot_notice};
 use super::script::{exports, script};
-use super::software::Engine;
+use super::software::{Engine, wants_launches_in_order};
 use super::starter::{self, Script};
 use super::torchrun;
 use super::words::{Words, uneven};
@@ -45,12 +45,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 }
 
 /// Returns `true` if kernels and transfers must be launched in one order (`CUDA_DEVICE_MAX_CONNECTIONS=1`) for tensor
-/// parallelism to overlap them.
+/// parallelism to overlap them, as on GPUs before Blackwell.
 pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
     let parallel = draft.job.plan().mesh().parallel();
     let started = draft.target == Target::Megatron || draft.engine == Engine::Megatron;
     let sharded = draft.job.plan().state_sharding() >= StateSharding::Gradients;
-    started && !sharded && (parallel.tensor > 1 || parallel.context > 1)
+    let in_order = draft.job.generation().is_none_or(wants_launches_in_order);
+    started && in_order && !sharded && (parallel.tensor > 1 || parallel.context > 1)
 }
 
 /// Returns `true` if experts drop no tokens, so that their tensors have other sizes in every micro-batch.
@@ -143,9 +144,7 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
     let backend = match attention.kernel {
         // Fused kernels exist for half precision only.
         _ if !half => "unfused",
-        // cuDNN's, with which the stack is priced there; `flash` would forbid it.
-        "flash" if attention.generation == "Hopper" => "fused",
-        "flash" => "flash",
+        "flash" => megatron_model::flash(attention.generation),
         "unfused" => "unfused",
         _ => "fused",
     };

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
-use super::software::Attention;
+use super::software::{Attention, prefers_cudnn};
 use super::words::{Words, uneven};
 use trainyard_models::{
     AttentionKernel, Bert, Blocks, Dropout, Experts, FeedForward, Gpt, HeadKind, Llama, Model, Norm, PositionKind,
@@ -79,12 +79,21 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
 pub(super) const FLASH_PACKAGE: &str =
     "--attention-backend flash needs the package flash-attn, which NVIDIA's containers of PyTorch have";
 
+/// Returns the `--attention-backend` that computes attention as FlashAttention does on GPUs of a generation: cuDNN's where
+/// Transformer Engine prefers it, which `flash` would forbid.
+pub(super) fn flash(generation: &str) -> &'static str {
+    if prefers_cudnn(generation) { "fused" } else { "flash" }
+}
+
 fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) {
     // A stack that states its attention decides.
     match kernel {
         AttentionKernel::Flash if draft.job.attention().is_none() => {
-            words.set("attention-backend", "flash");
-            draft.remark(FLASH_PACKAGE);
+            let backend = draft.job.generation().map_or("flash", flash);
+            words.set("attention-backend", backend);
+            if backend == "flash" {
+                draft.remark(FLASH_PACKAGE);
+            }
         }
         AttentionKernel::MemoryEfficient => {
             draft.note(Field::Attention, "Megatron-LM has flash, fused and unfused attention and chooses by the GPU");

@@ -19,6 +19,7 @@ mod job;
 mod kubernetes;
 mod megatron;
 mod megatron_model;
+mod network;
 mod packing;
 mod places;
 mod program;
@@ -37,6 +38,8 @@ mod units;
 mod words;
 mod yaml;
 
+#[cfg(test)]
+mod own_cluster_tests;
 #[cfg(test)]
 mod priced_tests;
 #[cfg(test)]
@@ -140,7 +143,7 @@ pub struct LaunchOptions {
     pub weights: Option<String>,
     /// The file of the plan document, for this program's own executor.
     pub plan: Option<String>,
-    /// `true` if the cluster of the machines has others of another kind.
+    /// `true` if the cluster file of the machines has several kinds.
     pub other_kinds: bool,
 }
 

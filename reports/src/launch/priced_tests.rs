@@ -265,3 +265,28 @@ fn blocks_are_started_as_layers_of_megatron_core() {
     let refused = export(&over_eight_ranks("gpt-oss-20b"), &megatron(), Target::Megatron).expect_err("sinks");
     assert!(refused.to_string().starts_with("`plan.model` is gpt-oss-20b"), "{refused}");
 }
+
+/// From Hopper on stacks are priced with cuDNN's attention; before Blackwell Megatron-LM ends if tensor parallelism has not
+/// one connection.
+#[test]
+fn megatron_is_started_as_the_generation_of_the_gpus_asks() {
+    let on = |instance: &str| {
+        first(
+            &[
+                ("plan.cluster", json!({ "instance": instance, "instances": 2 })),
+                ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 })),
+                ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
+            ],
+            &megatron(),
+            Target::Megatron,
+        )
+    };
+    for (instance, backend, connection) in
+        [("p4d.24xlarge", "flash", true), ("p5.48xlarge", "fused", true), ("p6-b200.48xlarge", "fused", false)]
+    {
+        let script = on(instance);
+        assert!(script.contains(&format!("--attention-backend {backend} ")), "{script}");
+        assert_eq!(script.contains("CUDA_DEVICE_MAX_CONNECTIONS=1"), connection, "{script}");
+        assert_eq!(script.contains("flash-attn"), backend == "flash", "{script}");
+    }
+}

@@ -103,13 +103,55 @@ impl<'a> Attention<'a> {
 
     /// Returns `true` if NVIDIA's Transformer Engine has no kernels for the GPUs; it has them from Ampere on.
     pub(super) fn is_before_transformer_engine(self) -> bool {
-        matches!(self.generation, "Pascal" | "Volta" | "Turing")
+        !is_from("Ampere", self.generation)
     }
+}
+
+/// Generations of NVIDIA's GPUs by their compute capability, the lowest first.
+const GENERATIONS: [&str; 7] = ["Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"];
+
+/// Returns `true` if GPUs of a generation have the compute capability of those of `first` at least. Generations that are
+/// not known are newer than these.
+fn is_from(first: &str, generation: &str) -> bool {
+    let at = |name: &str| GENERATIONS.iter().position(|known| *known == name).unwrap_or(GENERATIONS.len());
+    at(generation) >= at(first)
+}
+
+/// Returns `true` if Transformer Engine computes attention with cuDNN's kernels rather than those of the package flash-attn on
+/// GPUs of a generation, with which stacks are priced there.
+///
+/// # Source
+///
+/// Transformer Engine 2, `transformer_engine/pytorch/attention/dot_product_attention/utils.py`, `get_attention_backend`:
+/// from compute capability 9.0 on.
+pub(super) fn prefers_cudnn(generation: &str) -> bool {
+    is_from("Hopper", generation)
+}
+
+/// Returns `true` if Megatron-LM wants kernels and transfers launched in one order on GPUs of a generation.
+///
+/// # Source
+///
+/// NVIDIA Megatron-LM, core 0.16, `validate_args` in `megatron/training/arguments.py`: below compute capability 10.
+pub(super) fn wants_launches_in_order(generation: &str) -> bool {
+    !is_from("Blackwell", generation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_generation_needs_follows_from_its_compute_capability() {
+        let of = |generation| {
+            let before = Attention { kernel: "flash", generation }.is_before_transformer_engine();
+            [before, prefers_cudnn(generation), wants_launches_in_order(generation)]
+        };
+        assert_eq!(["Volta", "Turing"].map(of), [[true, false, true]; 2]);
+        assert_eq!(["Ampere", "Ada"].map(of), [[false, false, true]; 2]);
+        assert_eq!(of("Hopper"), [false, true, true]);
+        assert_eq!(["Blackwell", "one that is newer"].map(of), [[false, true, false]; 2]);
+    }
 
     #[test]
     fn stacks_of_one_engine_share_a_name() {

@@ -101,7 +101,7 @@ pub(super) fn arguments(
     if trls {
         draft.note(Field::Model, "model_name_or_path must be of its shape");
     } else {
-        draft.note(Field::Model, "the script builds the model");
+        whose_model(draft);
         length_of_samples(draft);
         draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
     }
@@ -123,6 +123,16 @@ fn on_every_rank(draft: &mut Draft<'_>) {
     } else {
         format!("{whole}, and a machine has {memory}, unless the script builds it on the device meta (torch.device(\"meta\"))")
     });
+}
+
+/// Tells where a script of one's own has the model from.
+pub(super) fn whose_model(draft: &mut Draft<'_>) {
+    let advice = if draft.starts_from_weights() {
+        "the script loads it from the weights, which must be of its shape"
+    } else {
+        "the script builds the model"
+    };
+    draft.note(Field::Model, advice);
 }
 
 /// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.

@@ -29,7 +29,7 @@ pub(super) fn least(plan: &Plan) -> Option<u64> {
 pub(super) fn least_told(draft: &mut Draft<'_>) -> Option<u64> {
     let least = least(draft.job.plan())?;
     draft.remark(format!(
-        "units of FSDP are modules of more than {least} parameters, nine tenths of the middle layer, because the script builds the model and its classes are not known; transformer_layer_cls_to_wrap with TRANSFORMER_BASED_WRAP names them"
+        "units of FSDP are modules of more than {least} parameters, nine tenths of the middle layer, because the classes of the script's model are not known; transformer_layer_cls_to_wrap with TRANSFORMER_BASED_WRAP names them"
     ));
     Some(least)
 }

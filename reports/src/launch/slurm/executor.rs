@@ -1,6 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{directives, lead_s, requeue, script};
+use super::{directives, environment_line, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::ending::WAIT;
 use crate::launch::error::LaunchError;
@@ -35,8 +35,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let body = body(&mut draft, lead_s);
     let processes = draft.job.processes();
     let directives = directives(&mut draft, processes, lead_s);
+    let loads = environment_line(&mut draft);
     let head = draft.close("Runs the plan with Trainyard itself, a rank in each MPI process: `sbatch slurm.sh`.")?;
-    let text = script(&directives, &head, &body);
+    let text = script(&directives, &head, &loads, &body);
     Ok(draft.finished(vec![LaunchFile { name: "slurm.sh".into(), text }]))
 }
 

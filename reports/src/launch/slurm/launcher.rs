@@ -1,6 +1,7 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
-use super::{directives, lead_s, requeue, script};
+use super::container::Container;
+use super::{directives, environment_line, lead_s, requeue, script};
 use crate::launch::draft::{Draft, Finished};
 use crate::launch::ending::{END, WAIT};
 use crate::launch::error::LaunchError;
@@ -26,13 +27,19 @@ const STOPPED_BY_OTHERS: &str = "if [ \"$status$told\" = 0 ] && ! finished; then
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let job = draft.job;
     let program = program(&mut draft, Places::default())?;
-    let run = program.command(&start(job));
+    let variables = environment(&mut draft);
+    let container = Container::of(&mut draft, &variables);
+    let run = program.command(&start(job, container.as_ref()));
     let first_host = if job.machines() > 1 { FIRST_HOST } else { "" };
-    let environment = exports(&environment(&mut draft));
+    let environment = exports(&variables);
+    let (loads, folder) = match &container {
+        Some(container) => (String::new(), container.mkdir()),
+        None => (environment_line(&mut draft), String::new()),
+    };
     let lead_s = lead_s(&mut draft, 1);
     let requeue = requeue(&draft, lead_s, TELL, "finished || ");
     let body = format!(
-        "{}{environment}{first_host}{requeue}{} &\nlauncher=$!\ntrap stop USR1\n{WAIT}{STOPPED_BY_OTHERS}{END}",
+        "{}{folder}{environment}{first_host}{requeue}{} &\nlauncher=$!\ntrap stop USR1\n{WAIT}{STOPPED_BY_OTHERS}{END}",
         program.completion.begin(),
         run.trim_end()
     );
@@ -46,7 +53,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         "Starts {} under torchrun on each machine: `sbatch slurm.sh`. Queued again, it goes on from its newest checkpoint.",
         program.what
     ))?;
-    let text = script(&directives, &head, &body);
+    let text = script(&directives, &head, &loads, &body);
     let mut files = vec![LaunchFile { name: "slurm.sh".into(), text }];
     files.extend(program.files());
     Ok(draft.finished(files))
@@ -54,9 +61,10 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 
 /// Returns the command that starts the launcher as a step of the job. By default Slurm would bind it and its children
 /// to one processor.
-fn start(job: &Job<'_>) -> String {
+fn start(job: &Job<'_>, container: Option<&Container>) -> String {
     let (machines, processes) = (job.machines(), job.processes());
-    let step = "srun --cpu-bind=none --kill-on-bad-exit=1 torchrun";
+    let inside = container.map(Container::arguments).unwrap_or_default();
+    let step = format!("srun --cpu-bind=none --kill-on-bad-exit=1 {inside}torchrun");
     if machines == 1 {
         return format!("{step} --standalone --nproc-per-node={processes}");
     }

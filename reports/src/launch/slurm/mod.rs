@@ -5,10 +5,11 @@
 //! Slurm 24.05, `sbatch(1)`, `srun(1)` and `scontrol(1)`; Open MPI 4.1, `mpirun(1)`; PyTorch 2,
 //! `torch/distributed/run.py`.
 
+mod container;
 mod executor;
 mod launcher;
 
-use super::draft::{Draft, Finished, Head};
+use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
 use super::field::Field;
 use super::software::Engine;
@@ -30,6 +31,9 @@ const SHORTEST_MIN: u64 = 10;
 /// How often a job is queued again at most, besides as often as its run is longer than a job: one that stops each time
 /// before it has come further would run for ever.
 const RESTARTS_MAX: u64 = 50;
+
+/// Stands for what loads the software on the machines.
+const ENVIRONMENT: &str = "ENVIRONMENT";
 
 /// What a user must do for a training on a capacity block, of whose end Slurm knows nothing.
 const BLOCK: &str = "book the block, and reserve its machines until 30 minutes before it ends, when they are terminated (scontrol \
@@ -142,7 +146,8 @@ stop() {{
 /// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
 fn kind(draft: &mut Draft<'_>) -> Option<String> {
     const FEATURE: &str = "FEATURE";
-    if !draft.has_other_kinds() {
+    // A plan on several kinds is one on the whole cluster.
+    if !draft.has_other_kinds() || draft.job.has_kinds() {
         return None;
     }
     let (kind, count) = (&draft.job.plan().cluster().instance, draft.job.processes());
@@ -151,6 +156,25 @@ fn kind(draft: &mut Draft<'_>) -> Option<String> {
     );
     draft.leaves(FEATURE, what);
     Some(format!("--constraint={FEATURE}"))
+}
+
+/// Returns directives that Slurm reads once a `#` is taken away: not every Slurm wants them.
+fn of_the_site(draft: &mut Draft<'_>) -> String {
+    draft.leaves("PARTITION", "partition of these machines (`sinfo -s`), where it is not the default: write it, and take away one # of its line");
+    draft.leaves("ACCOUNT", "account that the job is charged to, where your Slurm wants one: the same");
+    "##SBATCH --partition=PARTITION\n##SBATCH --account=ACCOUNT\n".into()
+}
+
+/// Returns the line in whose place the user loads the software, unless an image has it.
+fn environment_line(draft: &mut Draft<'_>) -> String {
+    let what =
+        "what loads the software, such as `module load …` or `source /shared/venv/bin/activate`, in place of its line";
+    if draft.engine == Engine::Executor {
+        draft.leaves(ENVIRONMENT, what);
+    } else {
+        draft.asks(Flag::Image, ENVIRONMENT, &format!("{what}; or an image, which the plug-in Pyxis starts"));
+    }
+    format!("# {ENVIRONMENT}\n")
 }
 
 /// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal so many seconds before
@@ -182,10 +206,12 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     if let Some(kind) = kind {
         lines.insert(3, kind);
     }
-    lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
+    let lines: String = lines.iter().map(|line| format!("#SBATCH {line}\n")).collect();
+    lines + &of_the_site(draft)
 }
 
-/// Returns the whole script.
-fn script(directives: &str, head: &Head, body: &str) -> String {
-    format!("#!/usr/bin/env bash\n{directives}{}set -euo pipefail\n\n{body}", head.comment())
+/// Returns the whole script. What loads software, such as `module` and conda's `activate`, may read variables that are not
+/// set.
+fn script(directives: &str, head: &Head, loads: &str, body: &str) -> String {
+    format!("#!/usr/bin/env bash\n{directives}{}\n{loads}set -euo pipefail\n\n{body}", head.comment())
 }

@@ -1,0 +1,36 @@
+//! The network that was priced for machines of one's own, and how a user sees that NCCL uses it. What NCCL must be told of
+//! their cards is in no plan.
+//!
+//! # Source
+//!
+//! NVIDIA NCCL 2.27, user guide, "Environment Variables"; `src/transport/net_ib.cc` and `net_socket.cc` for the log.
+
+use super::draft::Draft;
+use super::software::Engine;
+use trainyard_hardware_profiles::Transport;
+use trainyard_planner::cards_in_words;
+
+/// Tells the network with which several machines of a cluster file were priced, and what to look for in NCCL's log; `None`
+/// for any other machines.
+pub(super) fn told(draft: &Draft<'_>) -> Option<String> {
+    let (job, networks) = (draft.job, draft.job.networks());
+    let joined = job.plan().cluster().file.is_some() && job.has_gpus() && draft.engine != Engine::Executor;
+    // All kinds of machines have one transport.
+    let transport = networks.first().filter(|_| joined)?.transport;
+    let (name, line, cards) = match transport {
+        Transport::Infiniband => ("InfiniBand", "NET/IB", "NCCL_IB_HCA where NCCL must not use all cards"),
+        Transport::Roce => {
+            ("RoCE", "NET/IB", "NCCL_IB_HCA and NCCL_IB_GID_INDEX, the cards and their index of RoCE v2")
+        }
+        Transport::Tcp | Transport::TcpPods => ("TCP", "NET/Socket", ""),
+        Transport::Efa | Transport::EfaGpudirect | Transport::OmniPath => return None,
+    };
+    let mut rates: Vec<String> = networks.iter().map(|network| cards_in_words(network)).collect();
+    rates.dedup();
+    let slow = if line == "NET/IB" { " (with `NET/Socket : Using` steps take longer than predicted)" } else { "" };
+    let and = if cards.is_empty() { "" } else { ", and " };
+    Some(format!(
+        "the network was priced as {name}, {}: with NCCL_DEBUG=INFO NCCL must log `{line} : Using`{slow}. Your cluster's own settings are not in these files: {cards}{and}NCCL_SOCKET_IFNAME where machines have a management network too",
+        rates.join(" and ")
+    ))
+}
