@@ -56,7 +56,7 @@ mod tests {
         let planned = |deadline: &str| {
             let mut job = JobSpec::default();
             job.model.name = Some("gpt2-xl".into());
-            job.data.tokens = Some(1e10);
+            job.data.tokens = Some(5e9);
             job.training.global_batch = Some(GlobalBatch::Exactly(512));
             (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(4));
             job.goal.deadline = Some(deadline.into());
@@ -65,7 +65,7 @@ mod tests {
             let likely = document.prediction.within_deadline.expect("a deadline");
             (document.plan.cluster.instances, likely, document.prediction.cost_usd.expect("rented"))
         };
-        let [(two, sure, cost), (four, surer, more)] = ["7 d", "11 h"].map(planned);
+        let [(two, sure, cost), (four, surer, more)] = ["7 d", "5.5 h"].map(planned);
         assert_eq!((two, four), (2, 4));
         assert!(sure > 0.9 && surer > 0.9 && more < 1.05 * cost, "{sure} {surer} {cost} {more}");
     }
