@@ -187,10 +187,13 @@ impl<'a> Changes<'a> {
             towards.into_iter().flatten().min_by(|a, b| a.0.ln().abs().total_cmp(&b.0.ln().abs()))?;
         // Of the two plans the one on more machines is the one whose network it is about.
         let wide = [winner, self.chosen].into_iter().max_by_key(|plan| plan.plan.cluster().instances)?;
-        let present = baseline(&self.machine(wide, 1.0))?;
+        let machine = self.machine(wide, 1.0);
+        let present = baseline(&machine)?;
+        // Machines of several kinds have networks of several rates.
+        let one_kind = machine.cluster.pools.len() == 1;
         let change = Change {
             what: ChangedQuantity::Network,
-            instance: Some(wide.plan.cluster().instance.clone()),
+            instance: one_kind.then(|| wide.plan.cluster().instance.clone()),
             present,
             at: present * factor,
             winner: summary(&winner.plan),
@@ -380,13 +383,16 @@ fn sentence(change: &Change, better: Better, ahead: bool) -> String {
             100.0 * (1.0 - at / present)
         ),
         ChangedQuantity::Network => {
-            let (from, to) = (gigabits(*present), gigabits(*at));
             let times = at / present;
             let how = if times > 1.0 {
                 format!("{times:.1} times as fast")
             } else {
                 format!("{:.1} times as slow", 1.0 / times)
             };
+            if instance.is_empty() {
+                return format!("{is_better} if the network were {how}");
+            }
+            let (from, to) = (gigabits(*present), gigabits(*at));
             format!("{is_better} if the network were {how}: {to} Gbit/s for each {instance} instead of {from}")
         }
         ChangedQuantity::GlobalBatch => {

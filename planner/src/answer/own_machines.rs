@@ -45,8 +45,8 @@ pub(crate) fn little_main_memory(place: &Place) -> Vec<String> {
         let all = Bytes(gpu.0 * u64::from(pool.devices_per_instance));
         (main.as_f64() < MAIN_MEMORY * all.as_f64()).then(|| {
             format!(
-                "`machines[{index}].host.memory` of {file} is {} beside {} of GPU memory: weights, checkpoints and data \
-                 loaders pass through it; write it in TB if that was meant",
+                "`machines[{index}].host.memory` of {file} is {}, less than an eighth of the GPUs' {}: weights, checkpoints and \
+                 data loaders pass through it",
                 human_bytes(main),
                 human_bytes(all)
             )
@@ -292,7 +292,7 @@ mod tests {
         };
         assert_eq!(of("2 TB"), Vec::<String>::new());
         let told = of("2 GB").swap_remove(0);
-        assert!(told.contains("machines[0].host.memory") && told.contains("1.86 GiB beside"), "{told}");
+        assert!(told.contains("machines[0].host.memory") && told.contains("1.86 GiB, less than an eighth"), "{told}");
     }
 
     #[test]

@@ -28,22 +28,29 @@ pub(crate) fn spot(terms: &Terms<'_>) -> Option<String> {
     };
     let published = job.campaign.as_ref().is_none_or(|campaign| campaign.monthly_reclaims.is_none());
     let band = rented.band(&instance.name).filter(|_| published);
-    let whose = band.map_or("as often as the job says".to_owned(), |(band, source)| {
-        format!("in the published band of {} of the capacity a month ({source})", band.name())
-    });
+    let is_published = band.is_some();
+    let base = if is_published { "published" } else { "the job says" };
+    let whose = band.map_or_else(
+        || "the job says".to_owned(),
+        |(band, source)| format!("in the published band of {} of the capacity a month ({source})", band.name()),
+    );
     let own = job.campaign.as_ref().and_then(|campaign| campaign.spot_scenario).unwrap_or(1);
     let scenarios = SCENARIOS.into_iter().filter(|scenario| *scenario != own);
     let others: Vec<MoreOften> = scenarios.filter_map(|own| more_often(job, prediction, plan, machine, own)).collect();
     let little = |most: &&MoreOften| most.scenario > own && most.elapsed.0 < NOTICED * prediction.elapsed_s();
     let most = others.last().filter(little);
     let others = most.map_or_else(
-        || others.iter().map(MoreOften::told).collect::<Vec<_>>().join(", "),
-        |most| format!("even {}", most.told()),
+        || others.iter().map(|own| own.told(base)).collect::<Vec<_>>().join(", "),
+        |most| format!("even {}", most.told(base)),
     );
-    let times = if own == 1 { String::new() } else { format!("{own} times ") };
+    let often = match own {
+        1 if is_published => String::new(),
+        1 => "as often as ".into(),
+        times => format!("{times} times as often as "),
+    };
+    let least = if own == 1 && is_published { ", the least that one training must reckon with" } else { "" };
     Some(format!(
-        "{} interruptions are expected, and are in time and cost, if spot capacity is reclaimed {times}{whose}, the least \
-         that one training must reckon with; {others}",
+        "{} interruptions are expected, and are in time and cost, if spot capacity is reclaimed {often}{whose}{least}; {others}",
         expected_count(interruptions.expected),
     ))
 }
@@ -56,8 +63,11 @@ struct MoreOften {
 }
 
 impl MoreOften {
-    fn told(&self) -> String {
-        format!("{} times as often make it {} and {}", self.scenario, human_duration(self.elapsed), usd(self.cost_usd))
+    fn told(&self, whose: &str) -> String {
+        let often =
+            if self.scenario == 1 { "as often as".into() } else { format!("{} times as often as", self.scenario) };
+        let (time, cost) = (human_duration(self.elapsed), usd(self.cost_usd));
+        format!("reclaims {often} {whose} would make it {time} and {cost}")
     }
 }
 

@@ -85,10 +85,12 @@ impl Terms<'_> {
         let settings = settings_of(self.job, self.plan, Some(price)).ok().filter(|own| own.bandwidth.is_none())?;
         let conditions = RunConditions::of(self.plan, &self.machine, &settings, Rented::at(price));
         let rate = conditions.checkpoint_rate().ok()?.0;
+        let stated = self.job.campaign.as_ref().is_some_and(|campaign| campaign.checkpoint_interval.is_some());
+        let rarely = if stated { ", and campaign.checkpoint_interval how often they are" } else { "" };
+        let beside = if self.machine.stack.runs.own_models { "; `--async-save` hides most of it" } else { "" };
         Some(format!(
-            "training stops for {} ({} of the time) while checkpoints are written, at {:.1} GB/s of all machines together: \
-             `campaign.checkpoint_bandwidth` sets what your storage takes; writing them asynchronously (`--async-save` of \
-             Megatron-LM, `async_save` of torch.distributed.checkpoint) hides most of it",
+            "training stops for {} ({} of the time) while checkpoints are written, at {:.2} GB/s of all machines together: \
+             campaign.checkpoint_bandwidth sets what your storage takes{rarely}{beside}",
             human_duration(Seconds(written)),
             percent_of(written / prediction.elapsed_s()),
             rate.0 / 1e9
@@ -100,9 +102,17 @@ impl Terms<'_> {
         let whole = self.prediction.elapsed_s();
         let start_up = self.prediction.start_up_s? - self.prediction.queued_s.unwrap_or(0.0);
         (start_up > START_UP_TOLD * whole).then(|| {
+            let tuned = self.job.training.method.is_some();
+            let compiled = self.machine.stack.runs.compiled;
+            let beside = match (tuned, compiled) {
+                (true, true) => "; what loading weights and compiling take is not counted",
+                (true, false) => "; what loading weights takes is not counted",
+                (false, true) => "; what compiling takes is not counted",
+                (false, false) => "",
+            };
             format!(
-                "{} of {} are start-up, medians of finding and booting machines, the image and the framework; what loading \
-                 trained weights and compiling take is not counted",
+                "{} of {} are start-up: finding and booting machines, image and framework (medians), and copying data, where \
+                 it is copied first{beside}",
                 human_duration(Seconds(start_up)),
                 human_duration(Seconds(whole))
             )

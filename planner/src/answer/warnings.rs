@@ -14,7 +14,9 @@ use trainyard_models::{
     AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
 };
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Collectives, JobSpec, Method, Optimizer, Plan, PlanSpec, Precision, StorageMode, TuningKind};
+use trainyard_plan::{
+    BatchSpec, Collectives, JobSpec, Method, Optimizer, Plan, PlanSpec, Precision, StorageMode, TuningKind,
+};
 use trainyard_sim::{ENCRYPTED_SHARE, cases_of_layers, far_from_timed};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
@@ -65,7 +67,7 @@ impl Warnings<'_> {
         all.extend(self.of_input());
         let of_training = [
             batch_beyond_data(self.problem, self.plan.batch().global),
-            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch()),
             self.contrast(),
             self.experts(),
             self.tables(),
@@ -108,7 +110,7 @@ impl Warnings<'_> {
     pub(crate) fn of_case(&self) -> Vec<String> {
         let of_training = [
             batch_beyond_data(self.problem, self.plan.batch().global),
-            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
+            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch()),
             self.learning_rate(),
             self.smddp(),
             self.transport(),
@@ -439,11 +441,13 @@ fn longer_or_shorter(times: [f64; 2]) -> String {
     format!("{longer} times as long or {shorter}as short")
 }
 
-fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
-    (normalises && micro < NORMALISED_MIN).then(|| {
-        let samples = counted(micro, "sample");
+fn batch_normalisation(normalises: bool, batch: BatchSpec) -> Option<String> {
+    (normalises && batch.micro < NORMALISED_MIN).then(|| {
+        let samples = counted(batch.micro, "sample");
+        let of_replica = batch.micro * batch.accumulation;
+        let more = if of_replica < NORMALISED_MIN { "take fewer GPUs or a larger global batch" } else { "hold a larger batch.micro" };
         format!(
-            "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or hold a larger batch.micro"
+            "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or {more}"
         )
     })
 }
@@ -598,10 +602,15 @@ mod tests {
     #[test]
     fn batch_normalisation_over_few_samples_is_warned_of() {
         // 64 on one GPU are fine; on 32 of them each sees 2.
-        assert_eq!(batch_normalisation(true, 64), None);
-        assert!(batch_normalisation(true, 2).is_some_and(|warning| warning.contains("sees 2 samples")));
-        assert_eq!(batch_normalisation(true, NORMALISED_MIN), None);
-        assert_eq!(batch_normalisation(false, 2), None);
+        let of = |normalises, micro, accumulation| {
+            batch_normalisation(normalises, BatchSpec { global: 64, micro, accumulation })
+        };
+        assert_eq!(of(true, 64, 1), None);
+        let told = of(true, 2, 1).expect("few");
+        assert!(told.contains("sees 2 samples") && told.ends_with("a larger global batch"), "{told}");
+        assert!(of(true, 2, 8).is_some_and(|told| told.ends_with("a larger batch.micro")));
+        assert_eq!(of(true, NORMALISED_MIN, 1), None);
+        assert_eq!(of(false, 2, 1), None);
     }
 
     #[test]

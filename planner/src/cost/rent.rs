@@ -101,7 +101,9 @@ impl Rent {
         let parts = self.cost(&own, input);
         (prediction.cost_usd, prediction.cost_parts) = (parts.map(|parts| parts.total()), parts);
         prediction.cost_interval_usd = self.price.as_ref().map(|price| {
-            let ends = [(price.low_usd_per_hour, low), (price.high_usd_per_hour, high)];
+            // A block is paid for however early the training ends.
+            let least = if price.pricing == Some(Pricing::CapacityBlock) { own } else { low };
+            let ends = [(price.low_usd_per_hour, least), (price.high_usd_per_hour, high)];
             ends.map(|(usd, spent)| self.cost_at(usd, &spent, input).total())
         });
         prediction.price = self.price;

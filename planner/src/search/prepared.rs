@@ -80,7 +80,13 @@ impl<'a> Prepared<'a> {
         let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &space, &candidates);
         let choices = 0..problem.place.choices().len();
-        let ordinary = choices.map(|choice| ordinary(space.alone(choice), space.blocks(), problem.method())).collect();
+        let is_held = fixed.state_sharding.is_some();
+        let of_choice = |choice| {
+            let own = ordinary(space.alone(choice), space.blocks(), problem.method());
+            // What is asked for is not unusual.
+            if is_held { Ordinary { optimizer_state: OptimizerState::Either, ..own } } else { own }
+        };
+        let ordinary = choices.map(of_choice).collect();
         Self {
             problem,
             space,

@@ -71,6 +71,10 @@ fn fewest_micro_batches(among: Among<'_, '_>, problem: &Problem, one: Aim, chose
     // What is normalised over a micro-batch gains by a larger one.
     let normalises = problem.model.normalises_over_batches();
     let needs_more = normalises && chosen.plan.batch().micro < NORMALISED_MIN;
+    // Micro-batches fill a pipeline.
+    if chosen.plan.mesh().pipeline() > 1 && !needs_more {
+        return None;
+    }
     let as_good = match (normalises, needs_more) {
         (_, true) => NORMALISED,
         (true, _) => INDISTINCT,

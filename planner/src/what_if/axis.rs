@@ -406,6 +406,8 @@ mod tests {
             let hint = axis(&format!("{word}=1")).expect_err(word).hint().unwrap_or_default();
             assert!(hint.starts_with(&format!("did you mean `{key}` (")), "{word}: {hint}");
         }
+        let last = axis("spot_scenario=5").expect_err("the last part of a key");
+        assert!(last.hint().is_some_and(|hint| hint.contains("`campaign.spot_scenario`")), "{last}");
         let share = axis("mfu=40,50").expect_err("it is predicted");
         assert!(share.hint().is_some_and(|hint| hint.contains("stack.rate=x0.9")), "{share}");
     }

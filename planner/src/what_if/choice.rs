@@ -31,6 +31,21 @@ pub(super) fn compares_otherwise(objective: Objective, base: &Answer, own: &Answ
     ))
 }
 
+/// Says that the best plan is on another number of machines than the unvaried one, where what is varied says nothing of them:
+/// times compare more than that.
+pub(super) fn other_machines(keys: &[&str], base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
+    let about_machines =
+        |key: &&str| !["gpu.", "stack.", "link.", "cluster.", "host."].iter().any(|part| key.starts_with(part));
+    let [own, base] = [own, base].map(|figures| &figures.plan.cluster);
+    let changes = own.instance == base.instance && own.instances != base.instances;
+    (changes && !keys.iter().any(about_machines)).then(|| {
+        format!(
+            "the best plan is on {} machines, not on {} as without the change: --fix instances={} compares the change alone",
+            own.instances, base.instances, base.instances
+        )
+    })
+}
+
 /// Says that another plan than the unvaried one differs from it in time and cost by less than predictions can tell; `None` if
 /// it differs by more, or is the same plan, whose changes follow from what is varied alone.
 pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
@@ -158,6 +173,16 @@ pub(super) mod tests {
             best.map(|(in_all_s, cost_usd)| PassedOver { in_all_s, cost_usd, why: "slower, but simpler".into() });
         let (warnings, given_up) = (Vec::new(), None);
         Answer { figures, missed_goal: None, within_margin: None, warnings, passed_over, given_up }
+    }
+
+    #[test]
+    fn another_number_of_machines_is_told_where_something_else_is_varied() {
+        let (base, mut own) = (answer(100.0, None).figures, answer(180.0, None).figures);
+        let told = |keys: &[&str], own: &WhatIfFigures| other_machines(keys, &base, own);
+        assert_eq!(told(&["gpu.peak"], &own), None);
+        own.plan.cluster.instances = 2;
+        assert!(told(&["gpu.peak"], &own).is_some_and(|told| told.contains("--fix instances=1")));
+        assert_eq!(told(&["gpu.peak", "goal.deadline"], &own), None, "a deadline is about them");
     }
 
     #[test]

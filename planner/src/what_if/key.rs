@@ -274,6 +274,10 @@ pub(crate) fn similar(name: &str) -> Option<&'static str> {
     if let Some(key) = meant(name) {
         return Some(key);
     }
+    // The last part of a key is enough to know which is meant.
+    if let Some(key) = all().find(|key| key.name.rsplit_once('.').is_some_and(|(_, last)| last == name)) {
+        return Some(key.name);
+    }
     let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
     let prices = PRICES.iter().map(|(name, _)| name.as_str());
     trainyard_units::similar(name, names.chain(prices))

@@ -29,7 +29,7 @@ use crate::problem::{AUTO_STACK, JobError, Place, Resources, model, problem_on, 
 use crate::relative::{apart, beyond};
 use crate::search::preferred;
 use assumed::with_assumed;
-use choice::{GivenUp, compares_otherwise, indistinct, other_software};
+use choice::{GivenUp, compares_otherwise, indistinct, other_machines, other_software};
 use held::{Expected, PassedOver};
 use key::{ALL_PRICES, Key, Level};
 use rayon::prelude::*;
@@ -649,7 +649,9 @@ fn case(
         choice: answer.zip(base).and_then(|(answer, base)| {
             let otherwise = compares_otherwise(objective, base, answer);
             let other = software.and_then(|kept| other_software(kept, objective, answer));
-            other.or(otherwise).or_else(|| indistinct(&base.figures, &answer.figures))
+            let keys: Vec<&str> = axes.iter().map(|axis| axis.key.name).collect();
+            let machines = || other_machines(&keys, &base.figures, &answer.figures);
+            other.or(otherwise).or_else(machines).or_else(|| indistinct(&base.figures, &answer.figures))
         }),
         time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),

@@ -241,6 +241,8 @@ fn a_capacity_block_is_paid_for_whole_and_the_cheapest_is_found() {
         let paid = f64::from(machines.next_power_of_two()) * 14.75 * 24.0 * days;
         assert!(near(parts.total() - parts.storage_usd, paid), "{machines} for {days} d: {parts:?}");
         assert!(parts.unused_usd > 0.0, "{parts:?}");
+        let [low, _] = prediction.cost_interval_usd.expect("rented");
+        assert!(low > 0.999 * parts.total(), "who ends early has paid all the same: {low} {parts:?}");
         assert!(
             document.warnings.iter().any(|told| told.starts_with("the capacity block of ")),
             "{:?}",

@@ -127,9 +127,9 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     Some(Solution { bound, best, complete, impossible, simplified: Vec::new(), optimum })
 }
 
-/// Returns a solution, or one with another option of one kind at most that cannot be told from it by the objective and is
-/// much better in the other of time and cost: nobody waits for days to save a percent. `may_replace` says whether the second
-/// of two options of a kind may be taken instead of the first.
+/// Returns a solution, or one with another option of one kind at most that cannot be told from the optimum by the objective
+/// and is much better in the other of time and cost: nobody waits for days to save a percent. `may_replace` says whether the
+/// second of two options of a kind may be taken instead of the first.
 pub(super) fn or_much_better(
     pools: &mut Pools<'_>,
     judge: Judge,
@@ -137,10 +137,9 @@ pub(super) fn or_much_better(
     may_replace: impl Fn(Placed, Placed) -> bool,
 ) -> Solution {
     let best = solution.best.clone();
+    let most = best.worth.value.max(solution.optimum.value * (1.0 + INDISTINCT));
     let near = |worth: &Worth| {
-        worth.excess <= best.worth.excess
-            && worth.value <= best.worth.value * (1.0 + INDISTINCT)
-            && worth.other * MUCH < best.worth.other
+        worth.excess <= best.worth.excess && worth.value <= most && worth.other * MUCH < best.worth.other
     };
     for choice in with_one_changed(pools, &best.choice) {
         let mut replaced = best.choice.iter().zip(&choice).filter(|(own, other)| own != other);

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use std::path::Path;
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, PriceUsed};
-use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
+use trainyard_planner::{ReportContent, SourcedConstant, likely, missed_goal};
 use trainyard_units::{counted, human_count};
 
 /// Returns the headline figures.
@@ -83,8 +83,11 @@ pub(super) fn goal(document: &PlanDocument) -> Option<String> {
     if asked.is_empty() {
         return None;
     }
-    let kept =
-        missed_goal(document).map_or_else(|| "The plan keeps to it.".to_owned(), |why| format!("It is missed: {why}."));
+    let kept = || match likely(&document.job, &document.prediction) {
+        Some(likely) => format!("By its prediction the plan keeps to it, and is {likely}."),
+        None => "The plan keeps to it.".to_owned(),
+    };
+    let kept = missed_goal(document).map_or_else(kept, |why| format!("It is missed: {why}."));
     Some(format!("The job has {}. {kept}", asked.join(" and ")))
 }
 

@@ -4,7 +4,9 @@ mod csv;
 
 pub use csv::what_if_csv;
 
-use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd};
+use crate::format::{
+    Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd, wrap,
+};
 use crate::layout::{cluster, laid_out, recomputed, strategy_and_state};
 use std::collections::BTreeMap;
 use trainyard_plan::{Bottleneck, Objective, Plan, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
@@ -327,7 +329,9 @@ fn sensitivities(all: &[Sensitivity], width: Width) -> String {
         let [cheap, dear] = own.cost_change.map_or_else(|| ["–".into(), "–".into()], |change| change.map(change_of));
         [own.key.clone(), factor(own.factors[0]), factor(own.factors[1]), low, high, cheap, dear, own.basis.clone()]
     });
-    table(width, header, rows)
+    let apart = "one at a time; they do not add up to the interval of a step, which also holds how far published steps lie from what \
+                 is predicted of them";
+    format!("{}\n{}\n", table(width, header, rows), wrap(apart, width.0.into()).join("\n"))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Container {
         let data = draft.value(Flag::Data).map(|data| if by_prefix { parent(data) } else { data }.to_owned());
         let weights = draft.value(Flag::Weights).map(ToOwned::to_owned);
         // What is not absolute lies where sbatch is called, or is a name on the Hub.
-        let absolute = |path: &String| path.starts_with('/');
+        let absolute = |path: &String| path.starts_with('/') && path != "/";
         let mut folders: Vec<String> = data.into_iter().chain(weights).filter(absolute).collect();
         folders.extend((draft.value(Flag::Results).is_none() || absolute(&results)).then(|| results.clone()));
         folders.sort();
@@ -67,8 +67,10 @@ impl Container {
 /// Returns the folder of a path.
 fn parent(path: &str) -> &str {
     match path.rsplit_once('/') {
-        Some(("", _)) | None => "/",
+        // The root would hide all that is in the image.
+        Some(("", _)) => "/",
         Some((folder, _)) => folder,
+        None => ".",
     }
 }
 
@@ -111,6 +113,6 @@ mod tests {
 
     #[test]
     fn data_of_megatron_lie_in_the_folder_of_their_prefix() {
-        assert_eq!(["/shared/data/text", "/text", "text"].map(parent), ["/shared/data", "/", "/"]);
+        assert_eq!(["/shared/data/text", "/text", "text"].map(parent), ["/shared/data", "/", "."]);
     }
 }
