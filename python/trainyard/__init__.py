@@ -3,7 +3,7 @@
 >>> import trainyard
 >>> plan = trainyard.plan(model="gpt2-xl", tokens=10e9, global_batch=512, deadline="7d")
 >>> plan.plan.cluster.instance, plan.prediction.cost_usd
-('p4d.24xlarge', 462.03...)
+('p4d.24xlarge', 472.64...)
 
 Each command of the program is a function here, with its flags as keyword arguments, and returns the document that
 `--format json` prints, to the byte in `.to_json()`.

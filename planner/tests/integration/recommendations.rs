@@ -119,9 +119,9 @@ fn half_precision_is_chosen_where_tensor_cores_are() {
 fn a_tighter_deadline_is_met_with_more_machines() {
     let mut job = job("gpt2-xl", 10e9, 512);
     let relaxed = plan(&job, &[]).expect("a plan");
-    job.goal.deadline = Some("6 h".into());
+    job.goal.deadline = Some("4 h".into());
     let tight = plan(&job, &[]).expect("a plan");
-    assert!(tight.prediction.time_s <= 6.0 * 3600.0 && relaxed.prediction.time_s > 6.0 * 3600.0);
+    assert!(tight.prediction.time_s <= 4.0 * 3600.0 && relaxed.prediction.time_s > 4.0 * 3600.0);
     assert!(tight.plan.cluster.instances > relaxed.plan.cluster.instances);
     assert!(tight.prediction.cost_usd >= relaxed.prediction.cost_usd);
     assert_eq!(missed_goal(&tight), None);
@@ -244,12 +244,16 @@ fn fastest_plans_are_not_slower_than_cheapest_ones() {
     // The front of either holds both ends.
     let ends = |document: &PlanDocument| {
         let own: Vec<_> = document.pareto.iter().filter(|point| point.plan.pricing == document.plan.pricing).collect();
-        (own.first().map(|point| point.time_s), own.last().and_then(|point| point.cost_usd))
+        let ends = (own.first().map(|point| point.time_s), own.last().and_then(|point| point.cost_usd));
+        [ends.0.expect("a point"), ends.1.expect("rented")]
     };
-    assert_eq!(ends(&cheapest), ends(&fastest));
+    // To the last bit but one: plans may tie.
+    let same =
+        |one: [f64; 2], other: [f64; 2]| one.iter().zip(other).all(|(one, other)| (one / other - 1.0).abs() < 1e-12);
+    assert!(same(ends(&cheapest), ends(&fastest)), "{:?} {:?}", ends(&cheapest), ends(&fastest));
     let least_time = fastest.optimum.as_ref().map_or(fastest.prediction.elapsed_s(), |optimum| optimum.time_s);
     let least_cost = cheapest.optimum.as_ref().map_or(cheapest.prediction.cost_usd, |optimum| optimum.cost_usd);
-    assert_eq!(ends(&cheapest), (Some(least_time), least_cost));
+    assert!(same(ends(&cheapest), [least_time, least_cost.expect("rented")]), "{:?}", ends(&cheapest));
 }
 
 #[test]
@@ -385,7 +389,7 @@ fn a_mixed_cluster_that_is_held_is_used_as_a_whole() {
     let problem = problem(&job, resources).expect("a solvable job");
     let fixed = Fixed::parse(&["instance=rack".into()]).expect("a field");
     let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
-    assert!(document.warnings.iter().any(|warning| warning.contains("`export` does not write files")));
+    assert!(document.warnings.iter().any(|warning| warning.contains("`export` writes no files")));
     let parallel = document.plan.parallel;
     assert_eq!((parallel.data * parallel.tensor * parallel.pipeline, document.plan.cluster.instances), (12, 6));
     assert_eq!(parallel.tensor, 1, "a tensor-parallel group stays inside the smallest machine");
