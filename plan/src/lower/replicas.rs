@@ -307,15 +307,12 @@ mod tests {
             let is_gather = |task: &&Task| matches!(task.activity, Activity::GatherWeights { .. });
             (graph.tasks().iter().filter(is_gather).count(), plan.graph().len())
         };
-        let cases: [(UpdatedWeights, fn(usize) -> usize, usize); 3] = [
-            (UpdatedWeights::AfterUpdate, |_| 1, 2),
-            (UpdatedWeights::FirstForward, |layers| layers, 2),
-            (UpdatedWeights::EachForward, |layers| 2 * layers, 2),
-        ];
-        for (updated, alone, with_pipeline) in cases {
-            let (count, layers) = gathered(updated, 1);
-            assert_eq!(count, alone(layers), "{updated:?}");
-            assert_eq!(gathered(updated, 2).0, with_pipeline, "{updated:?}");
+        let (in_one_piece, layers) = gathered(UpdatedWeights::AfterUpdate, 1);
+        assert_eq!(in_one_piece, 1);
+        assert_eq!(gathered(UpdatedWeights::FirstForward, 1).0, layers);
+        assert_eq!(gathered(UpdatedWeights::EachForward, 1).0, 2 * layers, "of two micro-batches");
+        for updated in [UpdatedWeights::AfterUpdate, UpdatedWeights::FirstForward, UpdatedWeights::EachForward] {
+            assert_eq!(gathered(updated, 2).0, 2, "{updated:?}: once on each of two stages");
         }
     }
 

@@ -123,7 +123,7 @@ impl Split {
         let mut sums = [Seconds::ZERO; 2];
         for (time, apart) in [(tensor, spread.tensor), (expert, spread.expert), (context, spread.context)] {
             let sum = &mut sums[usize::from(apart)];
-            *sum = *sum + time;
+            *sum += time;
         }
         sums
     }
