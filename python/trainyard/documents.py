@@ -414,8 +414,9 @@ class TrainingSpec(TypedDict, total=False):
     decay_exempt: DecayExempt | None
     """What weight decay leaves out; biases and norms if left out."""
     dropout: DropoutShares | None
-    """Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`; as the model's
-    description says if left out, which for those of the catalog is nothing.
+    """Shares that are dropped out, `0.1` or `{ attention = 0.1, residual = 0.1, embedding = 0.1 }`. If left out, time
+    and memory count the dropout of the model's published training, and `trainyard run` drops out what the model's
+    description says, which for those of the catalog is nothing.
     """
     momentum: float | str | None
     """Decay rate of the velocity of sgd-momentum and lars."""
@@ -1874,17 +1875,24 @@ class Prediction:
     steps: int
     """Optimizer steps of the whole training."""
     time_s: float
-    """Seconds of all steps."""
+    """Seconds of all steps. What else a document calls `time_s`, of alternatives and choices, is in all, as
+    `in_all_s`.
+    """
     in_all_s: float | None = None
     """Seconds from the request for machines to the last checkpoint: steps, start-up, checkpoints, evaluations,
     expected interruptions and failures. A deadline is compared with it. Absent in older documents.
     """
     start_up_s: float | None = None
     """Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
-    downloaded (medians); of all jobs, where there are several. Absent for machines that are not rented.
+    downloaded (medians), and waits in the scheduler's queue; of all jobs, where there are several. Absent where
+    nothing is known of them.
+    """
+    queued_s: float | None = None
+    """Seconds of the start-up in the scheduler's queue (`campaign.queue_wait`), of all jobs. Absent where there are
+    none.
     """
     checkpoints_s: float | None = None
-    """Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented."""
+    """Seconds of writing checkpoints, if nothing interrupts the training. Absent where nothing is known of them."""
     evaluations_s: float | None = None
     """Seconds of all evaluations, if the job asks for some."""
     reference_s: float | None = None
@@ -1936,7 +1944,7 @@ class Evidence:
     fix: list[str]
     """What is held, as `--fix` takes it."""
     time_s: float | None = None
-    """Seconds of the whole training by the plan that is then recommended, if there is one."""
+    """Seconds in all (`prediction.in_all_s`) by the plan that is then recommended, if there is one."""
     cost_usd: float | None = None
     """Its price."""
     needed_bytes: int | None = None
@@ -1952,7 +1960,7 @@ class Alternative:
     step_time_s: float
     """Seconds of one optimizer step."""
     time_s: float
-    """Seconds of the whole training, from the request for machines to the last checkpoint."""
+    """Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint."""
     cost_usd: float | None = None
     """Price of the whole training."""
     price: PriceUsed | None = None
@@ -2074,7 +2082,7 @@ class PrecisionChoice:
     step_time_s: float
     """Seconds of one optimizer step."""
     time_s: float
-    """Seconds of the whole training."""
+    """Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint."""
     cost_usd: float | None = None
     """Price of the whole training."""
     memory_peak_bytes: int
@@ -2138,7 +2146,7 @@ class BatchChoice:
     mfu: float | None = None
     """Model FLOPs over peak FLOPs, where a peak is known."""
     time_s: float | None = None
-    """Seconds of the whole training."""
+    """Seconds in all (`prediction.in_all_s` of the plan): from the request for machines to the last checkpoint."""
     cost_usd: float | None = None
     """Price of the whole training."""
     memory_peak_bytes: int
@@ -2425,7 +2433,7 @@ class ExplainedPlan:
     critical_path: list[PathPart]
     """The critical path of a step by what it is spent on: together the step time."""
     fullest_stage: int
-    """The stage whose ranks need most memory, counted from 0."""
+    """The stage whose ranks fill most of their device's memory, counted from 0."""
     cost_parts: Sequence[CostPart] = ()
     """What the price of the training consists of; empty for machines without a price."""
     reasons: Sequence[str] = ()

@@ -35,9 +35,9 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
-    table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
-    let titles: Vec<usize> = header.iter().map(|title| title.trim_start_matches('>').chars().count()).collect();
+    let header: Vec<&str> = header.iter().map(|title| title.trim_start_matches('>')).collect();
+    let titles: Vec<usize> = header.iter().map(|title| title.chars().count()).collect();
     let mut words = vec![0; header.len()];
     let mut letters = words.clone();
     letters[0] = titles[0];
@@ -51,10 +51,18 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
         told.extend(row.iter().flat_map(|cell| cell.split(' ')).map(str::to_owned));
         table.add_row(row.into_iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
+    let crowded = Columns { titles, right, letters, words };
+    let is_crowded = crowded.is_crowded(usize::from(width.0));
+    // A key is broken between its parts, but in the first column.
+    let title = |(index, title): (usize, &&str)| {
+        if is_crowded && index > 0 && !title.contains(' ') { title.replace('.', ". ") } else { (*title).to_owned() }
+    };
+    let header: Vec<String> = header.iter().enumerate().map(title).collect();
+    table.set_header(header.iter().zip(&crowded.right).map(|(title, right)| cell(title, *right)));
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let columns = Columns { titles, right, letters, words };
+    let columns = crowded.with_titles(header.iter().map(|title| longest(title)), usize::from(width.0));
     let mut laid_out = |unbroken: Vec<(usize, u16)>| {
         for (column, wide) in unbroken {
             let column = table.column_mut(column).expect("as many columns as titles");
@@ -105,13 +113,30 @@ impl Columns {
         width.checked_sub(unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others)
     }
 
+    /// Returns `true` if not everything stands in one line each.
+    fn is_crowded(&self, width: usize) -> bool {
+        let titled = |column: usize| self.letters[column].max(self.titles[column]);
+        let natural = (0..self.titles.len()).map(|column| usize::from(Self::padded(column, titled(column)).1) + 1);
+        natural.sum::<usize>() > width + 1
+    }
+
+    /// Returns columns that are as long as the longest words of their titles, if there is room for them.
+    fn with_titles(self, words: impl Iterator<Item = usize>, width: usize) -> Self {
+        let titled = |(column, word): (usize, usize)| {
+            let own = self.letters[column];
+            if column > 0 && self.is_short(column) { own.max(word) } else { own }
+        };
+        let letters: Vec<usize> = words.enumerate().map(titled).collect();
+        let short = (1..letters.len()).filter(|column| self.is_short(*column));
+        let all: Vec<(usize, u16)> =
+            self.names(width).into_iter().chain(short.map(|column| Self::padded(column, letters[column]))).collect();
+        if self.left(&all, width).is_some() { Self { letters, ..self } } else { self }
+    }
+
     /// Returns the columns that are not broken, with their widths: names, and numbers and short texts where the table is crowded.
     fn unbroken(&self, width: usize) -> Vec<(usize, u16)> {
         let names = self.names(width);
-        let titled = |column: usize| self.letters[column].max(self.titles[column]);
-        let natural: usize =
-            (0..self.titles.len()).map(|column| usize::from(Self::padded(column, titled(column)).1) + 1).sum();
-        let crowded = natural > width + 1;
+        let crowded = self.is_crowded(width);
         let short = (1..self.titles.len()).filter(|column| crowded && self.is_short(*column));
         let all: Vec<(usize, u16)> =
             names.into_iter().chain(short.map(|column| Self::padded(column, self.letters[column]))).collect();
@@ -278,6 +303,18 @@ mod tests {
         let text = table(Width(80), ["plan", "strategy", "batch", "software"], vec![row.map(String::from)]);
         assert!(text.contains("pytorch-fsdp-compiled") && text.contains("ZeRO-2"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn titles_are_broken_between_words_and_parts_of_keys() {
+        let row =
+            ["4", "7d", "7 d 9 h", "39,015", "at most fifty letters of a long text that is broken"].map(String::from);
+        let text = table(Width(62), ["instances", "goal.deadline", ">in all", ">count", "strategy"], vec![row]);
+        for title in ["instances", "goal.", "deadline", "count", "strategy"] {
+            assert!(text.split_whitespace().any(|word| word == title), "{title}: {text}");
+        }
+        let wide = table(Width(120), ["instances", "goal.deadline"], vec![["4", "7d"].map(String::from)]);
+        assert!(wide.contains("goal.deadline"), "{wide}");
     }
 
     #[test]

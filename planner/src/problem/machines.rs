@@ -150,7 +150,9 @@ fn named(kinds: &[(String, u32)], names: &[String]) -> Result<Vec<(String, u32)>
         let wrong = names.iter().find(|name| !is_kind(name)).map_or_else(|| "[]".into(), String::clone);
         let known: Vec<&str> = kinds.iter().map(|(kind, _)| kind.as_str()).collect();
         let allowed = format!("kinds of machines of the cluster file: {}", known.join(", "));
-        return Err(Invalid::value("cluster.instances", wrong, allowed));
+        return Err(
+            Invalid::value("cluster.instances", wrong, allowed).with_hint("name some of these, or none to use any")
+        );
     }
     Ok(kinds.iter().filter(|(kind, _)| names.contains(kind)).cloned().collect())
 }
