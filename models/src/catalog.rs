@@ -21,6 +21,9 @@ pub struct CatalogEntry {
     pub source: String,
     /// The data set that it is usually trained on.
     pub dataset: String,
+    /// Tokens of the longest sequence that its published weights were trained for, `max_position_embeddings` of its
+    /// configuration; none for a model that reads no tokens.
+    pub context_length: Option<u64>,
     /// The format of its published weights, if it is none that weights are trained in.
     pub weights: Option<PublishedWeights>,
     /// The learning rate of its published pretraining.
@@ -63,6 +66,9 @@ pub struct ModelFile {
     /// The data set that it is usually trained on; every file of the catalog names one.
     #[serde(default)]
     pub dataset: Option<String>,
+    /// Tokens of the longest sequence that the published weights were trained for; `model.seq_len` if left out.
+    #[serde(default)]
+    pub context_length: Option<u64>,
     /// The format of the published weights, if it is none that weights are trained in.
     #[serde(default)]
     pub weights: Option<PublishedWeights>,
@@ -93,7 +99,14 @@ fn read(path: &str) -> CatalogEntry {
 fn entry(file: ModelFile) -> CatalogEntry {
     let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("model catalog: {error}"));
     let dataset = file.dataset.unwrap_or_else(|| panic!("model catalog: {} names no data set", model.name()));
-    CatalogEntry { source: file.source, dataset, weights: file.weights, learning_rate: file.learning_rate, model }
+    CatalogEntry {
+        source: file.source,
+        dataset,
+        context_length: file.context_length.or(model.tokens_per_sample()),
+        weights: file.weights,
+        learning_rate: file.learning_rate,
+        model,
+    }
 }
 
 /// Reads the TOML files of a folder that comes with the program, in the order of their names.
@@ -170,7 +183,12 @@ mod tests {
         for (path, entry) in ENTRIES.iter() {
             let name = entry.get_or_init(|| read(path)).model.name();
             assert_eq!(*path, format!("{name}.toml"));
-            assert_eq!(find(name).expect("it was listed").model.name(), name);
+            let entry = find(name).expect("it was listed");
+            assert_eq!(entry.model.name(), name);
+            assert!(
+                entry.context_length >= entry.model.tokens_per_sample(),
+                "{name} is usually trained on longer samples"
+            );
         }
         assert!(find("gpt-5").is_err());
     }

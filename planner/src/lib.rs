@@ -53,7 +53,7 @@ pub mod what_if;
 
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    CERTAIN, Draft, Freed, GivenUp, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each,
+    CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each,
     on_each_briefly, optimum, point, recommend,
 };
 pub use cache::SearchCache;
@@ -68,7 +68,7 @@ pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, re
 pub use problem::{
     DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, GlobalBatches,
     InputChoice, JobError, MAX_INSTANCES, NoWarmPool, OnEveryRank, Place, Problem, Rental, Resources, Training,
-    UNNAMED_MODEL, check_hyper_parameters, deadline_and_budget, executable, forward_passes, no_warm_pool,
+    UNNAMED_MODEL, check_hyper_parameters, deadline_and_budget, executable, forward_passes, no_warm_pool, passes,
     price_not_found, price_of, price_used, problem, purchase, stored_bytes,
 };
 pub use relative::{beyond, pace, price};

@@ -26,6 +26,8 @@ fn missed(document: &PlanDocument) -> Option<Missed> {
 
 /// Explains why the recommended plan misses the deadline or the budget; `None` if it meets them.
 pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+    // Families that were left out may have one.
+    let none = if document.search.left_out.is_some() { "no plan on the types considered" } else { "no plan" };
     Some(match missed(document)? {
         Missed::Deadline { deadline, time, surrounded, other } => {
             let (nothing, nearest, costs) = match other {
@@ -40,7 +42,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
                 ),
             };
             format!(
-                "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {}{costs}",
+                "{none} ends within {}{nothing}: the nearest{nearest} takes {}{}, {}{costs}",
                 human_duration(deadline),
                 human_duration(time),
                 if surrounded { " with start-up, checkpoints and failures" } else { "" },
@@ -48,8 +50,8 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
             )
         }
         Missed::Budget { budget, cost, kept } => format!(
-            "no plan {}costs at most {}: the nearest costs {}, {}",
-            kept.map_or_else(String::new, |deadline| format!("that ends within {} ", human_duration(deadline))),
+            "{none}{} costs at most {}: the nearest costs {}, {}",
+            kept.map_or_else(String::new, |deadline| format!(" that ends within {}", human_duration(deadline))),
             usd(budget),
             usd(cost),
             beyond(cost, budget, "the budget")

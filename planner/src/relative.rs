@@ -10,20 +10,17 @@ pub(crate) fn same(own: f64, other: f64) -> bool {
 /// Describes how a time compares with another one. What is faster is told by the ratio of the speeds, what is slower by
 /// the ratio of the times, so that the two are the same number seen from either side.
 pub fn pace(own: f64, other: f64) -> String {
-    let (ratio, percent, times) =
-        if own < other { (other / own, "faster", "fast") } else { (own / other, "slower", "slow") };
+    let (ratio, comparative) = if own < other { (other / own, "faster") } else { (own / other, "slower") };
     match ratio {
         _ if same(own, other) => "no slower".into(),
-        ratio if is_multiple(ratio) => format!("{ratio:.1} times as {times}"),
-        ratio => format!("{} {percent}", percent_of(ratio - 1.0)),
+        ratio if is_multiple(ratio) => format!("{ratio:.1} times {comparative}"),
+        ratio => format!("{} {comparative}", percent_of(ratio - 1.0)),
     }
 }
 
 /// Describes how a time compares with that of something that is named: `12 % faster than 2 pipeline stages`.
 pub(crate) fn pace_beside(own: f64, other: f64, name: &str) -> String {
-    let pace = pace(own, other);
-    let link = if pace.contains(" times as ") { "as" } else { "than" };
-    format!("{pace} {link} {name}")
+    format!("{} than {name}", pace(own, other))
 }
 
 /// Describes how long another plan would take, beside one that takes `own`: `would be 12 % slower`.
@@ -114,10 +111,10 @@ mod tests {
     #[test]
     fn faster_and_slower_are_the_same_number_seen_from_either_side() {
         assert_eq!((pace(100.0, 189.0), pace(189.0, 100.0)), ("89 % faster".into(), "89 % slower".into()));
-        assert_eq!((pace(100.0, 199.6), pace(240.0, 100.0)), ("2.0 times as fast".into(), "2.4 times as slow".into()));
+        assert_eq!((pace(100.0, 199.6), pace(240.0, 100.0)), ("2.0 times faster".into(), "2.4 times slower".into()));
         assert_eq!(pace(100.1, 100.0), "no slower");
         assert_eq!(pace_beside(100.0, 120.0, "2 stages"), "20 % faster than 2 stages");
-        assert_eq!(pace_beside(100.0, 280.0, "2 stages"), "2.8 times as fast as 2 stages");
+        assert_eq!(pace_beside(100.0, 280.0, "2 stages"), "2.8 times faster than 2 stages");
         assert_eq!(would_be(240.0, 100.0), "would take 2.4 times as long");
         assert_eq!(beyond(354.03, 353.0, "the budget"), "0.3 % over the budget");
         assert_eq!(beyond(284.0, 100.0, "the deadline"), "2.84 times the deadline");

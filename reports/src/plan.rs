@@ -17,8 +17,11 @@ use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{Cache, Objective, PlanSpec};
-use trainyard_planner::{Evaluations, Loading, expected_count, forward_passes, likely, loading, pace, plan_of, price};
-use trainyard_units::{counted, human_count};
+use trainyard_planner::{
+    Evaluations, LIKELY, Loading, expected_count, forward_passes, likelihood, likely, loading, pace, passes, plan_of,
+    price,
+};
+use trainyard_units::{counted, human_count, short_count};
 
 /// How much of a plan is told.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +61,11 @@ fn full(document: &PlanDocument, width: Width) -> String {
     text + &tuning(document, width)
 }
 
-/// Formats the first line: the model and the machines.
+/// Formats the first line: the model, its size and the machines.
 pub(crate) fn title(document: &PlanDocument) -> String {
-    format!("{} on {}\n", document.plan.model.name, cluster(&document.plan))
+    let parameters = plan_of(document).map(|plan| short_count(plan.model().graph().parameters()));
+    let size = parameters.map_or_else(|_| String::new(), |count| format!(" ({count} parameters)"));
+    format!("{}{size} on {}\n", document.plan.model.name, cluster(&document.plan))
 }
 
 /// Formats a stack with its title: `pytorch-ddp: PyTorch 2 …`.
@@ -98,6 +103,17 @@ fn batch(plan: &PlanSpec) -> String {
     )
 }
 
+/// Formats the samples that are trained on and how often: `1,281,167 samples, 90 epochs`; `None` where steps or a target are
+/// stated, or the lengths of samples.
+fn data(document: &PlanDocument) -> Option<String> {
+    let plan = plan_of(document).ok()?;
+    let passes = passes(&document.job, plan.model())?;
+    let of = plan.tokens_per_sample().map_or_else(String::new, |tokens| format!(" of {}", counted(tokens, "token")));
+    let plural = if passes.epochs == 1.0 { "" } else { "s" };
+    let default = if document.job.training.epochs.is_none() { ", the default" } else { "" };
+    Some(format!("{}{of}, {} epoch{plural}{default}", counted(passes.samples, "sample"), passes.epochs))
+}
+
 /// Formats the tokens of a step: `33,554,432 a step = 1,024 samples × 32,768`; `None` of models that read none.
 fn tokens_of_step(document: &PlanDocument) -> Option<String> {
     let (each, samples) = (plan_of(document).ok()?.tokens_per_sample()?, document.plan.batch.global);
@@ -112,6 +128,7 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     rows.extend(in_all(prediction).map(|in_all| ("in all", in_all)));
     rows.extend(cost(plan, prediction).map(|cost| ("cost", cost)));
     rows.extend(likely(&document.job, prediction).map(|likely| ("goal", likely)));
+    rows.extend(data(document).map(|data| ("data", data)));
     rows.extend([("strategy", laid_out(plan)), ("batch", batch(plan))]);
     rows.extend(tokens_of_step(document).map(|tokens| ("tokens", tokens)));
     rows.push(("precision", formats(plan)));
@@ -444,20 +461,28 @@ fn search(document: &PlanDocument, width: Width) -> String {
         counted(search.candidates, "plan"),
         human_count(search.simulated)
     )];
-    items.extend(search.left_out.as_ref().map(|left_out| not_considered(left_out, &document.prediction)));
+    items.extend(search.left_out.as_ref().map(|left_out| not_considered(left_out, document)));
     items.extend(rejected(document));
     bullets(width, "Search", &items)
 }
 
 /// Tells which families were not searched, and how what would be recommended of them compares.
-fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
+fn not_considered(left_out: &LeftOut, document: &PlanDocument) -> String {
     let families: Vec<String> = left_out.families.iter().map(|family| family.to_uppercase()).collect();
     let families = families.join(", ");
+    let own = &document.prediction;
     let found = left_out.best.as_ref().zip(own.cost_usd).map(|(best, cost)| {
         let (money, time) = (price(best.cost_usd, cost), pace(best.time_s, own.elapsed_s()));
         let (on, instances) = (&best.instance, best.instances);
         let (takes, costs) = (seconds(best.time_s), usd(best.cost_usd));
-        format!("; a short search recommends {instances} × {on} there: {takes}, {costs}, {money} and {time}")
+        let found = if best.cost_usd < cost || best.time_s < own.elapsed_s() {
+            "a short search recommends"
+        } else {
+            "a short search finds nothing better there, at best"
+        };
+        let chance = best.within_deadline.filter(|chance| *chance < LIKELY).map(likelihood);
+        let late = chance.map_or_else(String::new, |chance| format!(", {chance} likely to end in time"));
+        format!("; {found} {instances} × {on}: {takes}, {costs}, {money} and {time}{late}")
     });
     format!("not considered: {families}: add --instances '*'{}", found.unwrap_or_default())
 }

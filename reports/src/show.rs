@@ -58,6 +58,9 @@ pub fn model(model: &Model, entry: Option<&CatalogEntry>, source: &str) -> Strin
     let spec = model.spec();
     rows.extend(dimensions(&spec));
     rows.extend(chosen_parts(&spec));
+    let longest =
+        entry.and_then(|entry| entry.context_length).filter(|longest| Some(*longest) != model.tokens_per_sample());
+    rows.extend(longest.map(|longest| ("context length", longest.to_string())));
     rows.extend(entry.map(|entry| ("data set", entry.dataset.clone())));
     let rate = entry.and_then(|entry| entry.learning_rate.as_ref());
     rows.extend(rate.map(|rate| ("learning rate", published(rate, None))));

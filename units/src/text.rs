@@ -385,6 +385,17 @@ pub fn human_count(count: u64) -> String {
     text
 }
 
+/// A large count for a reader, to three digits: `480 M`, `6.74 B`, those below a million in full. Not meant to be read back.
+pub fn short_count(count: u64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e6, "M"), (1e9, "B"), (1e12, "T")];
+    // From where rounding makes it a thousand of the smaller unit.
+    let reached = |(unit, _): &&(f64, &str)| count as f64 >= 0.9995 * unit;
+    let Some((unit, letter)) = UNITS.iter().rev().find(reached) else { return human_count(count) };
+    let value = count as f64 / unit;
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.decimals$} {letter}")
+}
+
 /// A count of things for a reader: `1 job`, `34,264 jobs`. For nouns that take an s.
 pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", human_count(count), if count == 1 { "" } else { "s" })
@@ -469,6 +480,8 @@ mod tests {
         assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");
         assert_eq!(human_bytes(Bytes(1_023_900)), "0.98 MiB");
         assert_eq!((human_count(1), human_count(1_234_567)), ("1".into(), "1,234,567".into()));
+        let short = [999_000, 999_600, 25_557_032, 999_600_000, 6_738_415_616, 1_008_000_000_000].map(short_count);
+        assert_eq!(short, ["999,000", "1.00 M", "25.6 M", "1.00 B", "6.74 B", "1.01 T"]);
         assert_eq!((counted(1, "job"), counted(2000, "job")), ("1 job".into(), "2,000 jobs".into()));
     }
 

@@ -159,6 +159,7 @@ fn model(entry: &CatalogEntry) -> serde_json::Value {
     json!({
         "source": entry.source,
         "dataset": entry.dataset,
+        "context_length": entry.context_length,
         "learning_rate": entry.learning_rate,
         "parameters": graph.parameters(),
         "forward_flops": graph.flops(Pass::Forward).0,

@@ -656,6 +656,9 @@ pub struct LeftOutPlan {
     pub time_s: f64,
     /// Price of the training.
     pub cost_usd: f64,
+    /// The probability that it ends in time; absent without a deadline, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_deadline: Option<f64>,
 }
 
 /// Predicted against measured.

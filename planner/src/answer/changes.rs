@@ -36,7 +36,7 @@ pub(crate) struct Changes<'a> {
     problem: &'a Problem,
     chosen: &'a Evaluated,
     others: Vec<&'a Evaluated>,
-    /// `true` if a plan that is better already was left out of the others.
+    /// `true` if a plan is better already, so that neither network nor batch decide.
     ahead: bool,
     ranking: Ranking,
 }
@@ -85,14 +85,14 @@ impl<'a> Changes<'a> {
             let equal = |(other, _): &(Change, Better)| is_too_near(other) && other.winner == change.winner;
             !(is_too_near(change) && found[..*index].iter().any(equal))
         });
-        let sentences =
-            told.map(|(_, (change, better))| sentence(change, *better, self.ahead)).chain(without_effect).collect();
+        let sentences = told.map(|(_, (change, better))| sentence(change, *better)).chain(without_effect).collect();
         (found.into_iter().map(|(change, _)| change).collect(), sentences)
     }
 
-    /// Keeps only the plans that are quick to simulate again: none if the recommended one is not.
+    /// Keeps only the plans that are quick to simulate again: none if the recommended one is not, or if another is better
+    /// already.
     fn quick(&self) -> Self {
-        let chosen = is_quick(&self.chosen.plan);
+        let chosen = !self.ahead && is_quick(&self.chosen.plan);
         let others = self.others.iter().copied().filter(|other| chosen && is_quick(&other.plan)).collect();
         Self { others, ..*self }
     }
@@ -103,20 +103,15 @@ impl<'a> Changes<'a> {
             return None;
         }
         let batches = self.batches();
-        let network =
-            (network && self.wired()).then(|| format!("a network {} to {FACTOR_MAX} times as fast", 1.0 / FACTOR_MAX));
+        let network = (network && self.wired())
+            .then(|| format!("a network {FACTOR_MAX} times slower to {FACTOR_MAX} times faster"));
         let (least, most) = (batches.iter().min(), batches.iter().max());
         let batch = least
             .zip(most)
             .filter(|_| batch)
             .map(|(least, most)| format!("a global batch of {} to {}", human_count(*least), human_count(*most)));
         let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
-        let beaten = match (self.ahead, self.seeks_cost()) {
-            (false, _) => "the best of these plans",
-            (true, true) => "better than the more expensive of these plans",
-            (true, false) => "better than the slower of these plans",
-        };
-        (!parts.is_empty()).then(|| format!("still {beaten} with {}", parts.join(" or ")))
+        (!parts.is_empty()).then(|| format!("still the best of these plans with {}", parts.join(" or ")))
     }
 
     /// Returns `true` if less cost is better, and not less time.
@@ -288,7 +283,8 @@ impl<'a> Changes<'a> {
         batches
     }
 
-    /// Returns the plan that is better than the recommended one at another global batch, if there is one.
+    /// Returns the plan that is better than the recommended one at another global batch, by more than can be known, if there
+    /// is one.
     fn best_at(&self, global: u64) -> Option<(Better, Plan)> {
         if self.others.is_empty() {
             return None;
@@ -296,7 +292,11 @@ impl<'a> Changes<'a> {
         let own = self.with_batch(self.chosen, global)?.1;
         let others: Vec<Option<(Plan, Totals)>> =
             self.others.par_iter().map(|other| self.with_batch(other, global)).collect();
-        let better = others.into_iter().flatten().filter(|(_, totals)| self.ranking.prefers(*totals, own));
+        let both_meet = |totals| self.ranking.meets_goal(totals) && self.ranking.meets_goal(own);
+        let much = |totals| self.ranking.worth(totals) < self.ranking.worth(own) * (1.0 - UNKNOWABLE);
+        let knowable = |totals: Totals| !both_meet(totals) || much(totals);
+        let prefers = |totals: Totals| self.ranking.prefers(totals, own);
+        let better = others.into_iter().flatten().filter(|(_, totals)| prefers(*totals) && knowable(*totals));
         let best = better.min_by(|a, b| self.ranking.worth(a.1).total_cmp(&self.ranking.worth(b.1)));
         best.map(|(plan, totals)| (self.better(totals, own), plan))
     }
@@ -354,15 +354,12 @@ fn is_too_near(change: &Change) -> bool {
     }
 }
 
-/// Describes a change in words: how two plans that are held compare then, and not what would be recommended. `ahead` says whether
-/// others are better already.
-fn sentence(change: &Change, better: Better, ahead: bool) -> String {
+/// Describes a change in words: how two plans that are held compare then, and not what would be recommended.
+fn sentence(change: &Change, better: Better) -> String {
     let Change { what, instance, present, at, winner } = change;
     let instance = instance.as_deref().unwrap_or_default();
     let other = format!("{} × {}", winner.instances, winner.instance);
     let is_better = match better {
-        Better::Cheaper if ahead => format!("{other} would be another plan that is cheaper than this one"),
-        Better::Faster if ahead => format!("{other} would be another plan that is faster than this one"),
         Better::Cheaper => format!("{other} would be cheaper than this plan"),
         Better::Faster => format!("{other} would be faster than this plan"),
         Better::InGoal => format!("{other} would meet the goal and this plan would not"),
@@ -385,9 +382,9 @@ fn sentence(change: &Change, better: Better, ahead: bool) -> String {
         ChangedQuantity::Network => {
             let times = at / present;
             let how = if times > 1.0 {
-                format!("{times:.1} times as fast")
+                format!("{times:.1} times faster")
             } else {
-                format!("{:.1} times as slow", 1.0 / times)
+                format!("{:.1} times slower", 1.0 / times)
             };
             if instance.is_empty() {
                 return format!("{is_better} if the network were {how}");
@@ -443,8 +440,8 @@ mod tests {
         let factor = change.at / change.present;
         assert!(changes.winners(factor, &changes.others).is_some());
         assert!(changes.winners(factor.powf(0.9), &changes.others).is_none());
-        let told = sentence(&change, better, false);
-        assert_eq!(told.contains("times as slow"), factor < 1.0, "{told}");
+        let told = sentence(&change, better);
+        assert_eq!(told.contains("times slower"), factor < 1.0, "{told}");
         assert!(told.contains("would be faster than this plan if"), "{told}");
     }
 
@@ -474,7 +471,7 @@ mod tests {
         let name = format!("{} × {}", winner.instances, winner.instance);
         let told = |better, what, instance: Option<&str>, present, at| {
             let instance = instance.map(Into::into);
-            sentence(&Change { what, instance, present, at, winner: winner.clone() }, better, false)
+            sentence(&Change { what, instance, present, at, winner: winner.clone() }, better)
         };
         let change = |what, instance, present, at| told(Better::Cheaper, what, instance, present, at);
         assert_eq!(
@@ -484,7 +481,7 @@ mod tests {
         assert_eq!(
             change(ChangedQuantity::Network, Some("p4d.24xlarge"), 5e10, 1e11),
             format!(
-                "{name} would be cheaper than this plan if the network were 2.0 times as fast: 800 Gbit/s for each \
+                "{name} would be cheaper than this plan if the network were 2.0 times faster: 800 Gbit/s for each \
                  p4d.24xlarge instead of 400"
             )
         );

@@ -30,12 +30,32 @@ fn on_these_terms(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Ev
             let late = problem.is_late(cheapest.plan.elapsed_s);
             let in_time = Aim { within: Within::Deadline, ..Aim::best(Objective::Cost) };
             let in_time = late.then(|| search(problem, &limits.fixed, in_time).best.into_iter().next()).flatten();
-            Some(match in_time {
+            let own = match in_time {
                 Some(plan) => format!("no plan meets both: {}; {}", in_time_alone(problem, &plan), cheapest.told()),
                 None => cheapest.alone(),
-            })
+            };
+            let others = affordable_on_others(problem, limits, job, chosen);
+            Some(others.map_or_else(|| own.clone(), |others| format!("{others}; {own}")))
         }
     }
+}
+
+/// Says that machines of types that the job leaves out meet the goal, if a short search finds that they do.
+fn affordable_on_others(problem: &Problem, limits: &Limits, job: &JobSpec, chosen: &Evaluated) -> Option<String> {
+    let place = place_of_others(problem, limits, job, chosen)?;
+    let others = Problem { place, ..problem.briefly() };
+    let aim = Aim { within: Within::Goal, ..Aim::best(Objective::Cost) };
+    let plan = search(&others, &limits.fixed, aim).best.into_iter().next()?;
+    told_of_others(&plan, "")
+}
+
+/// Says what a plan on a type that is not considered takes and costs, and how to ask for it.
+fn told_of_others(plan: &Evaluated, more: &str) -> Option<String> {
+    let (on, time) = (plan.machines(), human_duration(Seconds(plan.elapsed_s)));
+    let (cost, instance) = (usd(plan.cost_usd?), &plan.plan.cluster().instance);
+    Some(format!(
+        "{on}, a type that is not considered, would end in about {time} for {cost}; write --instances {instance}{more}"
+    ))
 }
 
 /// The cheapest plan of all.
@@ -44,6 +64,8 @@ struct Cheapest {
     cost: f64,
     /// `true` if it is within the budget.
     affordable: bool,
+    /// The machines among which it is the cheapest, in words.
+    among: &'static str,
 }
 
 impl Cheapest {
@@ -52,7 +74,8 @@ impl Cheapest {
         let budget = problem.budget?;
         let plan = search(problem, &limits.fixed, Aim::best(Objective::Cost)).best.into_iter().next()?;
         let cost = plan.cost_usd?;
-        Some(Self { plan, cost, affordable: cost <= budget })
+        let among = if problem.place.rental().is_some() { " on the types considered" } else { "" };
+        Some(Self { plan, cost, affordable: cost <= budget, among })
     }
 
     /// Says what it costs and how long it takes, where nothing else is asked for.
@@ -61,7 +84,11 @@ impl Cheapest {
         if self.affordable {
             format!("{on} would cost {} and take {time}", usd(self.cost))
         } else {
-            format!("no plan costs less than {}: a budget of so much buys one that takes {time}", usd(self.cost))
+            format!(
+                "no plan{} costs less than {}: a budget of so much buys one that takes {time}",
+                self.among,
+                usd(self.cost)
+            )
         }
     }
 
@@ -71,7 +98,7 @@ impl Cheapest {
             let (on, time) = (self.plan.machines(), human_duration(Seconds(self.plan.elapsed_s)));
             format!("the budget is met by {on} for {} in {time}", usd(self.cost))
         } else {
-            format!("no plan costs less than {}", usd(self.cost))
+            format!("no plan{} costs less than {}", self.among, usd(self.cost))
         }
     }
 }
@@ -189,18 +216,9 @@ impl Larger {
         if own.and_then(|own| own.cost_usd).is_some_and(|own| cost > own * (1.0 - INDISTINCT)) {
             return None;
         }
-        let (on, time) = (plan.machines(), human_duration(Seconds(plan.elapsed_s)));
-        let cluster = plan.plan.cluster();
-        let more = if cluster.instances > self.cap {
-            format!(" --max-instances {}", cluster.instances)
-        } else {
-            String::new()
-        };
-        let instance = &cluster.instance;
-        Some(format!(
-            "{on}, a type that is not considered, would end in about {time} for {}; write --instances {instance}{more}",
-            usd(cost)
-        ))
+        let instances = plan.plan.cluster().instances;
+        let more = if instances > self.cap { format!(" --max-instances {instances}") } else { String::new() };
+        told_of_others(&plan, &more)
     }
 
     /// Returns the same numbers of machines, and before them those that the job allows.

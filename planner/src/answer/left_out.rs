@@ -1,7 +1,7 @@
 //! What a job that names no instance types leaves out, and how what is recommended on the best of them compares.
 
 use super::limits::Limits;
-use super::solve::{SEARCHED_MAX, recommended_on};
+use super::solve::{SEARCHED_MAX, prediction, recommended_on};
 use crate::problem::{Place, Problem, Rental, has_instead, price_of, usual_types};
 use crate::search::{Evaluated, Found};
 use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
@@ -20,7 +20,7 @@ pub(crate) fn left_out(
     let mut families: Vec<String> = types.iter().filter_map(|own| Some(own.name.split_once('.')?.0.into())).collect();
     families.dedup();
     let others = others(problem, rental, &types, chosen).filter(|_| found.candidates <= SEARCHED_MAX);
-    let best = others.and_then(|others| best_of(problem, limits, &others, chosen));
+    let best = others.and_then(|others| best_of((problem, limits, job), &others, chosen));
     Some(LeftOut { families, best })
 }
 
@@ -80,7 +80,11 @@ pub(super) fn cheapest_sizes(instances: &mut Vec<(Instance, Price)>) {
 
 /// Chooses one of these types briefly, but among its plans as for the job itself: the cheapest may be many times slower
 /// than one that costs hardly more, or need more software.
-fn best_of(problem: &Problem, limits: &Limits, others: &Rental, chosen: &Evaluated) -> Option<LeftOutPlan> {
+fn best_of(
+    (problem, limits, job): (&Problem, &Limits, &JobSpec),
+    others: &Rental,
+    chosen: &Evaluated,
+) -> Option<LeftOutPlan> {
     let best = recommended_on(problem, limits, others, chosen)?;
     let cluster = best.plan.cluster();
     Some(LeftOutPlan {
@@ -88,6 +92,7 @@ fn best_of(problem: &Problem, limits: &Limits, others: &Rental, chosen: &Evaluat
         instances: cluster.instances,
         time_s: best.elapsed_s,
         cost_usd: best.cost_usd?,
+        within_deadline: problem.deadline.and_then(|_| prediction(problem, job, &best).ok()?.0.within_deadline),
     })
 }
 

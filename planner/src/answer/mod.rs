@@ -39,6 +39,6 @@ pub use recommendation::recommend;
 pub use solve::optimum;
 pub(crate) use solve::{best_and_optimum, prediction};
 pub(crate) use terms::Terms;
-pub use unlikely::{CERTAIN, likely};
+pub use unlikely::{CERTAIN, LIKELY, likely};
 pub(crate) use warnings::{Warnings, varied_batches};
 pub use ways_out::{Freed, WaysOut};

@@ -11,7 +11,7 @@ use trainyard_plan::{JobSpec, Objective};
 use trainyard_units::{Seconds, human_duration};
 
 /// The probability from which a goal is taken to be kept: a stated default, that of the intervals.
-const LIKELY: f64 = 0.9;
+pub const LIKELY: f64 = 0.9;
 
 /// The probability from which a goal is as good as certain to be kept, so that it is not told.
 pub const CERTAIN: f64 = 0.99;

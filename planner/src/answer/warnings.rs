@@ -11,7 +11,7 @@ use crate::problem::{NORMALISED_MIN, Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
-    AttentionKernel, Divisible, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
+    AttentionKernel, Divisible, Family, Model, OperatorGraph, OperatorKind, Routing, Sample, Tuned, predicts_next_token,
 };
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
@@ -62,6 +62,7 @@ impl Warnings<'_> {
         all.extend(little_main_memory(&self.problem.place));
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
+        all.extend(self.context());
         // Whoever compares the MFU with another one is misled by what comes later than the first screen.
         all.extend(self.prediction.mfu.and_then(|mfu| halved_attention(self.plan.graph(), mfu)));
         all.extend(self.of_input());
@@ -174,6 +175,26 @@ impl Warnings<'_> {
         });
         let own: Vec<String> = [untested, counted].into_iter().flatten().collect();
         ((self.job.training.method.is_some() || kind.dpo) && !own.is_empty()).then(|| own.join("; "))
+    }
+
+    /// Warns of sequences that are longer than those that the weights were trained for: positions that they have never
+    /// seen.
+    fn context(&self) -> Option<String> {
+        let (problem, model) = (self.problem, &self.problem.model);
+        let trained_for = problem.context_length.filter(|_| problem.loads_weights && predicts_next_token(model))?;
+        let tokens = model.tokens_per_sample().filter(|tokens| *tokens > trained_for)?;
+        let remedy = if model.family() == Family::Gpt {
+            "its table of positions has to be made longer, and the new rows start untrained"
+        } else {
+            "its rotary positions have to be scaled (`rope_scaling` of its configuration; YaRN, arXiv:2309.00071)"
+        };
+        Some(format!(
+            "samples of {} tokens are longer than {} was trained for, {} (`max_position_embeddings`): {remedy}, or shorten \
+             model.seq_len",
+            human_count(tokens),
+            model.name(),
+            human_count(trained_for)
+        ))
     }
 
     /// Tells which optimizer embedding tables are priced with.

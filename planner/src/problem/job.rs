@@ -7,7 +7,7 @@ use super::global_batches::GlobalBatches;
 use super::input::{Data, data_set};
 use super::lengths::{Packing, as_sequences};
 use super::machines::{Wanted, place};
-use super::model::{as_executed, countable, model_spec, valid};
+use super::model::{as_executed, context_length, countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::price_not_found::unknown_region;
 use super::resources::Resources;
@@ -34,6 +34,8 @@ pub struct Problem {
     pub(crate) fine_tuning: Option<FineTuningSpec>,
     /// `true` if training goes on from trained weights.
     pub(crate) loads_weights: bool,
+    /// Tokens of the longest sequence that the published weights of the model were trained for, where that is known.
+    pub(crate) context_length: Option<u64>,
     /// What became of samples of different lengths, where a file tells them.
     pub(crate) packing: Option<Packing>,
     /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
@@ -188,6 +190,7 @@ pub(crate) fn problem_on(
     resources: Resources,
     other: impl FnOnce(Place) -> Place,
 ) -> Result<Problem, JobError> {
+    let context_length = context_length(&job.model, resources.model_file.as_ref());
     let mut spec = model_spec(&job.model, resources.model_file.clone())?;
     if let Some(dropout) = job.training.dropout {
         dropout.write(&mut spec)?;
@@ -245,6 +248,7 @@ pub(crate) fn problem_on(
         model,
         loads_weights: job.training.method.is_some() || kind.dpo,
         fine_tuning,
+        context_length,
         packing: *packing,
         states_attention,
         place,

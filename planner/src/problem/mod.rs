@@ -53,6 +53,6 @@ pub(crate) use software::{
 pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
 pub(crate) use terms::{service_of, stated_price};
-pub use training::Training;
+pub use training::{Training, passes};
 pub(crate) use training::{target, training};
 pub(crate) use transport::{has_instead, on_no_instance, send_over, transport_named};

@@ -1,9 +1,11 @@
 //! The model of a job: of the catalog, of a file, of a configuration, or by its dimensions.
 
 use super::error::inside;
-use trainyard_models::{Bert, Family, HeadKind, Model, ModelSpec, find, find_published, predicted_tokens};
+use trainyard_models::{
+    Bert, CatalogEntry, Family, HeadKind, Model, ModelSpec, find, find_published, predicted_tokens,
+};
 use trainyard_plan::{Architecture, ModelChoice};
-use trainyard_units::Invalid;
+use trainyard_units::{CatalogError, Invalid};
 
 /// The name of a model that the user did not name.
 pub const UNNAMED_MODEL: &str = "own-model";
@@ -45,6 +47,15 @@ pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Mod
     valid(model_spec(choice, read)?)
 }
 
+/// Returns the tokens of the longest sequence that the published weights of a job's model were trained for, if the catalog
+/// or the configuration that was `read` says so.
+pub(crate) fn context_length(choice: &ModelChoice, read: Option<&ModelSpec>) -> Option<u64> {
+    if choice.config.is_some() {
+        return read?.seq_len;
+    }
+    published(choice.name.as_deref()?).ok()?.context_length
+}
+
 pub(crate) fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<ModelSpec, Invalid> {
     one_source(choice)?;
     let mut spec = match (&choice.name, choice.family) {
@@ -83,8 +94,13 @@ fn one_source(choice: &ModelChoice) -> Result<(), Invalid> {
 
 /// A model of the catalog, which leaves the attention kernel to software and GPU.
 fn catalog_spec(name: &str) -> Result<ModelSpec, Invalid> {
-    let entry = find_published(name).map_or_else(|| find(name), Ok).map_err(|error| error.at("model"))?;
+    let entry = published(name).map_err(|error| error.at("model"))?;
     Ok(ModelSpec { attention: None, ..entry.model.spec() })
+}
+
+/// Returns the model of the catalog that is named so there, or where its weights are published.
+fn published(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
+    find_published(name).map_or_else(|| find(name), Ok)
 }
 
 fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelSpec {

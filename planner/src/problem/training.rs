@@ -8,6 +8,9 @@ use trainyard_units::Invalid;
 
 const MAX_SAMPLES: f64 = 1e18;
 
+/// Passes over the data set of a job that does not say how many.
+const EPOCHS: f64 = 1.0;
+
 const MAX_STEPS: u64 = 1_000_000_000_000;
 
 /// Returns the samples of a pass over the data set, if the job or its target states them.
@@ -44,6 +47,16 @@ impl Training {
     }
 }
 
+/// Returns the passes over a data set of known size that a job asks for; `None` of one that states steps or a target.
+pub fn passes(job: &JobSpec, model: &Model) -> Option<Volume> {
+    let spec = &job.training;
+    if spec.steps.is_some() || spec.target.is_some() {
+        return None;
+    }
+    let samples = samples(&job.data, model).ok().flatten()?;
+    Some(Volume { samples, epochs: spec.epochs.unwrap_or(EPOCHS) })
+}
+
 /// Returns the amount of training that the job asks for.
 pub(crate) fn training(
     spec: &TrainingSpec,
@@ -75,7 +88,7 @@ pub(crate) fn training(
             "write samples or tokens, the size of the data set, or training.steps or training.target",
         )),
         (None, Some(samples)) => {
-            let epochs = spec.epochs.unwrap_or(1.0);
+            let epochs = spec.epochs.unwrap_or(EPOCHS);
             if !(epochs > 0.0 && epochs <= 1e6) {
                 return Err(Invalid::value("training.epochs", epochs, "above 0 and at most 1000000"));
             }

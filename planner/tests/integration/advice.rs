@@ -3,7 +3,7 @@
 
 use crate::common::{self, refused};
 use trainyard_plan::document::{ChangedQuantity, PlanDocument, Rejected, RejectedBy};
-use trainyard_plan::{GlobalBatch, JobSpec, Objective, Optimizer, PlanSpec, Precision, StorageMode};
+use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Optimizer, PlanSpec, Precision, StorageMode};
 use trainyard_planner::{MachineFiles, resimulate};
 use trainyard_sim::Options;
 
@@ -252,6 +252,23 @@ fn batch_normalisation_over_few_samples_is_warned_of() {
     assert!(warns(&few, "batch normalisation sees"), "{:?}", few.warnings);
     let many = plan(&job("resnet50", 64, &["p3.2xlarge"]), &["instances=1", "batch.micro=64"]);
     assert!(!warns(&many, "batch normalisation sees"));
+}
+
+#[test]
+fn sequences_beyond_what_weights_were_trained_for_are_warned_of() {
+    let told = |model: &str, tokens, method| {
+        let mut asked = job(model, 64, &["p4d.24xlarge"]);
+        (asked.model.seq_len, asked.training.method) = (Some(tokens), method);
+        let planned = plan_ranked(&asked, &["instances=1"], 1);
+        planned.warnings.into_iter().find(|warning| warning.contains("max_position_embeddings"))
+    };
+    let lora = Some(Method::Lora);
+    assert!(told("llama-2-7b", 8192, lora).is_some_and(|told| told.contains("rope_scaling")));
+    assert!(told("gpt2", 2048, lora).is_some_and(|told| told.contains("table of positions")));
+    // Shorter ones, a model whose usual samples are shorter than its context, and weights that learn any length.
+    assert_eq!(told("llama-2-7b", 4096, lora), None);
+    assert_eq!(told("llama-3.2-1b", 16384, lora), None);
+    assert_eq!(told("gpt2", 2048, None), None);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn caveats(document: &PlanDocument, told: usize) -> Vec<String> {
     if more > 0 {
         shown.push(format!("{} with -v", counted(more, "more caveat")));
     }
-    shown.extend(document.search.left_out.as_ref().map(|left_out| not_considered(left_out, &document.prediction)));
+    shown.extend(document.search.left_out.as_ref().map(|left_out| not_considered(left_out, document)));
     shown
 }
 
