@@ -61,7 +61,7 @@ impl From<&WhatIfDocument> for Headline {
         };
         let figures = Figures {
             step_time_s: Some(base.step_time_s),
-            time_s: Some(base.time_s),
+            time_s: Some(base.in_all_s),
             cost_usd: base.cost_usd,
             ..Figures::default()
         };

@@ -36,7 +36,8 @@ pub(crate) fn toml(quotas: &BTreeMap<(String, QuotaKind, String), u64>, today: &
     lines.join("\n") + "\n"
 }
 
-/// Reads the quotas of a file that are about the machines of a job: of its region, service and terms.
+/// Reads the quotas of a file that are about the machines of a job: of its region, service and terms. None are about
+/// capacity blocks.
 pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<String, u64>, Failure> {
     let mut file: QuotasFile = diagnose::from_toml("quotas", &files::read_text("quotas", path)?, path)?;
     let region = cluster.region.as_deref().unwrap_or(DEFAULT_REGION);
@@ -46,6 +47,9 @@ pub(crate) fn read(path: &Path, cluster: &ClusterChoice) -> Result<BTreeMap<Stri
         _ => QuotaKind::OnDemand,
     };
     refuse_unknown_kinds(&file, path)?;
+    if cluster.pricing == Some(Pricing::CapacityBlock) {
+        return Ok(BTreeMap::new());
+    }
     let kinds = |(region, kinds): (&String, &BTreeMap<String, _>)| {
         format!("{region} ({})", kinds.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
     };

@@ -95,10 +95,10 @@ pub(crate) fn predict_of(
         within_budget: None,
     };
     let (storage, curve) = (plan.input().map(|input| input.storage), target(&job.training, plan.model()));
-    add_chances(&mut prediction, &job.goal, (rent.as_ref(), storage), curve.ok().flatten());
-    if let Some(rent) = rent {
+    if let Some(rent) = &rent {
         rent.add_to(&mut prediction, storage, time_of);
     }
+    add_chances(&mut prediction, &job.goal, (rent.as_ref(), storage), curve.ok().flatten());
     prediction.in_all_s = Some(prediction.elapsed_s());
     Ok((prediction, outcome))
 }

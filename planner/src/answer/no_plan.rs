@@ -283,7 +283,7 @@ fn relief(nearest: Option<(Bytes, Bytes)>, ways_out: &WaysOut) -> String {
     let larger = larger.map(|(needed, available)| {
         format!("take GPUs with at least {} times the memory", times_the_memory(needed, available))
     });
-    let WaysOut { freed, stack, instances, machines, instance, seq_len, method } = ways_out;
+    let WaysOut { freed, stack, instances, machines, instance, main_memory, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
     });
@@ -293,6 +293,10 @@ fn relief(nearest: Option<(Bytes, Bytes)>, ways_out: &WaysOut) -> String {
             .as_ref()
             .map(|instance| format!("search types whose GPUs have more memory (--instances {instance})"))
             .or(larger),
+        main_memory.map(|size| {
+            let size = human_bytes(size);
+            format!("give the machine {size} of main memory, to which the optimizer or weights are offloaded then")
+        }),
         instances.map(|instances| format!("allow {}", counted(u64::from(instances), "instance"))),
         machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),

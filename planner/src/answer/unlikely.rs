@@ -33,6 +33,9 @@ fn least(prediction: &Prediction) -> f64 {
     [prediction.within_deadline, prediction.within_budget].into_iter().flatten().fold(1.0, f64::min)
 }
 
+/// By how much a plan must be likelier to be named.
+const WORTH_NAMING: f64 = 0.05;
+
 /// How much earlier a plan is sought than one that is not likely to end in time, and how often: stated defaults.
 const EARLIER: f64 = 0.95;
 const SEARCHES: usize = 10;
@@ -82,29 +85,31 @@ impl Unlikely<'_> {
         others.retain(|plan| self.meets(plan) && known(plan));
         let worth = |plan: &Evaluated| goal.worth(Totals::found(plan));
         others.sort_by(|one, other| worth(one).total_cmp(&worth(other)));
-        let safe = others.into_iter().find_map(|plan| {
-            let likely = self.likelihood(&plan)?;
-            (likely >= LIKELY).then_some((plan, likely))
+        let mut all: Vec<(Evaluated, f64)> =
+            others.into_iter().filter_map(|plan| self.likelihood(&plan).map(|likely| (plan, likely))).collect();
+        let safe = all.iter().position(|(_, likely)| *likely >= LIKELY).map(|index| all.swap_remove(index));
+        let other = safe.map(|(plan, likely)| self.named(&plan, likely, front)).unwrap_or_else(|| {
+            let surest = all.iter().max_by(|(_, one), (_, other)| one.total_cmp(other));
+            let surer = surest.filter(|(_, likely)| *likely > least(self.own) + WORTH_NAMING);
+            let surer = surer.map(|(plan, likely)| format!("; the likeliest: {}", self.told(plan, *likely, front)));
+            let none = format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY);
+            none + &surer.unwrap_or_default()
         });
-        let other = match safe {
-            None => format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY),
-            Some((plan, likely)) => self.named(&plan, likely, front),
-        };
         Some(format!("the plan is {}; {other}", likely(self.job, self.own)?))
     }
 
     fn named(&self, plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
         let best = if self.problem.objective == Objective::Cost { "cheapest" } else { "fastest" };
+        format!("the {best} that is {:.0} % likely to: {}", 100.0 * LIKELY, self.told(plan, likely, front))
+    }
+
+    /// Tells the machines of a plan, what it takes and costs, how likely it is to keep to the goal, and where it is on the front.
+    fn told(&self, plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
         let number = front.iter().position(|point| point.plan == alternative(plan).plan);
         let take = number.map_or_else(String::new, |number| format!("; --point {} takes it", number + 1));
         let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
-        format!(
-            "the {best} that is {:.0} % likely to: {} ({}{cost}), at {}{take}",
-            100.0 * LIKELY,
-            plan.machines(),
-            human_duration(Seconds(plan.elapsed_s)),
-            likelihood(likely),
-        )
+        let time = human_duration(Seconds(plan.elapsed_s));
+        format!("{} ({time}{cost}), at {}{take}", plan.machines(), likelihood(likely))
     }
 }
 

@@ -4,6 +4,7 @@
 use super::goal::{fewest, with_at_most};
 use super::left_out::{cheapest_sizes, priced};
 use super::nearest_fit::fitting;
+use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
 use crate::search::Evaluated;
 use rayon::prelude::*;
@@ -22,6 +23,9 @@ const LENGTHS_TRIED: [u64; 4] = [2, 4, 8, 16];
 /// Held fields that are told, at most.
 const FIELDS_TOLD: usize = 3;
 
+/// Doublings of main memory that are tried.
+const DOUBLINGS_TRIED: u32 = 4;
+
 /// Multiples of the machines that are allowed.
 const MACHINES_TRIED: [u32; 5] = [2, 4, 8, 16, 32];
 
@@ -38,6 +42,8 @@ pub struct WaysOut {
     pub machines: Option<String>,
     /// The cheapest type of machine whose GPUs have enough more memory.
     pub instance: Option<String>,
+    /// Main memory of a machine of one's own, to which states are offloaded then.
+    pub main_memory: Option<Bytes>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
     /// A method of fine-tuning that takes less memory than the job's.
@@ -61,11 +67,13 @@ impl WaysOut {
         let (seq_len, method) = (seq_len(problem, fixed), method(problem, fixed));
         let freed = freed(problem, fixed);
         let Some(rental) = problem.place.rental() else {
-            return Self { freed, machines: machines(problem, fixed), seq_len, method, ..Self::default() };
+            let (machines, main_memory) = (machines(problem, fixed), main_memory(problem, fixed));
+            return Self { freed, machines, main_memory, seq_len, method, ..Self::default() };
         };
         Self {
             freed,
             machines: None,
+            main_memory: None,
             stack: stack(problem, rental, fixed),
             instances: instances(problem, rental, fixed),
             instance: instance(problem, rental, fixed, needed),
@@ -99,6 +107,18 @@ fn effort(field: Field) -> u8 {
         other if other.counts().is_some() => 2,
         _ => 0,
     }
+}
+
+/// Finds a size of main memory, by doubling that of the largest machine, with which a plan fits that offloads states to it.
+fn main_memory(problem: &Problem, fixed: &Fixed) -> Option<Bytes> {
+    let Place::Owned { machine, .. } = &problem.place else { return None };
+    let hosts = machine.cluster.pools.iter().filter_map(|pool| pool.host.as_ref());
+    let largest = hosts.map(|host| host.memory).max()?;
+    let times = (1..=DOUBLINGS_TRIED).map(|doublings| 1_u64 << doublings).find(|times| {
+        let more = MachineChange { part: Part::HostMemory, setting: Setting::Factor(*times as f64) };
+        fits(&Problem { place: problem.place.clone().changed(&[more]), ..problem.clone() }, fixed)
+    });
+    times.map(|times| Bytes(largest.0.saturating_mul(times)))
 }
 
 /// Finds how many more machines of one's own would be enough, of each kind in turn.

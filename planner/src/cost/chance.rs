@@ -11,8 +11,13 @@ use trainyard_plan::{GoalSpec, StorageMode};
 use trainyard_sim::campaign::SplitLognormal;
 use trainyard_units::Seconds;
 
+/// The probability that lies beyond either end of an interval.
+const TAIL: f64 = 0.05;
 /// Prices between the lowest and the highest over which a probability is averaged.
 const PRICES: u32 = 64;
+/// The same for the ends of an interval, and halvings of the range in which they are sought: to a thousandth of it.
+const FEWER_PRICES: u32 = 16;
+const HALVINGS_OF_COST: u32 = 10;
 /// Standard deviations either way within which the longest training that keeps to a goal is sought, and over which a probability
 /// is averaged.
 const DEVIATIONS: f64 = 6.0;
@@ -91,8 +96,8 @@ impl StepsSpread {
     }
 }
 
-/// Adds to a prediction how likely it is to keep to each part of the goal that is stated. `rent` is what surrounds the steps, and
-/// `curve` that of the training's target.
+/// Adds to a prediction how likely it is to keep to each part of the goal that is stated, and narrows the interval of its cost to nine
+/// of ten trainings where the price is uncertain too. `rent` is what surrounds the steps, and `curve` that of the training's target.
 pub(crate) fn add_chances(
     prediction: &mut Prediction,
     goal: &GoalSpec,
@@ -107,12 +112,28 @@ pub(crate) fn add_chances(
     };
     let deadline = goal.deadline();
     prediction.within_deadline = deadline.map(|deadline| steps.chance(|factor| spent(factor).elapsed() <= deadline));
-    let priced = goal.budget.zip(rent.and_then(|rent| Some((rent, rent.price_range()?))));
-    prediction.within_budget = priced.map(|(budget, (rent, [low, high]))| {
-        let prices = if high > low { PRICES } else { 1 };
+    let Some((rent, [low, high])) = rent.and_then(|rent| Some((rent, rent.price_range()?))) else { return };
+    let within = |steps: StepsSpread, budget: f64, prices: u32| {
+        let prices = if high > low { prices } else { 1 };
         let at = |number: u32| low + (high - low) * (f64::from(number) + 0.5) / f64::from(prices);
         let chance = |usd: f64| steps.chance(|factor| rent.cost_at(usd, &spent(factor), input).total() <= budget);
         (0..prices).map(|number| chance(at(number))).sum::<f64>() / f64::from(prices)
+    };
+    prediction.within_budget = goal.budget.map(|budget| within(steps, budget, PRICES));
+    // Where the price is uncertain too, both ends of price and time at once are less likely than either.
+    prediction.cost_interval_usd = prediction.cost_interval_usd.map(|[least, most]| {
+        if high <= low {
+            return [least, most];
+        }
+        let of_step = StepsSpread { seeds: 0.0, ..steps };
+        [TAIL, 1.0 - TAIL].map(|part| {
+            let (mut below, mut above) = (least, most);
+            for _ in 0..HALVINGS_OF_COST {
+                let middle = f64::midpoint(below, above);
+                if within(of_step, middle, FEWER_PRICES) < part { below = middle } else { above = middle }
+            }
+            above
+        })
     });
 }
 

@@ -76,9 +76,9 @@ impl Rent {
         spent.cost(hourly, self.overheads.as_ref(), input)
     }
 
-    /// Adds the overheads and the cost of the whole training to a prediction; `time_of` gives the time of all steps for
-    /// a step time.
-    pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
+    /// Adds the overheads and the cost of the whole training to a prediction, the interval of which is that of the step at the
+    /// lowest and the highest price; `time_of` gives the time of all steps for a step time.
+    pub(crate) fn add_to(&self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
         let (steps, work) = (prediction.steps, Work::of(prediction));
         let spent = |time: f64| self.training_cost(steps, Work { steps: Seconds(time), ..work });
         let own = spent(prediction.time_s);
@@ -106,7 +106,7 @@ impl Rent {
             let ends = [(price.low_usd_per_hour, least), (price.high_usd_per_hour, high)];
             ends.map(|(usd, spent)| self.cost_at(usd, &spent, input).total())
         });
-        prediction.price = self.price;
+        prediction.price.clone_from(&self.price);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) enum Part {
     Tf32,
     Bf16,
     HostBandwidth,
+    HostMemory,
     HostMemoryBandwidth,
     JpegDecode,
     LinkBandwidth,
@@ -110,6 +111,7 @@ fn change(pool: &mut Pool, part: Part, setting: &Setting) {
     }
     let Some(host) = &mut pool.host else { return };
     match part {
+        Part::HostMemory => host.memory = Bytes(setting.of(host.memory.as_f64()).round() as u64),
         Part::HostMemoryBandwidth => host.memory_bandwidth.0 = setting.of(host.memory_bandwidth.0),
         Part::Decode => {
             if let Some(processors) = &mut host.processors {

@@ -22,6 +22,7 @@ fn of_pool(part: Part, pool: &Pool) -> Option<String> {
     match (part, &pool.fabric) {
         (Part::Network, Fabric::Wired { network, .. }) => Some(cards_in_words(network)),
         (Part::LinkBandwidth, Fabric::Wired { interconnect, .. }) => Some(of_links(interconnect)),
+        (Part::HostMemory, _) => Some(human_bytes(pool.host.as_ref()?.memory)),
         (Part::HostMemoryBandwidth, _) => Some(pool.host.as_ref()?.memory_bandwidth.to_string()),
         _ => of_gpu(part, pool.device.gpu()?),
     }

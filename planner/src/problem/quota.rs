@@ -2,10 +2,12 @@
 //!
 //! Amazon EC2 counts the virtual processors of the instances of a class that run together, whether they are paid on
 //! demand or reserved, and apart from those the ones of spot instances (Amazon EC2 User Guide, "Spot Instance quotas",
-//! "On-Demand Instance quotas" and "Reserved Instance quotas"). Amazon SageMaker counts instances of each type.
+//! "On-Demand Instance quotas" and "Reserved Instance quotas"). Those of capacity blocks are not counted ("Capacity Blocks
+//! for ML"). Amazon SageMaker counts instances of each type.
 
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Catalog, Instance, Service, matches};
+use trainyard_plan::Pricing;
 use trainyard_units::{Invalid, similar};
 
 /// AWS's classes of instances with GPUs of NVIDIA, with the letters that their families begin with.
@@ -34,23 +36,26 @@ fn is_about(key: &str, instance: &Instance) -> bool {
 }
 
 impl Quotas {
-    /// Reads the quotas of a job.
+    /// Reads the quotas of a job, as far as they hold on its terms.
     ///
     /// # Errors
     ///
     /// When one is about no instance of the catalog.
     pub(crate) fn new(
         allowed: Option<&BTreeMap<String, u64>>,
-        service: Service,
+        (service, pricing): (Service, Pricing),
         catalog: &Catalog,
     ) -> Result<Self, Invalid> {
-        let allowed = allowed.cloned().unwrap_or_default();
+        let mut allowed = allowed.cloned().unwrap_or_default();
         if let Some(key) = allowed.keys().find(|key| !catalog.instances().iter().any(|own| is_about(key, own))) {
             let families = catalog.instances().iter().map(Instance::family);
             let meant = similar(key, families.chain(CLASSES.iter().map(|(class, _)| *class)));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
             let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`)";
             return Err(Invalid::value("cluster.quotas", format!("about `{key}`"), format!("{allowed}{meant}")));
+        }
+        if pricing == Pricing::CapacityBlock {
+            allowed.clear();
         }
         Ok(Self { allowed, instances: service == Service::Sagemaker })
     }
@@ -97,7 +102,7 @@ mod tests {
 
     fn quotas(allowed: &[(&str, u64)], service: Service) -> Result<Quotas, Invalid> {
         let allowed = allowed.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect();
-        Quotas::new(Some(&allowed), service, catalog())
+        Quotas::new(Some(&allowed), (service, Pricing::OnDemand), catalog())
     }
 
     fn instance(name: &str) -> &'static Instance {
@@ -131,6 +136,13 @@ mod tests {
         assert_eq!(quotas.most(instance("p4d.24xlarge")), Some(2));
         assert!(quotas.refusal(instance("g5.xlarge"), 1).is_some_and(|why| why.contains("1 instance,")));
         assert!(quotas.refusal(instance("p4d.24xlarge"), 3).is_some_and(|why| why.contains("3 instances,")));
+    }
+
+    #[test]
+    fn capacity_blocks_are_not_counted() {
+        let none = BTreeMap::from([("P".to_owned(), 0)]);
+        let quotas = Quotas::new(Some(&none), (Service::Ec2, Pricing::CapacityBlock), catalog()).expect("quotas");
+        assert_eq!(quotas.most(instance("p5.48xlarge")), None);
     }
 
     #[test]

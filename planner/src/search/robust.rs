@@ -99,7 +99,7 @@ impl Among<'_, '_> {
     }
 
     /// Lists the complexities of plans that an aim may admit, the simplest first.
-    fn complexities(self, aim: Aim) -> BTreeSet<Complexity> {
+    pub(super) fn complexities(self, aim: Aim) -> BTreeSet<Complexity> {
         match self.simulated {
             Some(plans) => plans.iter().map(|plan| self.prepared.complexity(plan)).collect(),
             None => self.prepared.complexities(aim),
@@ -246,7 +246,8 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
         let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
         chosen = least.map_or(chosen, |(_, plan)| plan);
     }
-    let plain = plainer(among, Aim { ceilings: not_much_worse, ..one }, &chosen);
+    let at_most = Ceilings::near(one.objective, Totals::found(best), 1.0 + SET_UP_MAX);
+    let plain = plainer(among, Aim { ceilings: not_much_worse.and(at_most), ..one }, &chosen);
     let chosen = plain.unwrap_or(chosen);
     let as_simple = Aim { complexity: Some(among.prepared.complexity(&chosen)), ..one };
     Some(fastest_in_block(among, problem, as_simple, &chosen).unwrap_or(chosen))

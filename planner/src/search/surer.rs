@@ -2,11 +2,13 @@
 
 use super::aim::{Aim, Ceilings, Within};
 use super::prepared::Prepared;
-use super::robust::{Among, INDISTINCT, simplest};
-use super::totals::{Evaluated, Totals};
+use super::robust::{Among, INDISTINCT};
+use super::totals::{Evaluated, Totals, is_quick};
 use crate::problem::Problem;
+use std::sync::Arc;
 use trainyard_calibration::{NORMAL_95, interval};
 use trainyard_plan::Objective;
+use trainyard_sim::simulate;
 
 /// Standard deviations above the median below which nine of ten values of a normal distribution lie.
 const NORMAL_90: f64 = 1.2816;
@@ -26,8 +28,14 @@ pub(super) fn surer(among: Among<'_, '_>, problem: &Problem, one: Aim, chosen: &
     let own = among.prepared.complexity(chosen);
     let global = Some(chosen.plan.batch().global);
     let aim = Aim { ceilings: one.ceilings.and(near).and(early), global, ..one };
-    let (_, plan) = simplest(among, aim, |class| class.set_up() <= own.set_up())?;
-    Some(plan).filter(in_time)
+    // The same software first: the interval of another one may be wider.
+    let stack = problem.place.software(chosen.choice);
+    let own_stack = problem.place.stacks().iter().position(|other| other.name == stack.name);
+    [own_stack.or(one.stack), one.stack].into_iter().find_map(|stack| {
+        let aim = Aim { stack, ..aim };
+        let plain = among.complexities(aim).into_iter().filter(|class| class.set_up() <= own.set_up());
+        plain.filter_map(|class| among.best(Aim { complexity: Some(class), ..aim })).find(in_time)
+    })
 }
 
 /// Returns the best plan within the goal that ends by a time.
@@ -36,11 +44,13 @@ pub(crate) fn best_by(prepared: &Prepared<'_>, problem: &Problem, elapsed_s: f64
     prepared.search(aim).best.into_iter().next()
 }
 
-/// Returns how many times as long as predicted a step takes that is slower than nine of ten; `None` of a plan whose step is not
-/// simulated.
+/// Returns how many times as long as predicted a step takes that is slower than nine of ten; `None` of a plan whose step takes long
+/// to simulate.
 fn slow(problem: &Problem, plan: &Evaluated) -> Option<f64> {
-    let outcome = plan.outcome.as_ref()?;
-    let [_, high] = interval(&plan.plan, &plan.machine(problem), outcome);
+    let machine = plan.machine(problem);
+    let simulated = || is_quick(&plan.plan).then(|| simulate(&plan.plan, &machine).ok()).flatten().map(Arc::new);
+    let outcome = plan.outcome.clone().or_else(simulated)?;
+    let [_, high] = interval(&plan.plan, &machine, &outcome);
     Some((high / plan.step_time_s).max(1.0).powf(NORMAL_90 / NORMAL_95))
 }
 

@@ -173,11 +173,12 @@ const OTHERS: &[Key] = &[
     ),
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
     key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
+    key("host.memory", Size, Machine(Part::HostMemory), "main memory of a machine"),
     key(
         "host.memory_bandwidth",
         Rate,
         Machine(Part::HostMemoryBandwidth),
-        "main memory of a machine, for what is offloaded",
+        "bandwidth of main memory, for what is offloaded",
     ),
     key("host.storage", Factor, Machine(Part::Storage), "read rate of object storage, volumes and shared file systems"),
     key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
