@@ -90,8 +90,8 @@ fn unreadable(what: &str, path: &Path, line: usize, key: Option<String>, message
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
         .because(format!("line {line}{place}: {message}"))
         .maybe_hint(
-            in_a_model_file(key.as_deref(), message)
-                .or_else(|| of_peft(key.as_deref(), message))
+            known_otherwise(key.as_deref(), message)
+                .or_else(|| in_a_model_file(key.as_deref(), message))
                 .or_else(|| of_the_catalog(key.as_deref(), message))
                 .or_else(|| did_you_mean(message))
                 .or_else(|| advice(what, message)),
@@ -112,21 +112,45 @@ fn in_a_model_file(key: Option<&str>, message: &str) -> Option<String> {
         .then(|| format!("`{name}` stands in a file of the model, which `file = \"MODEL.toml\"` under [model] names"))
 }
 
-/// The names that PEFT's `LoraConfig` and TRL's scripts give to the keys of adapters.
-const OF_PEFT: [(&str, &str); 7] = [
-    ("r", "rank"),
-    ("lora_r", "rank"),
-    ("lora_rank", "rank"),
-    ("lora_alpha", "alpha"),
-    ("lora_dropout", "dropout"),
-    ("target_modules", "targets"),
-    ("lora_target_modules", "targets"),
+/// Keys that practitioners know from PEFT's `LoraConfig`, TRL's scripts and transformers' `TrainingArguments`, by the start of the
+/// table's path and their name, with what says the same here.
+const KNOWN_OTHERWISE: [(&str, &str, &str); 24] = [
+    ("training.lora.", "r", "did you mean `rank`?"),
+    ("training.lora.", "lora_r", "did you mean `rank`?"),
+    ("training.lora.", "lora_rank", "did you mean `rank`?"),
+    ("training.lora.", "lora_alpha", "did you mean `alpha`?"),
+    ("training.lora.", "lora_dropout", "did you mean `dropout`?"),
+    ("training.lora.", "target_modules", "did you mean `targets`?"),
+    ("training.lora.", "lora_target_modules", "did you mean `targets`?"),
+    ("training.", "batch_size", "did you mean `global_batch`?"),
+    ("training.", "train_batch_size", "did you mean `global_batch`?"),
+    ("training.", "per_device_train_batch_size", MICRO_BATCH),
+    ("training.", "micro_batch", MICRO_BATCH),
+    ("training.", "micro_batch_size", MICRO_BATCH),
+    ("training.", "gradient_accumulation_steps", "the plan has it; `--fix batch.accumulation=4` holds it"),
+    ("training.", "gradient_checkpointing", "the plan has it; `--fix recompute=full` holds it, `none` is without"),
+    ("training.", "lr", "did you mean `learning_rate`?"),
+    ("training.", "lr_scheduler_type", "did you mean `decay`?"),
+    ("training.", "max_steps", "did you mean `steps`?"),
+    ("training.", "num_train_epochs", "did you mean `epochs`?"),
+    ("training.", "bf16", "did you mean `precision = \"bf16-mixed\"`?"),
+    ("training.", "fp16", "did you mean `precision = \"fp16-mixed\"`?"),
+    ("cluster.", "gpu", OWN_MACHINES),
+    ("cluster.", "gpus", OWN_MACHINES),
+    ("cluster.", "nodes", "did you mean `max_instances`?"),
+    ("model.", "layer", "did you mean `layers`?"),
 ];
 
-/// Suggests the key of adapters that PEFT names otherwise.
-fn of_peft(key: Option<&str>, message: &str) -> Option<String> {
-    let name = key?.strip_prefix("training.lora.").filter(|_| message.starts_with("unknown key"))?;
-    OF_PEFT.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| format!("did you mean `{ours}`?"))
+const MICRO_BATCH: &str = "the plan has the micro-batch; `--fix batch.micro=2` holds it";
+
+const OWN_MACHINES: &str = "`instances` names types that are rented; machines of your own go into a cluster file, which \
+                            `file = \"lab.toml\"` names (docs/guide/own-cluster.md)";
+
+/// Says what a key is called here that other software calls otherwise.
+fn known_otherwise(key: Option<&str>, message: &str) -> Option<String> {
+    let key = key.filter(|_| message.starts_with("unknown key"))?;
+    let (_, _, ours) = KNOWN_OTHERWISE.iter().find(|(table, name, _)| key.strip_prefix(table) == Some(name))?;
+    Some((*ours).to_owned())
 }
 
 /// Says that a stack of a user's own is told whole: only files of the catalog may state what differs from another stack.
@@ -225,11 +249,20 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_adapters_may_be_known_by_the_name_that_peft_gives_it() {
-        let hint = |key: &str| toml_failure(&format!("[training.lora]\n{key} = 2\n")).hint_text().map(str::to_owned);
-        assert_eq!(hint("r").as_deref(), Some("did you mean `rank`?"));
-        assert_eq!(hint("lora_alpha").as_deref(), Some("did you mean `alpha`?"));
-        assert_eq!(hint("rnk").as_deref(), Some("did you mean `rank`?"));
+    fn a_key_may_be_known_by_the_name_that_other_software_gives_it() {
+        let hint = |table: &str, key: &str| {
+            toml_failure(&format!("[{table}]\n{key} = 2\n")).hint_text().map(str::to_owned).unwrap_or_default()
+        };
+        assert_eq!(hint("training.lora", "r"), "did you mean `rank`?");
+        assert_eq!(hint("training.lora", "rnk"), "did you mean `rank`?");
+        assert_eq!(hint("training", "batch_size"), "did you mean `global_batch`?");
+        assert!(hint("training", "gradient_checkpointing").contains("--fix recompute=full"));
+        assert!(hint("cluster", "gpus").contains("cluster file"));
+        assert_eq!(hint("model", "layer"), "did you mean `layers`?");
+        // No key that there is has another name.
+        let job: JobSpec = toml::from_str("").expect("an empty job");
+        let known = serde_json::to_string(&job).expect("a job is JSON");
+        assert!(KNOWN_OTHERWISE.iter().all(|(_, name, _)| !known.contains(&format!("\"{name}\""))));
     }
 
     #[test]

@@ -10,12 +10,15 @@ use std::ffi::OsString;
 use trainyard_units::similar;
 
 /// Flags of other programs, and what says the same here.
-const MEANT: [(&str, &str); 9] = [
+const MEANT: [(&str, &str); 12] = [
     ("--batch", "--global-batch"),
     ("--batch-size", "--global-batch"),
     ("--gpu", "--instances"),
     ("--gpus", "--instances"),
     ("--instance-type", "--instances"),
+    ("--spot", "--pricing spot"),
+    ("--machines", "--cluster"),
+    ("--cluster-file", "--cluster"),
     ("--lr", "--learning-rate"),
     ("--nodes", "--max-instances"),
     ("--precision", "--fix precision=bf16-mixed"),

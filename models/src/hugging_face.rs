@@ -114,6 +114,10 @@ fn model_type(fields: &Map<String, Value>) -> Result<(&'static str, Reader), Inv
     };
     let architecture = || fields.get("architectures")?.get(0).and_then(text);
     let Some(found) = stated.or_else(architecture) else {
+        if let Some(class) = fields.get("_class_name").and_then(Value::as_str) {
+            return Err(Invalid::whole(format!("it is a configuration of diffusers ({class}), which is not read"))
+                .with_hint("export the model to ONNX and name that file, or describe it with family = \"layers\""));
+        }
         let sentence = "the configuration has neither `model_type` nor `architectures`";
         return Err(Invalid::whole(sentence).with_hint(BY_HAND));
     };

@@ -38,6 +38,7 @@ mod problem;
 mod campaign;
 mod cost;
 mod loading;
+mod packed_attention;
 mod predict;
 
 // All plans: the search for the best of them.
@@ -64,6 +65,7 @@ pub use edits::cards_in_words;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
 pub use missed::missed_goal;
+pub use packed_attention::lacks_flash_attention;
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
     DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, GlobalBatches,

@@ -13,6 +13,9 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
 }
 
+/// The similarity from which a name is another one with a slip of the pen.
+const SLIP: f64 = 0.96;
+
 /// The most names that are suggested at once.
 const SUGGESTED: usize = 5;
 
@@ -27,6 +30,15 @@ fn holding(written: &str, known: &[&str]) -> Option<String> {
     let enough = parts.iter().map(|part| part.chars().count()).sum::<usize>() >= PARTS_MIN;
     let has_all = |name: &&&str| enough && parts.iter().all(|part| name.to_lowercase().contains(part));
     let found: Vec<String> = known.iter().filter(has_all).map(|name| quoted(name)).collect();
+    (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
+}
+
+/// Lists the names whose first part is that of what was written: `vit-b-16` for `vit-base`. `None` if there are none, or too many.
+fn kin(written: &str, known: &[&str]) -> Option<String> {
+    let first =
+        |name: &str| name.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).next().map(str::to_owned);
+    let found: Vec<String> =
+        known.iter().filter(|name| first(name) == first(written)).map(|name| quoted(name)).collect();
     (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
 }
 
@@ -50,7 +62,9 @@ impl CatalogError {
     pub fn new<'a>(kind: &'static str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let advice = format!("`trainyard show {}s` lists the catalog", kind.to_lowercase());
         let known: Vec<&str> = known.into_iter().collect();
-        let similar = holding(name, &known).or_else(|| similar(name, known).map(quoted));
+        let near = similar(name, known.iter().copied());
+        let slip = near.filter(|near| strsim::jaro_winkler(name, near) > SLIP).map(quoted);
+        let similar = slip.or_else(|| holding(name, &known)).or_else(|| kin(name, &known)).or_else(|| near.map(quoted));
         Self { kind, name: name.into(), similar, advice }
     }
 
@@ -89,6 +103,16 @@ mod tests {
         assert_eq!(similar("gpt2-xxl", known), Some("gpt2-xl"));
         assert_eq!(similar("resnet-50", known), Some("resnet50"));
         assert_eq!((similar("unet", known), similar("gpt2", [])), (None, None));
+    }
+
+    #[test]
+    fn names_of_the_same_kin_are_suggested_where_none_is_meant_by_a_slip() {
+        let known = ["gpt2", "gpt2-medium", "gpt2-xl", "t5-base", "vit-b-16"];
+        let hint = |name: &str| CatalogError::new("model", name, known).hint();
+        assert_eq!(hint("vit-base"), "did you mean `vit-b-16`?");
+        assert_eq!(hint("gpt2-small"), "did you mean `gpt2`, `gpt2-medium` or `gpt2-xl`?");
+        assert_eq!(hint("gpt2-xll"), "did you mean `gpt2-xl`?");
+        assert_eq!(hint("t5-bsae"), "did you mean `t5-base`?");
     }
 
     #[test]

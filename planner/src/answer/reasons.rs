@@ -269,7 +269,11 @@ impl Reasons<'_> {
         let costs = self.chosen.cost_usd.zip(more.cost_usd);
         let as_cheap = costs.is_some_and(|(own, other)| other < own * (1.0 + INDISTINCT));
         let set_up = if as_cheap && is_more_set_up_than_saved(self.chosen, &more) {
-            format!("; 2 save less than the {} that several take to be set up", human_duration(SEVERAL_MACHINES))
+            format!(
+                "; a second saves {}, less than the {} that setting several up is taken to cost",
+                human_duration(Seconds(self.chosen.elapsed_s - more.elapsed_s)),
+                human_duration(SEVERAL_MACHINES)
+            )
         } else {
             String::new()
         };

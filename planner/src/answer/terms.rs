@@ -241,18 +241,21 @@ impl Terms<'_> {
                 match pricing {
                     Pricing::Spot if instance.name.starts_with("p5") => {
                         let own = "apart from that of other `P` instances";
-                        format!("{vcpus} vCPUs of the spot quota of P5 instances (`p5*`), {own}, 0 in a new account")
+                        format!("{vcpus} vCPUs of the spot quota of P5 instances (`p5*`), {own}")
                     }
                     // Amazon EC2 User Guide, "Spot Instance quotas".
                     Pricing::Spot => {
-                        format!("{vcpus} vCPUs of the spot quota of `{class}` instances, 0 in a new account")
+                        format!("{vcpus} vCPUs of the spot quota of `{class}` instances")
                     }
                     _ => format!("{vcpus} vCPUs of the quota of `{class}` instances"),
                 }
             }
             _ => format!("{instances} of the quota of {}", instance.name),
         };
-        Some(format!("the plan takes {taken}; set `cluster.quotas` to yours"))
+        Some(format!(
+            "the plan takes {taken}: see what your account may run under Service Quotas (new accounts have little or nothing), and \
+             set `cluster.quotas` to that"
+        ))
     }
 
     /// Warns of how much of a stated quota a plan lacks: if the number of instances is held, it is what the user wants.

@@ -7,6 +7,7 @@ use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
 use super::terms::Terms;
 use crate::campaign::extrapolated;
+use crate::packed_attention::lacks_flash_attention;
 use crate::problem::{NORMALISED_MIN, Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
@@ -63,6 +64,8 @@ impl Warnings<'_> {
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
         all.extend(self.context());
+        all.extend(self.padded());
+        all.extend(self.masked());
         // Whoever compares the MFU with another one is misled by what comes later than the first screen.
         all.extend(self.prediction.mfu.and_then(|mfu| halved_attention(self.plan.graph(), mfu)));
         all.extend(self.of_input());
@@ -194,6 +197,26 @@ impl Warnings<'_> {
             human_count(tokens),
             model.name(),
             human_count(trained_for)
+        ))
+    }
+
+    /// Tells what a training of samples of known lengths takes with the usual padding.
+    fn padded(&self) -> Option<String> {
+        self.problem.packing.filter(|_| self.job.training.method.is_some())?.padded(self.plan.batch().micro)
+    }
+
+    /// Warns of packed samples that the GPUs keep apart by a mask over all of a micro-batch, as TRL lays them out.
+    fn masked(&self) -> Option<String> {
+        let micro = self.plan.batch().micro;
+        self.problem
+            .packing
+            .filter(|packing| packing.is_packed() && self.job.training.method.is_some() && micro > 1)?;
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let generation = machine.cluster.first().device.gpu().map(|gpu| gpu.generation.as_str());
+        let why = lacks_flash_attention(self.plan, generation)?;
+        Some(format!(
+            "{why}, which keeps packed samples apart: TRL lays a micro-batch into one row, over which attention takes a mask, so steps take \
+             more time and memory than predicted; `--fix batch.micro=1` plans rows of one sequence"
         ))
     }
 
@@ -385,8 +408,9 @@ impl Warnings<'_> {
         ))
     }
 
+    /// Adapters beside 4-bit weights stay in bfloat16, of which PyTorch scales no loss.
     fn loss_scaling(&self) -> Option<String> {
-        (self.plan.precision() == Precision::Fp16Mixed)
+        (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora)
             .then(|| "fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2)".into())
     }
 

@@ -12,7 +12,7 @@ use super::place::{Description, Place};
 use super::price_not_found::unknown_region;
 use super::resources::Resources;
 use super::software::Trained;
-use super::stored::field_of_input;
+use super::stored::{field_of_input, usual_set};
 use super::training::{Training, training};
 use crate::cache::SearchCache;
 use crate::cancellation::Cancellation;
@@ -227,7 +227,8 @@ pub(crate) fn problem_on(
     let model = if place.is_measured() { as_executed(model) } else { model };
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
-    let training = training(&job.training, optimizer, &job.data, &model)?;
+    let training =
+        training(&job.training, optimizer, &job.data, &model).map_err(|error| with_usual_set(error, job, &model))?;
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;
     let settings = settings(job, &model, place.pricing(), place.offered(0).map(|price| price.service))?;
@@ -255,6 +256,14 @@ pub(crate) fn problem_on(
         deadline,
         budget,
     })
+}
+
+/// Names the usual data set of a model in the error of a job that says nothing of the amount of its data.
+fn with_usual_set(error: Invalid, job: &JobSpec, model: &Model) -> Invalid {
+    match usual_set(job, model).filter(|set| error.field() == "data" && set.samples.is_some()) {
+        Some(set) => error.with_hint(format!("`--dataset {}` is the usual one of {}", set.name, model.name())),
+        None => error,
+    }
 }
 
 /// Returns which weights of a model a job trains, with every default filled in; `None` if all are.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use trainyard_models::Model;
 use trainyard_plan::{DataSpec, JobSpec};
-use trainyard_units::{Invalid, counted};
+use trainyard_units::{Invalid, counted, human_count};
 
 /// The most samples of a file of lengths.
 const SAMPLES_MAX: usize = 100_000_000;
+
+/// The part of a sequence from which padding to the longest sample of a micro-batch is about padding to all of it.
+const NEARLY_WHOLE: f64 = 0.95;
 
 /// What became of samples of different lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,25 @@ pub(crate) struct Packing {
     /// Samples that are longer than a sequence.
     cut: u64,
     packed: bool,
+    /// Tokens of the longest of 1, 2, 4, … samples, on average.
+    longest: [u64; MICRO_BATCHES],
+}
+
+/// Micro-batches for which the longest sample is known: 1 to 256.
+const MICRO_BATCHES: usize = 9;
+
+/// Returns the tokens of the longest of 1, 2, 4, … samples, on average, none longer than `capacity`.
+fn longest(lengths: &[u64], capacity: u64) -> [u64; MICRO_BATCHES] {
+    let mut sorted: Vec<u64> = lengths.iter().map(|length| (*length).clamp(1, capacity)).collect();
+    sorted.sort_unstable();
+    let all = sorted.len() as f64;
+    std::array::from_fn(|doublings| {
+        // The probability that none of so many samples is behind a place in the order.
+        let up_to = |place: usize| (place as f64 / all).powi(1 << doublings);
+        let weighed =
+            sorted.iter().enumerate().map(|(place, length)| *length as f64 * (up_to(place + 1) - up_to(place)));
+        weighed.sum::<f64>().round() as u64
+    })
 }
 
 impl Packing {
@@ -31,12 +53,35 @@ impl Packing {
             kept: lengths.iter().map(|length| (*length).clamp(1, capacity)).sum(),
             cut: lengths.iter().filter(|length| **length > capacity).count() as u64,
             packed: packing,
+            longest: if packing { [0; MICRO_BATCHES] } else { longest(lengths, capacity) },
         }
+    }
+
+    /// Returns `true` if samples share sequences.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.packed
+    }
+
+    /// Tells how many tokens a sample has where collators pad to the longest of a micro-batch, and not to the whole sequence;
+    /// `None` where samples are packed, and where that is about the same.
+    pub(crate) fn padded(&self, micro: u64) -> Option<String> {
+        let doublings = micro.max(1).next_power_of_two().trailing_zeros() as usize;
+        let longest = *self.longest.get(doublings)?;
+        let share = longest as f64 / self.capacity as f64;
+        (!self.packed && share < NEARLY_WHOLE).then(|| {
+            format!(
+                "samples are counted as padded to {} tokens; collators that pad to the longest of a micro-batch, as TRL's, make them \
+                 {} on average at micro-batch {micro}, with which steps take about {:.0} % of the time that is predicted",
+                human_count(self.capacity),
+                human_count(longest),
+                100.0 * share
+            )
+        })
     }
 
     /// Says it in a sentence: `50,000 samples are packed into 8,168 sequences of 2,048 tokens, 99.9 % full`.
     pub(crate) fn told(&self) -> String {
-        let Self { samples, sequences, capacity, kept, cut, packed } = *self;
+        let Self { samples, sequences, capacity, kept, cut, packed, .. } = *self;
         let full = 100.0 * kept as f64 / (sequences as f64 * capacity as f64);
         let into = if packed {
             format!("packed into {} of {capacity} tokens", counted(sequences, "sequence"))
@@ -155,6 +200,17 @@ mod tests {
             told(false),
             "5 samples are padded to 100 tokens each, 56.0 % full; 1 sample longer than that and cut"
         );
+    }
+
+    #[test]
+    fn collators_pad_to_the_longest_of_a_micro_batch() {
+        // Of two out of four, one in sixteen has 1 at most, three 2, five 3 and seven 4.
+        assert_eq!(longest(&[100, 200, 300, 400], 1000)[..2], [250, 313]);
+        assert_eq!(longest(&[100, 200, 300, 400], 300)[8], 300);
+        let padded = Packing::of(&[60, 50, 40, 30, 120], 100, false);
+        assert!(padded.padded(1).is_some_and(|told| told.contains("make them 56 on average at micro-batch 1")));
+        assert_eq!(padded.padded(256), None);
+        assert_eq!(Packing::of(&[60, 50], 100, true).padded(1), None);
     }
 
     proptest! {

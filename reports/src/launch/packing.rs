@@ -8,14 +8,12 @@
 //!
 //! Hugging Face TRL 1.16, `padding_free` in `trl/trainer/sft_trainer.py` and `sft_config.py`; transformers 5.24,
 //! `find_packed_sequence_indices` in `src/transformers/masking_utils.py` and `_check_and_adjust_attn_implementation` in
-//! `modeling_utils.py`; Dao, arXiv:2307.08691, and the README of flash-attention 2.8 (GPUs, formats and widths of heads).
+//! `modeling_utils.py`.
 
 use super::draft::Draft;
 use super::field::Field;
 use super::fine_tuning;
-
-/// The features of a head that FlashAttention 2 takes at most.
-const HEAD_WIDTH_MAX: u64 = 256;
+use trainyard_planner::lacks_flash_attention;
 
 /// Returns `true` if TRL packs the samples, as it was counted.
 pub(super) fn is_on(draft: &Draft<'_>) -> bool {
@@ -31,22 +29,7 @@ pub(super) fn takes_flash(draft: &Draft<'_>) -> bool {
 
 /// Returns why FlashAttention 2 does not compute the plan's attention; `None` if it does.
 fn lacks(draft: &Draft<'_>) -> Option<String> {
-    let (job, plan) = (draft.job, draft.job.plan());
-    let generation = job.generation();
-    if generation.is_none_or(|generation| matches!(generation, "Pascal" | "Volta" | "Turing")) {
-        return Some(format!(
-            "{} have no FlashAttention 2",
-            generation.map_or("processors".into(), |own| own.to_owned() + " GPUs")
-        ));
-    }
-    if plan.precision().element_bytes() > 2 {
-        return Some(format!("FlashAttention 2 does not compute in {}", plan.precision()));
-    }
-    if job.attentions().any(|attention| attention.sinks) {
-        return Some("FlashAttention 2 has no sinks beside scores".into());
-    }
-    let width = job.attentions().map(|attention| attention.head_width.max(attention.value_width)).max()?;
-    (width > HEAD_WIDTH_MAX).then(|| format!("FlashAttention 2 takes heads of {HEAD_WIDTH_MAX} features at most"))
+    lacks_flash_attention(draft.job.plan(), draft.job.generation())
 }
 
 /// Adds whether samples share sequences, and the attention that keeps them apart.
