@@ -1,10 +1,10 @@
 //! The front of time against cost, point by point.
 
-use crate::format::{Width, lines, seconds, table, usd, wrap};
+use crate::format::{Width, columns, lines, seconds, table, usd, wrap};
 use crate::layout::{cluster, strategy_and_state};
 use std::collections::BTreeMap;
-use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, Offered, PlanDocument, PriceUsed};
+use trainyard_plan::{PlanSpec, Pricing};
 
 /// Formats the plans that no other on the same terms beats in both time and cost, with their numbers and how to save
 /// one.
@@ -13,16 +13,64 @@ pub(crate) fn front(document: &PlanDocument, width: Width) -> String {
     if all.len() < 2 {
         return String::new();
     }
-    let rows = all.iter().enumerate().map(|(index, point)| row(index, point));
-    let table = table(width, ["point", "terms", "on", "strategy", ">in all", ">cost"], rows);
-    let mut notes = vec!["--point N --out PLAN.json saves point N.".to_owned()];
-    if all.iter().any(|point| point.plan.pricing != all[0].plan.pricing) {
-        notes.push("Other pricing terms re-price these plans; they are not searched again.".into());
+    let terms = terms(all);
+    let mut notes = Vec::new();
+    let table = if let [_, _, ..] = terms.as_slice() {
+        notes.push("USD, with the number of the point: --point N --out PLAN.json saves that plan.".to_owned());
+        notes.push("Other pricing terms re-price the plans; they are not searched again.".into());
+        by_terms(document, &terms, width)
+    } else {
+        notes.push("--point N --out PLAN.json saves point N.".into());
+        let rows = all.iter().enumerate().map(|(index, point)| row(index, point));
+        table(width, ["point", "terms", "on", "strategy", ">in all", ">cost"], rows)
+    };
+    if !all.iter().any(|point| point.plan == document.plan) {
+        notes.push("The recommended plan is none of them; Why says what it is preferred for.".into());
     }
     notes.extend(dates(all));
     let notes = wrap(&notes.join(" "), usize::from(width.0).saturating_sub(2));
     let notes = lines(notes.into_iter().map(|line| format!("  {line}")));
     format!("\nTime against cost\n{table}{notes}")
+}
+
+/// Lists the terms of all points, those of the job first.
+fn terms(all: &[Alternative]) -> Vec<Pricing> {
+    let mut terms = Vec::new();
+    for point in all {
+        if !terms.contains(&point.plan.pricing) {
+            terms.push(point.plan.pricing);
+        }
+    }
+    terms
+}
+
+/// Formats points on several terms as a table with a row for each plan and a column for each of the terms. Where a plan takes
+/// another time on other terms, because machines are reclaimed, it has another row.
+fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> String {
+    let mut rows: Vec<(&Alternative, Vec<String>)> = Vec::new();
+    for (index, point) in document.pareto.iter().enumerate() {
+        let same = |first: &Alternative| {
+            let on_its_terms = PlanSpec { pricing: point.plan.pricing, ..first.plan.clone() };
+            on_its_terms == point.plan && seconds(first.time_s) == seconds(point.time_s)
+        };
+        let row = rows.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
+            rows.push((point, vec![String::new(); terms.len()]));
+            rows.len() - 1
+        });
+        let column = terms.iter().position(|terms| *terms == point.plan.pricing).unwrap_or(0);
+        let cost = point.cost_usd.map(|cost| usd(cost).trim_end_matches(" USD").to_owned());
+        rows[row].1[column] = format!("{} ({})", cost.unwrap_or_else(|| "–".into()), index + 1);
+    }
+    let header: Vec<String> = ["on", "strategy", ">in all"].into_iter().map(str::to_owned).collect();
+    let header: Vec<String> = header.into_iter().chain(terms.iter().map(|terms| format!(">{terms}"))).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows = rows.into_iter().map(|(point, costs)| {
+        let stack = point.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
+        let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
+        let plan = [format!("{}{with}", cluster(&point.plan)), strategy_and_state(&point.plan), seconds(point.time_s)];
+        plan.into_iter().chain(costs).collect::<Vec<_>>()
+    });
+    columns(width, &header, rows)
 }
 
 /// Formats a point as a row of a table: number, terms, machines, strategy, time, cost.

@@ -15,6 +15,12 @@ use trainyard_units::Invalid;
 /// The epsilon of normalisations where nothing is said, that of Llama 2 and 3 and of Mistral.
 pub(super) const NORM_EPSILON: f64 = 1e-5;
 
+/// Returns the usual width inside a gated feed-forward part, whose three products have as many weights as two of 4 × the width:
+/// two thirds of that, to a multiple of 256 (Touvron et al., arXiv:2302.13971, section 2.2, and the code of LLaMA).
+const fn gated_width(hidden: u64) -> u64 {
+    hidden.saturating_mul(8).div_ceil(3).next_multiple_of(256)
+}
+
 dimensions! {
     /// A decoder-only transformer as Llama 2 and 3, Mistral, Mixtral and Qwen: root-mean-square pre-normalisation, rotary
     /// positions, grouped-query attention, gated feed-forward parts, no biases and no dropout but what is asked for, a
@@ -30,7 +36,7 @@ dimensions! {
         heads: u64 = attention_heads(hidden),
         head_width: u64 = or(hidden / heads, WIDTH_MAX),
         /// Width inside the feed-forward part, or inside an expert.
-        ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
+        ffn: u64 = or(gated_width(hidden), 4 * WIDTH_MAX),
         layers: u32 = needed(LAYERS_MAX),
         kv_heads: u64 = equal_groups(heads),
         vocab: u64 = needed(VOCABULARY_MAX),
@@ -131,6 +137,11 @@ mod tests {
     use super::*;
     use crate::operator::Sharing;
     use crate::{Model, ModelSpec};
+
+    #[test]
+    fn the_usual_width_is_that_of_llama() {
+        assert_eq!([4096, 5120, 6656, 8192].map(gated_width), [11008, 13824, 17920, 22016]);
+    }
 
     #[test]
     fn a_block_keeps_the_inputs_of_what_it_computes() {

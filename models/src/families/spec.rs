@@ -113,7 +113,7 @@ specification! {
     kv_heads: u64,
     /// Features of a head (llama, gemma2, blocks, t5, transformer-xl, mamba2); hidden / heads if left out.
     head_width: u64,
-    /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
+    /// Width inside the feed-forward part (transformers); if left out 4 × hidden, of llama 8/3 × hidden, to a multiple of 256.
     ffn: u64,
     /// Whether feed-forward parts are gated (t5); `false` if left out.
     gated: bool,

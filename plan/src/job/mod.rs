@@ -76,7 +76,7 @@ pub struct ModelChoice {
     /// Attention heads.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub heads: Option<u64>,
-    /// Width inside the feed-forward part.
+    /// Width inside the feed-forward part; if left out 4 × `hidden`, of llama 8/3 × `hidden`, to a multiple of 256.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub ffn: Option<u64>,
     /// Vocabulary size.

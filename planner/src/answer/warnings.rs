@@ -298,8 +298,9 @@ impl Warnings<'_> {
         let step = self.prediction.step_time_s;
         (stack.runs.today && high / step > WIDE).then(|| {
             format!(
-                "a step may be {}: few step times of {} are published; `trainyard calibrate --from FILE.csv` refits on yours",
-                longer_or_shorter([step / low, high / step]),
+                "steps may be {} than predicted: few step times of {} are published; `trainyard calibrate --from FILE.csv` \
+                 refits on yours",
+                slower_or_faster([step / low, high / step]),
                 stack.name
             )
         })
@@ -479,11 +480,11 @@ impl Warnings<'_> {
     }
 }
 
-/// Tells how many times shorter and longer a step may be, in one number if they are the same.
-fn longer_or_shorter(times: [f64; 2]) -> String {
-    let [shorter, longer] = times.map(|times| format!("{times:.1}"));
-    let shorter = if shorter == longer { String::new() } else { format!("{shorter} times ") };
-    format!("{longer} times as long or {shorter}as short")
+/// Tells how many times longer and faster a step may be, in one number if they are the same.
+fn slower_or_faster(times: [f64; 2]) -> String {
+    let [faster, slower] = times.map(|times| format!("{times:.1}"));
+    let faster = if faster == slower { String::new() } else { format!("{faster} times ") };
+    format!("{slower} times slower or {faster}faster")
 }
 
 fn batch_normalisation(normalises: bool, batch: BatchSpec) -> Option<String> {
@@ -716,8 +717,8 @@ mod tests {
     #[test]
     fn both_sides_of_an_interval_are_told_where_they_differ() {
         // 7.14 s to 18.5 s around 10.5 s.
-        assert_eq!(longer_or_shorter([10.5 / 7.14, 18.5 / 10.5]), "1.8 times as long or 1.5 times as short");
-        assert_eq!(longer_or_shorter([1.8, 1.8]), "1.8 times as long or as short");
+        assert_eq!(slower_or_faster([10.5 / 7.14, 18.5 / 10.5]), "1.8 times slower or 1.5 times faster");
+        assert_eq!(slower_or_faster([1.8, 1.8]), "1.8 times slower or faster");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::Answer;
 use crate::relative::percent_of;
 use crate::search::{GIVEN_UP_MAX, INDISTINCT, MUCH, SAME};
 use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
+use trainyard_units::counted;
 
 /// Explains why a case compares otherwise with the unvaried one than the plans with the lowest objective of both do:
 /// better where those are not, or worse; `None` if it does not, or if time and cost were traded, which the table shows.
@@ -40,8 +41,10 @@ pub(super) fn other_machines(keys: &[&str], base: &WhatIfFigures, own: &WhatIfFi
     let changes = own.instance == base.instance && own.instances != base.instances;
     (changes && !keys.iter().any(about_machines)).then(|| {
         format!(
-            "the best plan is on {} machines, not on {} as without the change: --fix instances={} compares the change alone",
-            own.instances, base.instances, base.instances
+            "the best plan is on {}, not on {} as without the change: --fix instances={} compares the change alone",
+            counted(own.instances.into(), "machine"),
+            base.instances,
+            base.instances
         )
     })
 }
