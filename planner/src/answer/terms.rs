@@ -102,16 +102,11 @@ impl Terms<'_> {
         let whole = self.prediction.elapsed_s();
         let start_up = self.prediction.start_up_s? - self.prediction.queued_s.unwrap_or(0.0);
         (start_up > START_UP_TOLD * whole).then(|| {
-            let tuned = self.job.training.method.is_some();
             let compiled = self.machine.stack.runs.compiled;
-            let beside = match (tuned, compiled) {
-                (true, true) => "; what loading weights and compiling take is not counted",
-                (true, false) => "; what loading weights takes is not counted",
-                (false, true) => "; what compiling takes is not counted",
-                (false, false) => "",
-            };
+            let beside = if compiled { "; what compiling takes is not counted" } else { "" };
+            let weights = if self.job.training.method.is_some() { ", reading weights" } else { "" };
             format!(
-                "{} of {} are start-up: finding and booting machines, image and framework (medians), and copying data, where \
+                "{} of {} are start-up: finding and booting machines, image and framework (medians){weights}, and copying data, where \
                  it is copied first{beside}",
                 human_duration(Seconds(start_up)),
                 human_duration(Seconds(whole))

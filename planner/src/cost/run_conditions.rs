@@ -111,7 +111,17 @@ impl RunConditions<'_> {
             // Machines of a block are there when it begins, from which its time counts.
             start.machines = Seconds(0.0);
         }
-        StartUp { queue: self.settings.queue_wait, ..start }
+        let software = start.software + self.loading();
+        StartUp { queue: self.settings.queue_wait, software, ..start }
+    }
+
+    /// Returns the time in which every machine reads the trained weights that training begins with; nothing where the rate of
+    /// its storage is not known.
+    fn loading(&self) -> Seconds {
+        let shared = self.machine.cluster.shared_storage;
+        let shared = shared.map(|own| BytesPerSecond(own.machine.0.min(own.read.0 / f64::from(self.instances()))));
+        let rate = shared.or_else(|| self.object_storage_rate().ok());
+        rate.filter(|_| self.settings.weights > Bytes(0)).map_or(Seconds(0.0), |rate| self.settings.weights / rate)
     }
 
     /// Returns the start-up after a failure, before training resumes: the time until the failure is noticed and the wait in the
@@ -120,7 +130,8 @@ impl RunConditions<'_> {
     pub(crate) fn restart(&self) -> StartUp {
         let start = start_up(if self.rented.is_some() { StartKind::Cold } else { StartKind::WarmPool });
         let machines = operations().hang_timeout.value + start.machines;
-        let usual = StartUp { queue: self.settings.queue_wait, machines, ..start };
+        let software = start.software + self.loading();
+        let usual = StartUp { queue: self.settings.queue_wait, machines, software, ..start };
         self.settings.restart.map_or(usual, |stated| lasting(usual, stated))
     }
 

@@ -8,9 +8,9 @@ use std::str::FromStr;
 use trainyard_hardware_profiles::Service;
 use trainyard_models::Model;
 use trainyard_plan::document::PriceUsed;
-use trainyard_plan::{CampaignSpec, CheckpointStorage, JobSpec, Plan, Pricing, StartKind};
+use trainyard_plan::{CampaignSpec, CheckpointStorage, JobSpec, Plan, Pricing, StartKind, TuningObjective};
 use trainyard_sim::DataSet;
-use trainyard_units::{BytesPerSecond, Invalid, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
 /// Multiples of the published reclaims that are shown.
 pub(crate) const SCENARIOS: [u32; 3] = [1, 5, 20];
@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) straggler: f64,
     /// The data set; `None` if samples are assumed to be at hand.
     pub(crate) data: Option<DataSet>,
+    /// Trained weights that each machine reads before the first step, in 16 bits; nothing where training begins without.
+    pub(crate) weights: Bytes,
 }
 
 /// Reads a job's campaign, for the machines of a plan at a price.
@@ -91,7 +93,15 @@ pub(super) fn settings(
         queue_wait: queue_wait(spec.queue_wait.as_deref())?,
         straggler,
         data: data_set(job, model)?.map(|data| data.set),
+        weights: weights(job, model),
     })
+}
+
+/// Returns the trained weights that a job begins with, in 16 bits.
+fn weights(job: &JobSpec, model: &Model) -> Bytes {
+    let training = &job.training;
+    let begins_with_some = training.method.is_some() || training.objective == Some(TuningObjective::Dpo);
+    if begins_with_some { Bytes(2 * model.graph().parameters()) } else { Bytes(0) }
 }
 
 /// Reads the wait before each job of a scheduler; nothing if it is left out.
@@ -147,7 +157,6 @@ pub(super) fn above_zero<T: FromStr<Err: Display>>(
 mod tests {
     use super::*;
     use trainyard_plan::EvaluationSpec;
-    use trainyard_units::Bytes;
 
     fn job(change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> JobSpec {
         let mut job = JobSpec::default();
