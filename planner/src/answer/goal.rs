@@ -393,6 +393,31 @@ mod tests {
     }
 
     #[test]
+    fn a_type_that_is_not_considered_and_meets_the_budget_is_told() {
+        let mut job = JobSpec::default();
+        job.model.name = Some("gpt2".into());
+        job.data.tokens = Some(1e9);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.max_instances = Some(2);
+        let of = |job: &JobSpec| {
+            let problem = problem(job, Resources::default()).expect("a solvable job");
+            recommend(&problem, &Limits::default(), job).expect("the nearest plan")
+        };
+        let free = of(&job);
+        let other = free.search.left_out.and_then(|left_out| left_out.best).expect("a small space");
+        job.goal.budget = Some(1.1 * other.cost_usd);
+        let poor = of(&job);
+        assert!(free.prediction.cost_usd > job.goal.budget, "{other:?}");
+        let told = poor.to_meet_goal.clone().expect("no plan is so cheap");
+        assert!(told.contains(", a type that is not considered, would end in about "), "{told}");
+        assert!(told.contains("no plan on the types considered costs less than "), "{told}");
+        assert!(
+            crate::missed_goal(&poor)
+                .is_some_and(|missed| missed.starts_with("no plan on the types considered costs "))
+        );
+    }
+
+    #[test]
     fn where_deadline_and_budget_go_together_nowhere_each_is_told_alone() {
         let deadline = told(None);
         assert!(deadline.contains(" × p3.16xlarge would be enough"), "{deadline}");
@@ -400,6 +425,9 @@ mod tests {
         assert_eq!(rich, deadline);
         let poor = told(Some(1.0));
         assert!(poor.starts_with("no plan was found that meets both: the deadline is met by "), "{poor}");
-        assert!(poor.contains("(--max-instances ") && poor.contains("; no plan costs less than "), "{poor}");
+        assert!(
+            poor.contains("(--max-instances ") && poor.contains("; no plan on the types considered costs less than "),
+            "{poor}"
+        );
     }
 }

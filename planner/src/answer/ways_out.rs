@@ -271,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn main_memory_is_named_where_more_of_it_would_be_enough() {
+        let told = |memory: &str| {
+            let text = format!(
+                "name = \"desk\"\n[[machines]]\nname = \"desk\"\ncount = 1\ngpus = 1\ngpu = \"rtx-4090\"\n[machines.host]\n\
+                 memory = \"{memory}\"\nmemory_bandwidth = \"80 GB/s\"\npcie = \"31.5 GB/s\"\n"
+            );
+            let mut job = JobSpec::default();
+            (job.model.name, job.cluster.file) = (Some("qwen3-4b".into()), Some("desk.toml".into()));
+            (job.model.seq_len, job.data.samples) = (Some(2048), Some(10_000));
+            job.training.global_batch = Some(GlobalBatch::Exactly(16));
+            job.training.method = Some(Method::Full);
+            let file: ClusterFile = toml::from_str(&text).expect("the form of a cluster file");
+            let own =
+                Resources { cluster_file: Some(file), cluster_path: Some("desk.toml".into()), ..Resources::default() };
+            let problem = problem(&job, own).expect("a solvable job");
+            recommend(&problem, &Limits::default(), &job).err().and_then(|error| error.hint())
+        };
+        let little =
+            told("64 GiB").expect("moments and master weights of 4 billion values take 45 GiB, and their copies");
+        assert!(little.contains("give the machine 128 GiB of main memory"), "{little}");
+        assert_eq!(told("128 GiB"), None);
+    }
+
+    #[test]
     fn adapters_are_named_where_a_whole_fine_tuning_does_not_fit() {
         let told = |method| {
             let mut job = JobSpec::default();

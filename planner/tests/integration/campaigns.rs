@@ -3,8 +3,8 @@
 use crate::common::plan;
 use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{
-    CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Objective,
-    Optimizer, Pricing, StartKind, StorageMode,
+    CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Method,
+    Objective, Optimizer, Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
     Limits, MachineFiles, Resources, Training, campaign, checkpoint_time, problem, recommend, resimulate,
@@ -125,6 +125,42 @@ fn a_plan_that_meets_the_goal_by_little_is_warned_of_beside_one_that_is_likely_t
     );
     job.goal.deadline = Some("90 d".into());
     assert!(of(&job, 5).warnings.iter().all(|own| !own.contains("likely to")));
+}
+
+/// Nine of ten trainings lie in the interval of the cost; the ends of both time and price at once are further apart.
+#[test]
+fn the_cost_of_spot_has_an_interval_of_nine_in_ten() {
+    let predicted = |budget: Option<f64>| {
+        let mut document = spot(&planned(&job()));
+        document.job.goal.budget = budget;
+        resimulate(&document, MachineFiles::default(), Options::default()).expect("a prediction").0.prediction
+    };
+    let free = predicted(None);
+    let ([low, high], price) = (free.cost_interval_usd.expect("rented"), free.price.expect("rented"));
+    let (cost, step) = (free.cost_usd.expect("rented"), free.interval_s.map(|end| end / free.step_time_s));
+    assert!(low > 1.02 * cost * step[0] * price.low_usd_per_hour / price.usd_per_hour, "{low} {cost}");
+    assert!(high < 0.98 * cost * step[1] * price.high_usd_per_hour / price.usd_per_hour, "{high} {cost}");
+    for (budget, chance) in [(low, 0.05), (high, 0.95)] {
+        let within = predicted(Some(budget)).within_budget.expect("a budget");
+        assert!((within - chance).abs() < 0.01, "{within} {chance}");
+    }
+}
+
+#[test]
+fn trained_weights_are_read_before_the_first_step() {
+    let of = |method: Option<Method>| {
+        let mut asked = job();
+        asked.data = DataSpec { samples: Some(10_000), ..DataSpec::default() };
+        (asked.model.name, asked.model.seq_len) = (Some("llama-2-7b".into()), Some(512));
+        (asked.cluster.instances, asked.training.method) = (Some(vec!["p4d.24xlarge".into()]), method);
+        plan(&asked, &["instances=1"], 1).expect("a plan").prediction.start_up_s.expect("rented")
+    };
+    let storage =
+        trainyard_hardware_profiles::catalog().instance("p4d.24xlarge").expect("in the catalog").storage.clone();
+    let rate = storage.expect("known").s3.value.0;
+    let model = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
+    let reading = 2.0 * model.graph().parameters() as f64 / rate;
+    assert!((of(Some(Method::Full)) - of(None) - reading).abs() < 1e-6 * reading, "{reading}");
 }
 
 #[test]
