@@ -51,6 +51,9 @@ mod explain;
 mod report;
 pub mod what_if;
 
+#[cfg(test)]
+mod asking;
+
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
     CERTAIN, Draft, Freed, GivenUp, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each,

@@ -122,18 +122,14 @@ fn decimal(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::{Limits, recommend};
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     fn planned(storage: StorageMode) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some("resnet50".into());
+        let mut job = asking::job("resnet50", 1024, &["p4d.24xlarge"], 1);
         (job.data.dataset, job.data.storage) = (Some("imagenet".into()), Some(storage));
         job.training.epochs = Some(10.0);
-        job.training.global_batch = Some(GlobalBatch::Exactly(1024));
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan")
     }
 

@@ -70,20 +70,15 @@ fn on_larger(problem: &Problem, fixed: &Fixed, times: f64) -> Option<Amounts> {
 mod tests {
     use super::*;
     use crate::answer::{Limits, NoPlan, recommend};
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::relative::times_the_memory;
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     /// Larger devices by what is said, and not by two per cent less.
     #[test]
     fn with_the_memory_that_is_said_a_plan_fits() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3-8b".into());
+        let mut job = asking::job("llama-3-8b", 64, &["p5.48xlarge"], 1);
         job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["p5.48xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let fix = ["tp=2", "pp=1", "cp=1", "recompute=none", "micro_batch=2", "zero=optimizer"].map(String::from);
         let fixed = Fixed::parse(&fix).expect("fields");
         let limits = Limits { fixed: fixed.clone(), ..Limits::default() };

@@ -601,16 +601,13 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
 mod tests {
     use super::*;
     use crate::answer::recommend;
+    use crate::asking;
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{ClusterChoice, GlobalBatch, JobSpec, Method};
+    use trainyard_plan::{ClusterChoice, JobSpec, Method};
 
     fn job() -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3-8b".into());
+        let mut job = asking::job("llama-3-8b", 128, &["p5.48xlarge", "g5.xlarge"], 4);
         job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(128));
-        job.cluster.instances = Some(vec!["p5.48xlarge".into(), "g5.xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job
     }
 

@@ -718,21 +718,17 @@ fn is_ahead(plan: &Evaluated, other: &Evaluated) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::search::search;
-    use trainyard_plan::{BatchSpec, ClusterSpec, GlobalBatch, JobSpec, ParallelSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec};
 
     /// What is slower and more expensive on fewer machines says nothing of the recommended number.
     #[test]
     fn fewer_machines_are_compared_where_they_are_cheaper_or_faster() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-medium".into());
+        let mut job = asking::job("gpt2-medium", 64, &["g4dn.12xlarge"], 4);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job.goal.objective = Some(Objective::Time);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let found = search(&problem, &Fixed::default(), Aim { top: 5, ..Aim::best(problem.objective) });
         let machines = |plan: &&Evaluated| plan.plan.cluster().instances;
         let chosen = found.best.iter().max_by_key(machines).expect("several numbers").clone();
@@ -756,13 +752,9 @@ mod tests {
     /// computed again, and most of the loss is due to that.
     #[test]
     fn a_plan_that_has_to_recompute_is_told_as_one_that_would_not_fit() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-2-7b".into());
+        let mut job = asking::job("llama-2-7b", 64, &["g5.48xlarge"], 1);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["g5.48xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let fixed = &Fixed { tensor: Some(8), stack: Some("megatron-core".into()), ..Fixed::default() };
         let found = &search(&problem, fixed, Aim { top: 5, ..Aim::best(problem.objective) });
         let chosen = &found.best[0];

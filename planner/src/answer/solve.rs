@@ -245,16 +245,12 @@ pub(crate) fn briefly(problem: &Problem, limits: &Limits, others: Rental, like: 
 mod tests {
     use super::*;
     use crate::answer::recommend;
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{CampaignSpec, GlobalBatch, Objective};
+    use crate::asking;
+    use trainyard_plan::{CampaignSpec, Objective};
 
     fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-large".into());
+        let mut job = asking::job("gpt2-large", 64, &["p3.*", "g4dn.12xlarge"], 4);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job.goal.objective = Some(objective);
         job.goal.deadline = deadline.map(|seconds| format!("{seconds} s"));
         job
@@ -265,7 +261,7 @@ mod tests {
         let mut job = job(Objective::Cost, None);
         let (node_mtbf, checkpoint_interval) = (Some("100 h".into()), Some("5 min".into()));
         job.campaign = Some(CampaignSpec { node_mtbf, checkpoint_interval, ..CampaignSpec::default() });
-        let asked = problem(&job, Resources::default()).expect("a solvable job");
+        let asked = asking::solvable(&job);
         let found = best(&asked, &Limits::default()).expect("a plan");
         let (predicted, _) = prediction(&asked, &job, &found).expect("a plan that was found is predicted");
         let (training, in_time) = (found.training(&asked).0, predicted.training_s());
@@ -275,7 +271,7 @@ mod tests {
     #[test]
     fn a_search_that_is_cut_short_does_not_say_that_no_plan_meets_the_goal() {
         let limits = |max_simulations| Limits { max_simulations, ..Limits::default() };
-        let asked = |job: &JobSpec| problem(job, Resources::default()).expect("a solvable job");
+        let asked = |job: &JobSpec| asking::solvable(job);
         let fastest = optimum(&asked(&job(Objective::Time, None)), &limits(None)).expect("a plan");
         let job = job(Objective::Cost, Some(1.001 * fastest.time_s));
         let whole = recommend(&asked(&job), &limits(None), &job).expect("the fastest plan meets the deadline");

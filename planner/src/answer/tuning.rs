@@ -237,21 +237,16 @@ fn times(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec, Method, StateSharding};
+    use crate::asking;
+    use trainyard_plan::{Method, StateSharding};
 
     #[test]
     fn smaller_micro_batches_of_sharded_gradients_need_no_more_memory_and_one_machine_has_no_network() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("qwen2.5-32b".into());
+        let mut job = asking::job("qwen2.5-32b", 32, &["g6e.48xlarge"], 1);
         (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(32));
         job.training.method = Some(Method::Full);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.48xlarge".into()]), Some(1));
         job.cluster.stack = Some("deepspeed".into());
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        let document = asking::planned(&job);
         assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
         let own = document.batches.iter().position(|choice| choice.recommended).expect("the recommended one");
         let smaller = &document.batches[..own];

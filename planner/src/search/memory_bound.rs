@@ -182,6 +182,7 @@ fn held(space: &Space<'_>, candidate: &Candidate, key: HeldKey) -> HeldBefore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking;
     use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
 
     /// What one candidate after another is asked for is the oracle.
@@ -194,7 +195,7 @@ mod tests {
             job.data.samples = Some(100_000);
             job.training.global_batch = Some(GlobalBatch::Exactly(96));
             job.cluster.instances = Some(["g4dn.12xlarge", "p3.16xlarge", "p4d.24xlarge"].map(Into::into).into());
-            let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let space = Space::new(&problem, &Fixed::default());
             let memory = MemoryBound::new(&space, Known::of(&space, &problem.cache));
             for site in space.sites().into_iter().filter(|(_, instances)| *instances <= 4) {

@@ -407,24 +407,20 @@ fn keep_faster<K: Ord>(kept: &mut BTreeMap<K, Evaluated>, key: K, plan: &Evaluat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::search::Within;
     use crate::search::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective, Plan, StageId};
+    use trainyard_plan::{Objective, Plan, StageId};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
     fn small(objective: Objective, bytes_per_sample: Option<f64>, stack: &str) -> Problem {
-        let mut job = JobSpec::default();
+        let mut job = asking::job("gpt2-large", 8, &["p3.*", "g4dn.12xlarge"], 2);
         job.cluster.stack = Some(stack.into());
-        job.model.name = Some("gpt2-large".into());
         job.data.samples = Some(10_000);
         job.data.bytes_per_sample = bytes_per_sample;
-        job.training.global_batch = Some(GlobalBatch::Exactly(8));
-        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(2);
         job.goal.objective = Some(objective);
-        problem(&job, Resources::default()).expect("a solvable job")
+        asking::solvable(&job)
     }
 
     /// The oracle: build, check and simulate every variant of every candidate.
