@@ -6,6 +6,7 @@ use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
 use crate::problem::{Effort, Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
+use std::sync::Arc;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
@@ -116,19 +117,21 @@ pub(super) fn chosen(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, found
     if has_goal && aim.within != Within::Goal { found } else { choose(prepared, problem, aim, found) }
 }
 
-/// Predicts a plan that a search found.
+/// Predicts a plan that a search found, and returns its simulated step too.
 pub(crate) fn prediction(
     problem: &Problem,
     job: &JobSpec,
     chosen: &Evaluated,
-) -> Result<(Prediction, Outcome), Invalid> {
+) -> Result<(Prediction, Arc<Outcome>), Invalid> {
     let (plan, machine) = (&chosen.plan, chosen.machine(problem));
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
     let rent = Rent::new(job, plan, &machine, problem.place.price_used(chosen.choice))?;
     match &chosen.outcome {
-        Some(outcome) => predict_of(plan, &machine, steps, job, rent, data, Outcome::clone(outcome)),
-        None => predict(plan, &machine, steps, job, rent, data),
+        Some(outcome) => Ok((predict_of(plan, &machine, steps, job, rent, data, outcome)?, outcome.clone())),
+        None => {
+            predict(plan, &machine, steps, job, rent, data).map(|(prediction, outcome)| (prediction, Arc::new(outcome)))
+        }
     }
 }
 
