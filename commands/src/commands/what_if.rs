@@ -15,7 +15,7 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_history::Kind;
 use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
-use trainyard_planner::{Limits, MachineFiles, SearchCache};
+use trainyard_planner::{Limits, MachineFiles, Resources, SearchCache};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::Options;
 
@@ -99,7 +99,7 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     let resources = job.resources(Path::new(""))?;
     catalog_types(arguments, &job, resources.cluster_file.as_ref())?;
     if arguments.hold || arguments.tornado {
-        return hold(job, &limits);
+        return hold(job, resources, &limits);
     }
     let spec = job.spec.clone();
     Ok(Asked {
@@ -138,8 +138,7 @@ fn catalog_types(arguments: &WhatIfArguments, job: &Job, described: Option<&Clus
 }
 
 /// Finds the best plan of a job, to be held.
-fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
-    let resources = job.resources(Path::new(""))?;
+fn hold(job: Job, resources: Resources, limits: &Limits) -> Result<Asked, Failure> {
     let files = resources.machine_files();
     let document = job::solve(&job.ask(resources)?, limits, &job)?;
     Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
