@@ -1,6 +1,6 @@
 //! Flags that do not apply to what a file holds.
 
-use crate::arguments::JobArguments;
+use crate::arguments::{GoalArguments, JobArguments};
 use crate::failure::Failure;
 use crate::typed;
 
@@ -18,6 +18,11 @@ pub(crate) fn refuse(flags: impl IntoIterator<Item = Flag>, why: &str) -> Result
 /// Returns the flags that describe a job, with advice made of the field of the job that each sets.
 pub(crate) fn of_job(arguments: &JobArguments, advice: fn(&str) -> String) -> impl Iterator<Item = Flag> {
     typed::flags_of_job(arguments).into_iter().map(move |(flag, field, given, _)| (flag, given, advice(field)))
+}
+
+/// Returns the flags of machines and goal, with advice made of the field that each sets.
+pub(crate) fn of_goal(arguments: &GoalArguments, advice: fn(&str) -> String) -> impl Iterator<Item = Flag> {
+    typed::flags_of_goal(arguments).into_iter().map(move |(flag, field, given, _)| (flag, given, advice(field)))
 }
 
 /// Advises where a field of a job belongs in a file of several jobs.

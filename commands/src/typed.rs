@@ -56,7 +56,7 @@ pub(crate) fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
 }
 
 /// Returns the flags that say where and to what end.
-fn flags_of_goal(arguments: &GoalArguments) -> [Row; 12] {
+pub(crate) fn flags_of_goal(arguments: &GoalArguments) -> [Row; 12] {
     let GoalArguments {
         objective,
         deadline,

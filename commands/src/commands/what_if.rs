@@ -1,12 +1,12 @@
 //! `trainyard what-if`: a job or a plan with something varied.
 
 use super::simulate::enough_memory;
-use crate::arguments::{GoalArguments, SearchArguments, WhatIfArguments};
+use crate::arguments::{SearchArguments, WhatIfArguments};
 use crate::caller;
 use crate::failure::{Exit, Failure};
 use crate::history::{History, Outcome};
 use crate::job::Job;
-use crate::misplaced::{self, of_job};
+use crate::misplaced::{self, of_goal, of_job};
 use crate::output::{Output, json};
 use crate::printed::is_printed;
 use crate::{files, job, plot};
@@ -178,40 +178,12 @@ fn answer(
 
 /// Refuses flags that do not apply to a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
-    let GoalArguments {
-        objective,
-        deadline,
-        budget,
-        instances,
-        max_instances,
-        region,
-        pricing,
-        service,
-        transport,
-        stack,
-        memory_margin,
-        quotas,
-    } = &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
-    let flags = [
-        ("--objective", objective.is_some(), "a job"),
-        ("--deadline", deadline.is_some(), "goal.deadline"),
-        ("--budget", budget.is_some(), "goal.budget"),
-        ("--instances", instances.is_some(), "instance"),
-        ("--max-instances", max_instances.is_some(), "instances"),
-        ("--stack", stack.is_some(), "cluster.stack"),
-        ("--memory-margin", memory_margin.is_some(), "a job"),
-        ("--quotas", quotas.is_some(), "a job"),
-        ("--region", region.is_some(), "region"),
-        ("--pricing", pricing.is_some(), "pricing"),
-        ("--service", service.is_some(), "service"),
-        ("--transport", transport.is_some(), "cluster.transport"),
-        ("--max-simulations", max_simulations.is_some(), "a job"),
-        ("--fix", !fix.is_empty(), "the field itself"),
-    ];
-    let flags = flags.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
+    let of_search =
+        [("--max-simulations", max_simulations.is_some(), "a job"), ("--fix", !fix.is_empty(), "the field itself")];
+    let of_search = of_search.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
     misplaced::refuse(
-        of_job(&arguments.job, vary_instead).chain(flags),
+        of_job(&arguments.job, vary_instead).chain(of_goal(&arguments.goal, vary_instead)).chain(of_search),
         "is for jobs, but this is a plan, which is held",
     )
 }
@@ -219,10 +191,17 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
 /// Advises which key of a plan to vary in place of a field of a job.
 fn vary_instead(field: &str) -> String {
     let key = match field {
-        "a job" | "data.dataset" => return "give the job instead of its plan".into(),
+        "a job" | "data.dataset" | "goal.objective" | "cluster.memory_margin" | "cluster.quotas" => {
+            return "give the job instead of its plan".into();
+        }
         "model" => "model.*",
         "data.storage" => "input.storage",
         "training.global_batch" => "batch.global",
+        "cluster.instances" => "instance",
+        "cluster.max_instances" => "instances",
+        "cluster.region" => "region",
+        "cluster.pricing" => "pricing",
+        "cluster.service" => "service",
         key => key,
     };
     format!("vary {key} instead")
