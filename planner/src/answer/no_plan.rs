@@ -354,7 +354,7 @@ fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
 /// Returns the error for what is refused whatever the degrees: a micro-batch above the batch, more machines than may be
 /// used, what machines or software cannot do, and a held word that goes with nothing else that is held.
 fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
-    let has_plans = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
+    let has_plans = |rest: &Fixed| Space::new(problem, rest).has_plans();
     let most = problem.global_batches.max();
     if let Some(micro) = fixed.micro.filter(|micro| *micro > most) {
         let why = format!("batch.micro {micro} is larger than the global batch of {most}");
@@ -403,8 +403,8 @@ fn instead(problem: &Problem, fixed: &Fixed, field: Field) -> String {
 
 /// Says which of the held degrees, or the batch, leaves nothing that divides evenly.
 fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
-    let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+    let has_plans = |rest: &Fixed| Space::new(problem, rest).has_plans();
+    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| has_plans(rest)) {
         // That not every batch of a range is tried users may not expect.
         let tried = if problem.global_batches.are_open() && fixed.global.is_none() {
             let batches: Vec<String> = problem.global_batches.usual().iter().map(u64::to_string).collect();
@@ -563,7 +563,7 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
     let briefly = |batch| Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() };
-    let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
+    let has_plans = |batch: &u64| Space::new(&briefly(*batch), fixed).has_plans();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
     let near: Vec<String> = [below, above].into_iter().flatten().map(|batch| batch.to_string()).collect();
@@ -592,7 +592,7 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
     let briefly = problem.briefly();
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
-        with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
+        with.is_ok_and(|fixed| Space::new(&briefly, &fixed).has_plans())
     };
     TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect()
 }

@@ -127,6 +127,11 @@ impl<'a> Space<'a> {
         self.sites().into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
     }
 
+    /// Returns `true` if there is a plan at all.
+    pub(crate) fn has_plans(&self) -> bool {
+        self.sites().into_par_iter().any(|site| !self.candidates_on(site).is_empty())
+    }
+
     /// Lists the choices with the numbers of their machines that are considered.
     pub(crate) fn sites(&self) -> Vec<(usize, u32)> {
         self.problem
