@@ -27,6 +27,7 @@ mod cache;
 mod cancellation;
 mod missed;
 mod relative;
+mod shortfall;
 
 // Changes to machines, prices and plans.
 mod edits;
@@ -77,5 +78,6 @@ pub use problem::{
 pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
+pub use shortfall::Shortfall;
 pub use trainyard_plan::Fixed;
 pub use trainyard_sim::campaign::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};

@@ -78,22 +78,6 @@ pub(crate) fn apart(needed: Bytes, available: Bytes) -> (String, String) {
     told.clone().find(|(needed, available)| needed != available).unwrap_or_else(|| (bytes(needed), bytes(available)))
 }
 
-/// Says how much memory is needed, and how much there is.
-pub(crate) fn lacking(needed: Bytes, available: Bytes) -> String {
-    let (needed, available) = apart(needed, available);
-    format!("at least {needed} needed, {available} available")
-}
-
-/// Returns by how many times needed memory exceeds what there is.
-pub(crate) fn memory_ratio(needed: Bytes, available: Bytes) -> f64 {
-    needed.as_f64() / available.as_f64().max(1.0)
-}
-
-/// Formats that ratio, rounded up: with less nothing fits.
-pub(crate) fn times_the_memory(needed: Bytes, available: Bytes) -> String {
-    format!("{:.2}", (memory_ratio(needed, available) * 100.0).ceil() / 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +118,5 @@ mod tests {
         assert_eq!(told(37 << 30, 35 << 30), ("37.0 GiB".into(), "35.0 GiB".into()));
         assert_eq!(told((35 << 30) + (3 << 20), 35 << 30), ("35,843 MiB".into(), "35,840 MiB".into()));
         assert_eq!(told((35 << 30) + 1, 35 << 30), ("37,580,963,841 B".into(), "37,580,963,840 B".into()));
-        assert_eq!(times_the_memory(Bytes((35 << 30) + (3 << 20)), Bytes(35 << 30)), "1.01");
     }
 }

@@ -8,8 +8,8 @@ use crate::problem::{
     Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
     of_type, refused, software_of, trains,
 };
-use crate::relative::{apart, memory_ratio, times_the_memory};
 use crate::search::{Found, Space};
+use crate::shortfall::Shortfall;
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, catalog};
 use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision, TuningKind};
@@ -80,7 +80,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack((*needed, *available), *nearest))]
+    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(Shortfall { needed: *needed, available: *available }, *nearest))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -90,7 +90,7 @@ pub enum NoPlan {
         available: Bytes,
         /// The memory that the plan needs that comes nearest to fitting, and that may be used of its device; `None` where
         /// larger devices alone are not enough.
-        nearest: Option<(Bytes, Bytes)>,
+        nearest: Option<Shortfall>,
         /// What was seen to let a plan fit.
         ways_out: Box<WaysOut>,
     },
@@ -268,21 +268,18 @@ fn no_software_trains(
 }
 
 /// Says how much memory is needed and how much there is.
-fn lack(bound: (Bytes, Bytes), nearest: Option<(Bytes, Bytes)>) -> String {
-    let (needed, available) = nearest.unwrap_or(bound);
-    let (needed, available) = apart(needed, available);
+fn lack(bound: Shortfall, nearest: Option<Shortfall>) -> String {
+    let (needed, available) = nearest.unwrap_or(bound).apart();
     let who = if nearest.is_some() { "the nearest needs" } else { "each needs at least" };
     format!("{who} {needed}, and {available} may be used of a device")
 }
 
 /// Lists what would relieve a want of memory. Larger GPUs than those that were tried are named where the plan that comes nearest
 /// is known and GPUs of that size exist: a bound of what plans need says little of what one does.
-fn relief(nearest: Option<(Bytes, Bytes)>, ways_out: &WaysOut) -> String {
+fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
-    let larger = nearest.filter(|(needed, _)| *needed <= largest);
-    let larger = larger.map(|(needed, available)| {
-        format!("take GPUs with at least {} times the memory", times_the_memory(needed, available))
-    });
+    let larger = nearest.filter(|nearest| nearest.needed <= largest);
+    let larger = larger.map(|nearest| format!("take GPUs with at least {} times the memory", nearest.times()));
     let WaysOut { freed, stack, instances, machines, instance, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
@@ -323,17 +320,14 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
         return NoPlan::Limited { limit };
     }
-    let least = found.too_large.values().min_by(|a, b| {
-        let share = |entry: &(u64, Bytes, Bytes)| memory_ratio(entry.1, entry.2);
-        share(a).total_cmp(&share(b))
-    });
+    let least = found.too_large.values().map(|own| own.least).reduce(Shortfall::nearer);
     match least {
-        Some((_, needed, available)) => NoPlan::OutOfMemory {
+        Some(least) => NoPlan::OutOfMemory {
             candidates: found.candidates,
-            needed: *needed,
-            available: *available,
-            nearest: nearest_fit(problem, &limits.fixed, (*needed, *available)),
-            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
+            needed: least.needed,
+            available: least.available,
+            nearest: nearest_fit(problem, &limits.fixed, least),
+            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, least.needed)),
         },
         None if problem.place.is_measured() => NoPlan::Unmeasured,
         None => NoPlan::Endless,

@@ -12,6 +12,7 @@ use crate::search::{
     Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, SEVERAL_MACHINES, Totals, UNSHARDED, Within,
     is_more_set_up_than_saved, other_recomputation,
 };
+use crate::shortfall::TooLarge;
 use rayon::prelude::*;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
@@ -19,13 +20,10 @@ use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
 use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
-use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
-
-/// The number of plans that do not fit, the least memory that they need, and the memory that there is.
-type TooLarge = (u64, Bytes, Bytes);
 
 /// The reasons for one recommended plan.
 pub(crate) struct Reasons<'a> {
@@ -82,7 +80,7 @@ pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Optio
         fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
         time_s: best.map(|plan| plan.elapsed_s),
         cost_usd: best.and_then(|plan| plan.cost_usd),
-        needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),
+        needed_bytes: too_large.filter(|_| best.is_none()).map(|own| own.least.needed.0),
     }
 }
 
@@ -461,10 +459,8 @@ impl Reasons<'_> {
         let note = || self.note(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         note();
         let Some(best) = &other.best else {
-            let (needed, available) = other.too_large.map(|(_, needed, available)| apart(needed, available))?;
-            return Some(format!(
-                "would not fit, whatever else changes (at least {needed} needed, {available} available)"
-            ));
+            let lacking = other.too_large?.least.in_words();
+            return Some(format!("would not fit, whatever else changes ({lacking})"));
         };
         let changes = differences(&self.chosen.plan, &best.plan);
         if changes.is_empty() {
@@ -689,9 +685,8 @@ fn with(changes: &[String]) -> String {
 }
 
 /// Describes the memory that plans need which do not fit.
-fn does_not_fit((_, needed, available): TooLarge) -> String {
-    let (needed, available) = apart(needed, available);
-    format!("would not fit (at least {needed} needed, {available} available)")
+fn does_not_fit(too_large: TooLarge) -> String {
+    format!("would not fit ({})", too_large.least.in_words())
 }
 
 /// Describes what a plan's time and cost, each beside those of another plan, give up and gain.

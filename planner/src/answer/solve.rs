@@ -6,11 +6,12 @@ use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
 use crate::problem::{Effort, Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
+use crate::shortfall::TooLarge;
 use std::sync::Arc;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
-use trainyard_units::{Bytes, Invalid, Seconds};
+use trainyard_units::{Invalid, Seconds};
 
 /// The largest space of plans of the job's own search with which other questions about its types, and the types that it
 /// leaves out, are searched too. A stated default: that takes about as long as the job's own search.
@@ -207,9 +208,9 @@ pub(crate) fn found_with(problem: &Problem, fixed: &Fixed) -> Found {
     choose(&prepared, problem, aim, prepared.search(aim))
 }
 
-/// Returns the plan that would be recommended with these fields held, without deadline and budget, and the number and
-/// memory of plans that do not fit.
-pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+/// Returns the plan that would be recommended with these fields held, without deadline and budget, and the plans that do
+/// not fit.
+pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<TooLarge>) {
     let found = found_with(problem, fixed);
     let too_large = found.too_large.into_values().next();
     (found.best.into_iter().next(), too_large)

@@ -4,6 +4,7 @@ use super::solve::recommended;
 use crate::problem::{Problem, Training, executable_on};
 use crate::relative::percent_of;
 use crate::search::{Evaluated, INDISTINCT, Totals, is_quick};
+use crate::shortfall::TooLarge;
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
 use trainyard_plan::{BatchSpec, Fixed, GradientReduction, Plan, PlanSpec, Precision};
 use trainyard_sim::{Machine, footprint};
@@ -15,14 +16,13 @@ const NEIGHBOURS: usize = 4;
 /// The largest micro-batch that is compared with the recommended one, as a multiple of it; smaller ones likewise.
 const MICRO_FACTOR_MAX: u64 = 4;
 
-/// A number format with its best plan or, if none fits, the number of plans that do not, the least memory that they
-/// need and the memory that there is.
+/// A number format with its best plan or, if none fits, those that do not.
 pub(crate) struct Tried {
     pub(crate) precision: Precision,
     /// Fields that were held in its search.
     pub(crate) fixed: Fixed,
     pub(crate) best: Option<Evaluated>,
-    pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
+    pub(crate) too_large: Option<TooLarge>,
 }
 
 /// The recommended plan with its problem and the user's held fields.

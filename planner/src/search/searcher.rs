@@ -293,9 +293,8 @@ impl<'a> Searcher<'a> {
         let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
         for ((number, _), looked) in turn.looks.into_iter().zip(looked) {
             let candidate = self.sought.candidate(number);
-            if let Some((needed, available)) = looked.least_too_large {
-                let kind = self.sought.problem().place.kind(candidate.choice);
-                found.note_too_large(kind, looked.too_large, needed, available);
+            if let Some(own) = looked.too_large {
+                found.note_too_large(self.sought.problem().place.kind(candidate.choice), own);
             }
             for fitting in looked.fitting {
                 if let Some(bound) = self.sought.assess(candidate, fitting.variant.shares_out(), fitting.cut.times) {
@@ -435,9 +434,9 @@ mod tests {
             let plan = space.plan(candidate, variant, stages.to_vec(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
             let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
-            let shortfalls = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);
+            let shortfall = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);
             assert!(
-                shortfalls.is_none_or(|(shortfalls, _)| shortfalls <= needed.total(StageId(0))),
+                shortfall.is_none_or(|bound| bound.needed <= needed.total(StageId(0))),
                 "{candidate:?} {variant:?}"
             );
             needed.fits().ok()?;

@@ -26,8 +26,9 @@ use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{AUTO_STACK, JobError, Place, Resources, model, problem_on, usual_types};
-use crate::relative::{apart, beyond};
+use crate::relative::beyond;
 use crate::search::preferred;
+use crate::shortfall::Shortfall;
 use assumed::with_assumed;
 use choice::{GivenUp, compares_otherwise, indistinct, other_machines, other_software};
 use held::{Expected, PassedOver};
@@ -615,8 +616,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
 
 /// Explains why `plan` refuses a plan that fits; `None` if it leaves the margin free.
 fn within_margin(expected: &Expected) -> Option<String> {
-    let (needed, usable) = expected.outcome.footprint.fits().err()?.amounts();
-    let (needed, usable) = apart(needed, usable);
+    let (needed, usable) = Shortfall::from(expected.outcome.footprint.fits().err()?).apart();
     Some(format!("it fits, but needs {needed}, and `plan` takes plans of at most {usable} there, with a margin"))
 }
 
