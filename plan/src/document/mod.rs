@@ -213,7 +213,8 @@ impl ExpectedInterruptions {
 }
 
 impl Prediction {
-    /// Returns [`Self::in_all_s`], also of older documents.
+    /// Returns the seconds from the request for machines to the last checkpoint, by its parts: [`Self::in_all_s`] says the
+    /// same, which older documents lack.
     pub fn elapsed_s(&self) -> f64 {
         self.time_s + self.around_s()
     }
