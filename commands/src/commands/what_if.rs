@@ -4,9 +4,9 @@ use super::simulate::enough_memory;
 use crate::arguments::{SearchArguments, WhatIfArguments};
 use crate::caller;
 use crate::failure::{Exit, Failure};
+use crate::flags::{self, misplaced_of_goal, misplaced_of_job};
 use crate::history::{History, Outcome};
 use crate::job::Job;
-use crate::misplaced::{self, of_goal, of_job};
 use crate::output::{Output, json};
 use crate::printed::is_printed;
 use crate::{files, job, plot};
@@ -182,8 +182,9 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
     let of_search =
         [("--max-simulations", max_simulations.is_some(), "a job"), ("--fix", !fix.is_empty(), "the field itself")];
     let of_search = of_search.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
-    misplaced::refuse(
-        of_job(&arguments.job, vary_instead).chain(of_goal(&arguments.goal, vary_instead)).chain(of_search),
+    let of_job = misplaced_of_job(&arguments.job, vary_instead);
+    flags::refuse(
+        of_job.chain(misplaced_of_goal(&arguments.goal, vary_instead)).chain(of_search),
         "is for jobs, but this is a plan, which is held",
     )
 }
