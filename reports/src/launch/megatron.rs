@@ -10,6 +10,7 @@ use super::draft::{Draft, Finished, Flag};
 use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::Field;
+use super::megatron_arguments::{Words, uneven};
 use super::megatron_model;
 use super::places::Places;
 use super::program::{Program, environment, pytorch};
@@ -18,7 +19,6 @@ use super::script::{exports, script};
 use super::software::{Engine, wants_launches_in_order};
 use super::starter::{self, Script};
 use super::torchrun;
-use super::words::{Words, uneven};
 use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
