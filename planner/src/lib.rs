@@ -80,4 +80,3 @@ pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
 pub use shortfall::Shortfall;
 pub use trainyard_plan::Fixed;
-pub use trainyard_sim::campaign::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};

@@ -6,11 +6,10 @@ use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Network, Pool,
 use trainyard_models::{Attention as Computed, Image, Operator, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
-    CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
+    CHECKPOINT_MARGIN, CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec,
+    TrainingSpec, TuningKind,
 };
-use trainyard_planner::{
-    CHECKPOINT_MARGIN, DEFAULT_REGION, Evaluations, OnEveryRank, checkpoint_time, forward_passes, stored_bytes,
-};
+use trainyard_planner::{DEFAULT_REGION, Evaluations, OnEveryRank, checkpoint_time, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds, human_duration};
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
