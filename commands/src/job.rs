@@ -14,8 +14,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ModelSpec, catalog, find, find_published};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, ModelChoice, TuningObjective};
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+use trainyard_plan::{DpoSpec, Fixed, GlobalBatch, JobSpec, ModelChoice, TuningObjective};
+use trainyard_planner::{JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
 use trainyard_units::similar;
 
 /// The name that stands for the machine that the program runs on.

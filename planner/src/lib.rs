@@ -79,4 +79,3 @@ pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
 pub use shortfall::Shortfall;
-pub use trainyard_plan::Fixed;

@@ -7,10 +7,10 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
 use trainyard_plan::document::{Alternative, MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
-    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
+    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, Fixed, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
     PlanSpec, Precision, Recompute, Reference, StateSharding, TuningObjective,
 };
-use trainyard_planner::{Fixed, Limits, Resources, problem, recommend};
+use trainyard_planner::{Limits, Resources, problem, recommend};
 use trainyard_sim::{Machine, footprint, simulate, step_time};
 
 /// A small language model on machines with one to eight GPUs.
