@@ -64,6 +64,11 @@ pub(crate) fn percent_of(share: f64) -> String {
     if percent.abs() < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
+/// Formats a part of one in whole per cent: `27 %`.
+pub(crate) fn whole_percent(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
 /// Returns `true` from the ratio on that is not told in percent: 99 % are the most.
 fn is_multiple(ratio: f64) -> bool {
     (ratio * 100.0).round() >= 200.0

@@ -14,7 +14,7 @@ use super::totals::{Evaluated, Totals};
 use super::usual_batch::with_usual_batch;
 use crate::amount::usd;
 use crate::problem::Problem;
-use crate::relative::{pace, percent_of, price};
+use crate::relative::{pace, percent_of, price, whole_percent};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
@@ -322,7 +322,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
         (false, None) => {
             let fewer = best.worth_usd / own.worth_usd;
-            Gain::of(fewer, format!("with {} of its GPU-hours", share(1.0 / fewer)))
+            Gain::of(fewer, format!("with {} of its GPU-hours", whole_percent(1.0 / fewer)))
         }
     };
     let without = without(chosen, optimum);
@@ -423,11 +423,6 @@ fn uneven(plan: &Plan) -> bool {
     let blocks =
         |position| stages.layers_at(position).filter(|layer| graph.layer(*layer).role == LayerRole::Block).count();
     (1..stages.chunks()).any(|position| blocks(position) != blocks(0))
-}
-
-/// Formats a part of one: `27 %`.
-fn share(part: f64) -> String {
-    format!("{:.0} %", 100.0 * part)
 }
 
 #[cfg(test)]
