@@ -1,6 +1,6 @@
 //! How samples reach the steps of a training, in words, and how much of its time the first pass over them takes.
 
-use crate::predict::{MOST, data_of, plan_of};
+use crate::predict::{LIMITING_SHARE, data_of, plan_of};
 use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{Cache, DecodePlace, InputSpec, SampleFormat, StorageMode};
 use trainyard_sim::DataSet;
@@ -53,7 +53,7 @@ impl FirstPass {
 
     /// Returns `true` if it limits the training, and not the steps that follow.
     pub(crate) fn limits(&self) -> bool {
-        self.extra_s > MOST * self.all_s
+        self.extra_s > LIMITING_SHARE * self.all_s
     }
 
     /// Tells its share of the time: `16 min of 24 min`.

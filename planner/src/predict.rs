@@ -25,7 +25,7 @@ use trainyard_units::{Invalid, Seconds};
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
 /// The part of the training time that a slow first pass over the data set must add to limit it.
-pub(crate) const MOST: f64 = 0.5;
+pub(crate) const LIMITING_SHARE: f64 = 0.5;
 
 /// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan
 /// says how samples are loaded, `data` is the data set that they come from.
@@ -150,7 +150,7 @@ fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&
 fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, (feed, steps): (&InputStall, u64)) -> InputPrediction {
     // What the first pass takes longer than others, it waits for storage: nothing else differs between them.
     let extra = feed.time - feed.step_time * steps as f64;
-    let first_pass = feed.first_step_time > feed.step_time && extra.0 > MOST * feed.time.0;
+    let first_pass = feed.first_step_time > feed.step_time && extra.0 > LIMITING_SHARE * feed.time.0;
     let limit = feed.slowest.or(first_pass.then_some(Bottleneck::Storage));
     let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
     InputPrediction {
