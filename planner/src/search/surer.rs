@@ -1,8 +1,8 @@
 //! Of plans that cannot be told apart by what they cost, one that is likely to end in time.
 
 use super::aim::{Aim, Ceilings, Within};
+use super::near_optimal::{Among, INDISTINCT, simplest};
 use super::prepared::Prepared;
-use super::robust::{Among, INDISTINCT, simplest};
 use super::totals::{Evaluated, Totals};
 use crate::problem::Problem;
 use trainyard_calibration::{NORMAL_95, interval};

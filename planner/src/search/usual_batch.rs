@@ -1,7 +1,7 @@
 //! Of the batches of a plan that cannot be told apart, those that people train with.
 
 use super::aim::{Aim, Ceilings, other};
-use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
+use super::near_optimal::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
 use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::{NORMALISED_MIN, Problem, Training};
