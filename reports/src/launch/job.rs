@@ -16,6 +16,10 @@ use trainyard_units::{Bytes, Seconds, human_duration};
 /// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
+/// Checkpoints that are kept: so many of the newest, or about so many besides the newest where software keeps those of an
+/// interval. A stated default.
+pub(super) const CHECKPOINTS_KEPT: u64 = 3;
+
 /// Time of writing a checkpoint where a prediction has none. A stated default.
 const CHECKPOINT_UNKNOWN: Seconds = Seconds(120.0);
 

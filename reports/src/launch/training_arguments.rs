@@ -11,6 +11,7 @@ use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field, USUAL_DROPOUT};
 use super::fine_tuning;
 use super::fsdp_units;
+use super::job::CHECKPOINTS_KEPT;
 use super::packing;
 use super::places::Places;
 use super::reclaims::spot_notice;
@@ -20,9 +21,6 @@ use trainyard_models::{Model, PublishedWeights, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_planner::OnEveryRank;
 use trainyard_units::{counted, human_bytes};
-
-/// Number of checkpoints that are kept, the newest ones.
-pub(super) const KEPT: u32 = 3;
 
 /// Stands for an optimizer that the script hands to the Trainer.
 pub(super) const OPTIMIZER: &str = "OPTIMIZER";
@@ -443,7 +441,7 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     let steps = draft.job.checkpoint_steps();
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);
-    list.add("save_total_limit", KEPT);
+    list.add("save_total_limit", CHECKPOINTS_KEPT);
     spot_notice(draft);
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     if let Some(evaluations) = draft.job.evaluations() {
