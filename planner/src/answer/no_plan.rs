@@ -80,7 +80,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(Shortfall { needed: *needed, available: *available }, *nearest))]
+    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(*needed, *available, *nearest))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -268,8 +268,8 @@ fn no_software_trains(
 }
 
 /// Says how much memory is needed and how much there is.
-fn lack(bound: Shortfall, nearest: Option<Shortfall>) -> String {
-    let (needed, available) = nearest.unwrap_or(bound).apart();
+fn lack(needed: Bytes, available: Bytes, nearest: Option<Shortfall>) -> String {
+    let (needed, available) = nearest.unwrap_or(Shortfall { needed, available }).apart();
     let who = if nearest.is_some() { "the nearest needs" } else { "each needs at least" };
     format!("{who} {needed}, and {available} may be used of a device")
 }
