@@ -5,7 +5,7 @@ use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
 use crate::caller;
 use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
-use crate::typed::{self, Typed, as_typed};
+use crate::flags::{self, Typed, as_typed};
 use crate::{files, kinds, quotas};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ModelSpec, catalog, find, find_published};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{DpoSpec, GlobalBatch, JobSpec, ModelChoice, TuningObjective};
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+use trainyard_plan::{DpoSpec, Fixed, GlobalBatch, JobSpec, ModelChoice, TuningObjective};
+use trainyard_planner::{JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
 use trainyard_units::similar;
 
 /// The name that stands for the machine that the program runs on.
@@ -96,7 +96,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         spec.cluster.prices = Some(path.display().to_string());
     }
     let (constants, prices) = (arguments.constants.clone(), arguments.prices.clone());
-    let mut job = Job { spec, file, constants, prices, typed: typed::of_job(arguments) };
+    let mut job = Job { spec, file, constants, prices, typed: flags::of_job(arguments) };
     job.take_data_set_of_model();
     Ok(job)
 }
@@ -226,7 +226,7 @@ impl Job {
                 *field = Some(value.clone());
             }
         }
-        self.typed.extend(typed::of_goal(goal));
+        self.typed.extend(flags::of_goal(goal));
         let (cluster, aim) = (&mut self.spec.cluster, &mut self.spec.goal);
         set(&mut aim.objective, goal.objective.as_ref());
         set(&mut aim.deadline, goal.deadline.as_ref());
@@ -372,7 +372,7 @@ impl Job {
         let length = field == "model" && model.seq_len.is_some() && error.to_string().contains("`seq_len` is ");
         let of_length = |own: &Typed| !length || own.field != "model";
         let typed: Vec<Typed> = self.typed.iter().filter(|own| of_length(own)).cloned().collect();
-        let (invalid, advised) = typed::invalid(error.invalid(), &typed);
+        let (invalid, advised) = flags::invalid(error.invalid(), &typed);
         let told = as_typed(&invalid.to_string(), &typed);
         let cause = match read {
             Some(path) => format!("{told} (read from `{}`)", self.path(path).display()),

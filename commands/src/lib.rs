@@ -25,20 +25,19 @@ mod traces;
 // The command line.
 mod arguments;
 mod examples;
+mod flags;
 mod history_arguments;
 mod misused;
 mod parsing;
 mod plot;
 mod printed;
 mod shown;
-mod typed;
 mod values;
 
 // What commands share.
 mod headline;
 mod history;
 mod job;
-mod misplaced;
 mod output;
 mod places;
 mod quotas;

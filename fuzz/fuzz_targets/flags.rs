@@ -5,8 +5,9 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::table::mutate_settings;
+use trainyard_plan::Fixed;
+use trainyard_planner::MachineFiles;
 use trainyard_planner::what_if::{Axis, HeldPlan, Subject, axes, what_if};
-use trainyard_planner::{Fixed, MachineFiles};
 use trainyard_reports as reports;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_settings(data, size, max, seed) });

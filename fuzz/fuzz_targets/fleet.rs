@@ -5,7 +5,8 @@
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_toml;
-use trainyard_planner::{Cancellation, Fixed, Limits, Resources};
+use trainyard_plan::Fixed;
+use trainyard_planner::{Cancellation, Limits, Resources};
 use trainyard_pool::fleet::{self, FleetJob, FleetJobSpec, FleetSpec, plan_fleet};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_toml(data, size, max, seed) });

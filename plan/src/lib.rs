@@ -80,9 +80,9 @@ pub use fields::{Field, Fixed};
 pub use fine_tuning::{BaseFormat, DpoSpec, FineTuningSpec, LoraSpec, Method, Reference, TuningKind, TuningObjective};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{
-    CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, DropoutShares, EvaluationSpec,
-    GlobalBatch, GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, StartKind, TrainingSpec,
-    Volume, place_at,
+    CHECKPOINT_MARGIN, CampaignSpec, CheckpointStorage, ClusterChoice, DataSpec, Decay, DecayExempt, DropoutShares,
+    EvaluationSpec, GlobalBatch, GoalSpec, HyperParameters, JobSpec, LearningRate, ModelChoice, Objective, REQUEUE,
+    StartKind, TrainingSpec, Volume, longest_lead, place_at, signal_lead,
 };
 pub use lower::{Lowering, Repetition, Shortened, UpdatedWeights, lower, lower_shortened};
 pub use memory::{

@@ -47,11 +47,11 @@ pub struct Lowering {
     pub agrees_on_steps: bool,
 }
 
-/// When ranks gather updated weights of which they share out optimizer state, or that and gradients (ZeRO-1 and 2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When ranks gather updated weights of which they share out optimizer state, or that and gradients (ZeRO-1 and 2):
+/// `Stack::updated_weights` of a software stack states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdatedWeights {
     /// In one piece after the update.
-    #[default]
     AfterUpdate,
     /// Beside the first forward pass of the next step, bucket by bucket.
     FirstForward,

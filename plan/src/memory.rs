@@ -391,6 +391,16 @@ mod tests {
     /// normalisations 4 h.
     const BLOCK: u64 = 12 * 1024 * 1024 + 13 * 1024;
 
+    /// What most of these tests vary: gradients of single precision, reduced in buckets and kept until the step.
+    const RETENTION: Retention = Retention {
+        element: 4,
+        bucketed: true,
+        lifetime: Lifetime::Step,
+        tiles_loss: false,
+        experts_weight: false,
+        gradients_on_host: false,
+    };
+
     /// GPT-2 medium with a small table, so that its blocks are its largest layers, on four replicas.
     fn spec(accumulation: u64) -> PlanSpec {
         let mut model = trainyard_models::find("gpt2-medium").expect("in the catalog").model.spec();
@@ -405,18 +415,7 @@ mod tests {
 
     fn held(spec: PlanSpec, bucketed: bool) -> Resident {
         let plan = Plan::try_from(spec).expect("a valid plan");
-        resident(
-            &plan,
-            StageId(0),
-            Retention {
-                element: 4,
-                bucketed,
-                lifetime: Lifetime::Step,
-                tiles_loss: false,
-                experts_weight: false,
-                gradients_on_host: false,
-            },
-        )
+        resident(&plan, StageId(0), Retention { bucketed, ..RETENTION })
     }
 
     #[test]
@@ -425,14 +424,7 @@ mod tests {
             let batch = BatchSpec { global: 4 * accumulation * micro, micro, accumulation };
             let plan = Plan::try_from(PlanSpec { batch, state_sharding: StateSharding::None, ..spec(1) });
             let plan = plan.expect("a valid plan");
-            let store = Retention {
-                element: 4,
-                bucketed: false,
-                lifetime,
-                tiles_loss: false,
-                experts_weight: false,
-                gradients_on_host: false,
-            };
+            let store = Retention { bucketed: false, lifetime, ..RETENTION };
             (resident(&plan, StageId(0), store), plan)
         };
         for (accumulation, micro) in [(1, 1), (1, 16), (3, 1), (3, 16)] {
@@ -446,14 +438,7 @@ mod tests {
             }
             // Layer by layer from the last: what is before it is kept, what is behind it has gradients.
             let layers = plan.graph().len();
-            let retention = Retention {
-                element: 4,
-                bucketed: false,
-                lifetime: Lifetime::LastUse,
-                tiles_loss: false,
-                experts_weight: false,
-                gradients_on_host: false,
-            };
+            let retention = Retention { bucketed: false, lifetime: Lifetime::LastUse, ..RETENTION };
             let at = |layer: usize| {
                 let kept = plan.kept_activations(&(0..layer + 1)).0;
                 let gradients = 4 * plan.held(&(layer..layers)).updated();
@@ -473,14 +458,7 @@ mod tests {
             base.model.vocab = Some(200_000);
             base.batch = BatchSpec { global: 4 * 8 * accumulation, micro: 8, accumulation };
             let plan = Plan::try_from(PlanSpec { state_sharding: StateSharding::None, ..base }).expect("a valid plan");
-            let retention = Retention {
-                element: 4,
-                bucketed: false,
-                lifetime,
-                tiles_loss: false,
-                experts_weight: false,
-                gradients_on_host: false,
-            };
+            let retention = Retention { bucketed: false, lifetime, ..RETENTION };
             (resident(&plan, StageId(0), retention), plan)
         };
         let (table, norm) = (4 * 200_000 * 1024, 4 * 2 * 1024);
@@ -548,18 +526,7 @@ mod tests {
             ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), layers as usize + 2)
         })
         .expect("a valid plan");
-        resident(
-            &plan,
-            StageId(0),
-            Retention {
-                element: 4,
-                bucketed: true,
-                lifetime: Lifetime::Step,
-                tiles_loss: false,
-                experts_weight: false,
-                gradients_on_host: false,
-            },
-        )
+        resident(&plan, StageId(0), RETENTION)
     }
 
     #[test]
@@ -589,18 +556,7 @@ mod tests {
                 ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
             })
             .expect("a valid plan");
-            resident(
-                &plan,
-                StageId(0),
-                Retention {
-                    element: 4,
-                    bucketed: true,
-                    lifetime: Lifetime::Step,
-                    tiles_loss: false,
-                    experts_weight: false,
-                    gradients_on_host: false,
-                },
-            )
+            resident(&plan, StageId(0), RETENTION)
         };
         // PEFT counts 39 976 960 trained of 6 778 392 576 values at rank 16 (tests/fine_tuning/counts.json).
         let (trained, all) = (39_976_960, 6_778_392_576);
@@ -628,18 +584,7 @@ mod tests {
         let of = |precision| {
             let spec = PlanSpec { precision, state_sharding: StateSharding::None, ..spec(1) };
             let plan = Plan::try_from(spec).expect("a valid plan");
-            resident(
-                &plan,
-                StageId(0),
-                Retention {
-                    element: 4,
-                    bucketed: true,
-                    lifetime: Lifetime::Step,
-                    tiles_loss: false,
-                    experts_weight: false,
-                    gradients_on_host: false,
-                },
-            )
+            resident(&plan, StageId(0), RETENTION)
         };
         let (half, eighths) = (of(Precision::Bf16Mixed), of(Precision::Fp8Mixed));
         // Four products of each block, with their biases: BLOCK without two normalisations.
@@ -657,14 +602,7 @@ mod tests {
         let fine_tuning = FineTuningSpec::towards(dpo, Method::Full, None, None).expect("valid");
         let plan = PlanSpec { precision: Precision::Bf16Mixed, recompute: Recompute::Full, fine_tuning, ..spec(1) };
         let plan = Plan::try_from(PlanSpec { model: whole, ..plan }).expect("a valid plan");
-        let retention = Retention {
-            element: 4,
-            bucketed: true,
-            lifetime: Lifetime::Step,
-            tiles_loss: true,
-            experts_weight: false,
-            gradients_on_host: false,
-        };
+        let retention = Retention { tiles_loss: true, ..RETENTION };
         let all = 0..plan.graph().len();
         let (_, head) = layers_in(&plan, std::slice::from_ref(&all), retention).last().expect("a head");
         // The token table is the head; 2 · 1024 tokens, 1024 wide, in tiles of 32 768 words.
@@ -689,18 +627,7 @@ mod tests {
                 ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), layers)
             })
             .expect("a valid plan");
-            resident(
-                &plan,
-                StageId(0),
-                Retention {
-                    element: 2,
-                    bucketed: true,
-                    lifetime: Lifetime::Step,
-                    tiles_loss: false,
-                    experts_weight: false,
-                    gradients_on_host: false,
-                },
-            )
+            resident(&plan, StageId(0), Retention { element: 2, ..RETENTION })
         };
         let whole = 6_738_415_616;
         for (method, copy) in [(Method::Full, 2 * whole), (Method::Lora, 0), (Method::Qlora, 0)] {
@@ -725,17 +652,7 @@ mod tests {
             let spec =
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
-            let alone = |layer| {
-                let store = Retention {
-                    element: 4,
-                    bucketed: true,
-                    lifetime: Lifetime::Step,
-                    tiles_loss: false,
-                    experts_weight: false,
-                    gradients_on_host: false,
-                };
-                resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
-            };
+            let alone = |layer| resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), RETENTION);
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;
             assert!((1..layers).any(|layer| frozen(&layer)), "there are frozen blocks");
             for held in (0..layers).filter(frozen).map(alone) {

@@ -27,6 +27,7 @@ mod cache;
 mod cancellation;
 mod missed;
 mod relative;
+mod shortfall;
 
 // Changes to machines, prices and plans.
 mod edits;
@@ -52,6 +53,9 @@ mod explain;
 mod report;
 pub mod what_if;
 
+#[cfg(test)]
+mod asking;
+
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
     CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each,
@@ -76,5 +80,4 @@ pub use problem::{
 pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
-pub use trainyard_plan::Fixed;
-pub use trainyard_sim::campaign::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};
+pub use shortfall::Shortfall;

@@ -1,6 +1,6 @@
 //! How samples reach the steps of a training, in words, and how much of its time the first pass over them takes.
 
-use crate::predict::{MOST, data_of, plan_of};
+use crate::predict::{LIMITING_SHARE, data_of, plan_of};
 use trainyard_plan::document::{PlanDocument, Prediction};
 use trainyard_plan::{Cache, DecodePlace, InputSpec, SampleFormat, StorageMode};
 use trainyard_sim::DataSet;
@@ -53,7 +53,7 @@ impl FirstPass {
 
     /// Returns `true` if it limits the training, and not the steps that follow.
     pub(crate) fn limits(&self) -> bool {
-        self.extra_s > MOST * self.all_s
+        self.extra_s > LIMITING_SHARE * self.all_s
     }
 
     /// Tells its share of the time: `16 min of 24 min`.
@@ -122,18 +122,14 @@ fn decimal(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::{Limits, recommend};
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     fn planned(storage: StorageMode) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some("resnet50".into());
+        let mut job = asking::job("resnet50", 1024, &["p4d.24xlarge"], 1);
         (job.data.dataset, job.data.storage) = (Some("imagenet".into()), Some(storage));
         job.training.epochs = Some(10.0);
-        job.training.global_batch = Some(GlobalBatch::Exactly(1024));
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan")
     }
 

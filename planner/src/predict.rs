@@ -25,7 +25,7 @@ use trainyard_units::{Invalid, Seconds};
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
 /// The part of the training time that a slow first pass over the data set must add to limit it.
-pub(crate) const MOST: f64 = 0.5;
+pub(crate) const LIMITING_SHARE: f64 = 0.5;
 
 /// Predicts `plan` on `machine` over `steps` optimizer steps, with the evaluations of a job between them. If the plan
 /// says how samples are loaded, `data` is the data set that they come from.
@@ -41,7 +41,8 @@ pub(crate) fn predict(
     rent: Option<Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), Invalid> {
-    predict_of(plan, machine, steps, job, rent, data, simulated(plan, machine, Options::default())?)
+    let outcome = simulated(plan, machine, Options::default())?;
+    Ok((predict_of(plan, machine, steps, job, rent, data, &outcome)?, outcome))
 }
 
 /// Predicts from a step that is simulated already.
@@ -52,11 +53,11 @@ pub(crate) fn predict_of(
     job: &JobSpec,
     rent: Option<Rent>,
     data: Option<&DataSet>,
-    outcome: Outcome,
-) -> Result<(Prediction, Outcome), Invalid> {
+    outcome: &Outcome,
+) -> Result<Prediction, Invalid> {
     let fed = fed(plan, machine, data, outcome.step_time, steps)?;
     let step = fed.map_or(outcome.step_time, |feed| feed.step_time).0;
-    let interval_s = fed_interval(plan, possible(plan, machine, &outcome), outcome.step_time, fed.as_ref());
+    let interval_s = fed_interval(plan, possible(plan, machine, outcome), outcome.step_time, fed.as_ref());
     let time_s = fed.map_or(step * steps as f64, |feed| feed.time.0);
     // Of a training whose steps take so long, what is not the same for all of them stays what it is.
     let uneven_s = time_s - step * steps as f64;
@@ -69,7 +70,7 @@ pub(crate) fn predict_of(
         samples_per_s,
         tokens_per_s: plan.tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
         mfu: outcome.mfu.map(|mfu| mfu * fed.map_or(1.0, |feed| feed.utilisation)),
-        input: fed.map(|feed| input(plan, machine, &outcome, (&feed, steps))),
+        input: fed.map(|feed| input(plan, machine, outcome, (&feed, steps))),
         bubble: outcome.bubble,
         exposed_communication_s: outcome.exposed_communication.0,
         phases: outcome.phases,
@@ -100,7 +101,7 @@ pub(crate) fn predict_of(
     }
     add_chances(&mut prediction, &job.goal, (rent.as_ref(), storage), curve.ok().flatten());
     prediction.in_all_s = Some(prediction.elapsed_s());
-    Ok((prediction, outcome))
+    Ok(prediction)
 }
 
 /// Computes the seconds of all evaluations and of the scores of a reference model, where the job asks for them.
@@ -149,7 +150,7 @@ fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&
 fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, (feed, steps): (&InputStall, u64)) -> InputPrediction {
     // What the first pass takes longer than others, it waits for storage: nothing else differs between them.
     let extra = feed.time - feed.step_time * steps as f64;
-    let first_pass = feed.first_step_time > feed.step_time && extra.0 > MOST * feed.time.0;
+    let first_pass = feed.first_step_time > feed.step_time && extra.0 > LIMITING_SHARE * feed.time.0;
     let limit = feed.slowest.or(first_pass.then_some(Bottleneck::Storage));
     let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
     InputPrediction {
@@ -378,8 +379,8 @@ pub fn resimulate(
         return Err(Invalid::value("prediction.steps", 0, "at least 1").with_hint("plan again"));
     }
     let outcome = simulated(&plan, &machine, options)?;
-    let (prediction, outcome) =
-        predict_of(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref(), outcome)?;
+    let (steps, job) = (document.prediction.steps, &document.job);
+    let prediction = predict_of(&plan, &machine, steps, job, rent, data.as_ref(), &outcome)?;
     let again = PlanDocument { prediction, ..document.clone() };
     Ok((PlanDocument { missed: missed_by_choice(&again), ..again }, outcome))
 }

@@ -61,6 +61,11 @@ pub(crate) fn percent_of(share: f64) -> String {
     if percent.abs() < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
+/// Formats a part of one in whole per cent: `27 %`.
+pub(crate) fn whole_percent(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
 /// Returns `true` from the ratio on that is not told in percent: 99 % are the most.
 fn is_multiple(ratio: f64) -> bool {
     (ratio * 100.0).round() >= 200.0
@@ -73,22 +78,6 @@ pub(crate) fn apart(needed: Bytes, available: Bytes) -> (String, String) {
     let forms: [&dyn Fn(Bytes) -> String; 3] = [&human_bytes, &mebibytes, &bytes];
     let told = forms.iter().map(|form| (form(needed), form(available)));
     told.clone().find(|(needed, available)| needed != available).unwrap_or_else(|| (bytes(needed), bytes(available)))
-}
-
-/// Says how much memory is needed, and how much there is.
-pub(crate) fn lacking(needed: Bytes, available: Bytes) -> String {
-    let (needed, available) = apart(needed, available);
-    format!("at least {needed} needed, {available} available")
-}
-
-/// Returns by how many times needed memory exceeds what there is.
-pub(crate) fn memory_ratio(needed: Bytes, available: Bytes) -> f64 {
-    needed.as_f64() / available.as_f64().max(1.0)
-}
-
-/// Formats that ratio, rounded up: with less nothing fits.
-pub(crate) fn times_the_memory(needed: Bytes, available: Bytes) -> String {
-    format!("{:.2}", (memory_ratio(needed, available) * 100.0).ceil() / 100.0)
 }
 
 #[cfg(test)]
@@ -131,6 +120,5 @@ mod tests {
         assert_eq!(told(37 << 30, 35 << 30), ("37.0 GiB".into(), "35.0 GiB".into()));
         assert_eq!(told((35 << 30) + (3 << 20), 35 << 30), ("35,843 MiB".into(), "35,840 MiB".into()));
         assert_eq!(told((35 << 30) + 1, 35 << 30), ("37,580,963,841 B".into(), "37,580,963,840 B".into()));
-        assert_eq!(times_the_memory(Bytes((35 << 30) + (3 << 20)), Bytes(35 << 30)), "1.01");
     }
 }

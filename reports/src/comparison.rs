@@ -95,8 +95,8 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         let verdict = if inside { "holds" } else { "does not hold" };
         rows.push(("90 % interval", format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high))));
     }
-    if document.measured.is_disturbed() {
-        rows.push(("disturbed", disturbed(&document.measured)));
+    if let Some(how) = disturbed(&document.measured) {
+        rows.push(("disturbed", format!("{how}: something else was at work on this machine")));
     }
     let files = &document.files;
     let named = [
@@ -122,15 +122,16 @@ fn evaluated(loss: &Loss) -> String {
     }
 }
 
-/// Tells that something else was at work on the machine, and by what that is known.
-fn disturbed(measured: &Figures) -> String {
-    let how = if let Some(share) = measured.processor_share {
-        format!("ranks had {:.0} % of the processor time that they needed", share * 100.0)
-    } else {
-        let [low, high] = measured.interval_s.map(seconds);
-        format!("90 % of steps took {low} to {high}")
-    };
-    format!("{how}: something else was at work on this machine")
+/// Tells by what it is known that something else was at work on the machine; `None` if nothing was.
+pub fn disturbed(measured: &Figures) -> Option<String> {
+    measured.is_disturbed().then(|| {
+        if let Some(share) = measured.processor_share {
+            format!("ranks had {:.0} % of the processor time that they needed", share * 100.0)
+        } else {
+            let [low, high] = measured.interval_s.map(seconds);
+            format!("90 % of steps took {low} to {high}")
+        }
+    })
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ pub(crate) fn rate(value: f64) -> String {
 }
 
 /// Formats a rate with exactly three significant digits: `1,140,000`, `8,910`, `0.131`.
-pub(crate) fn three_digits(value: f64) -> String {
+pub(crate) fn three_significant(value: f64) -> String {
     let exponent = |value: f64| if value > 0.0 { value.log10().floor() as i32 } else { 0 };
     let unit = 10_f64.powi(exponent(value) - 2);
     // Rounding may carry into one more digit.
@@ -274,10 +274,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_are_three() {
+    fn three_digits_are_significant() {
         let all = [1_139_871.9, 8905.2, 999.6, 117.0, 70.24, 9.996, 1.098, 0.1307, 0.0];
         let expected = ["1,140,000", "8,910", "1,000", "117", "70.2", "10.0", "1.10", "0.131", "0.00"];
-        assert_eq!(all.map(three_digits), expected);
+        assert_eq!(all.map(three_significant), expected);
     }
 
     #[test]

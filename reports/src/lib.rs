@@ -47,7 +47,7 @@ mod report;
 
 pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
-pub use comparison::{comparison, loss_unit};
+pub use comparison::{comparison, disturbed, loss_unit};
 pub use data_sets::{data_set, data_sets};
 pub use explanation::explanation;
 pub use format::Width;

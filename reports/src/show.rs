@@ -9,6 +9,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{CatalogEntry, Family, LayerRole, Model, ModelSpec, Pass, PublishedRate};
 use trainyard_plan::ScheduleName;
+use trainyard_planner::DEFAULT_REGION;
 use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
 /// Lists the catalogs that can be shown, with descriptions.
@@ -258,11 +259,11 @@ pub fn gpu(gpu: &Gpu) -> String {
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }
 
-/// Formats a table of all instances with their on-demand price in us-east-1 where it is known, and the systems that
+/// Formats a table of all instances with their on-demand price in the Region that jobs have by default, where it is known, and the systems that
 /// nobody rents out.
 pub fn instances(catalog: &Catalog, width: Width) -> String {
     let listed = |instance: &'_ Instance| {
-        let here = |price: &&Price| price.region == "us-east-1" && price.purchase == Purchase::OnDemand;
+        let here = |price: &&Price| price.region == DEFAULT_REGION && price.purchase == Purchase::OnDemand;
         instance.prices.iter().filter(here).find(|price| price.service == Service::Ec2).cloned()
     };
     let rows = catalog.machine_types().map(|instance| {
@@ -279,7 +280,7 @@ pub fn instances(catalog: &Catalog, width: Width) -> String {
     let header = ["instance", "gpus", "links", "Gbit/s", ">vcpus", ">memory", ">USD/h *"];
     let dates: BTreeSet<String> = catalog.instances().iter().filter_map(listed).map(|price| price.date).collect();
     let dates = dates.into_iter().collect::<Vec<_>>().join(", ");
-    format!("{}\n  * ec2, on-demand, us-east-1, as of {dates}\n", table(width, header, rows))
+    format!("{}\n  * ec2, on-demand, {DEFAULT_REGION}, as of {dates}\n", table(width, header, rows))
 }
 
 fn interconnect(interconnect: &Interconnect) -> &'static str {

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trainyard_models::{ModelSpec, from_hugging_face};
-use trainyard_plan::JobSpec;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
+use trainyard_plan::{Fixed, JobSpec};
 use trainyard_planner::what_if::{Axis, SoughtJob, Subject, axes};
-use trainyard_planner::{Cancellation, Fixed, Limits, Problem, Resources, SearchCache, UNNAMED_MODEL, problem};
+use trainyard_planner::{Cancellation, Limits, Problem, Resources, SearchCache, UNNAMED_MODEL, problem};
 use trainyard_pool::fleet::{FleetJob, FleetJobSpec, FleetSpec};
 
 /// Which plan is best for a job?

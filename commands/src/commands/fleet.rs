@@ -6,12 +6,11 @@ use crate::caller;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::flags::{self, Typed, as_typed, in_each_job, misplaced_of_job};
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
 use crate::marks::{self, Mark};
-use crate::misplaced::{self, in_each_job, of_job};
 use crate::output::{Output, json};
-use crate::typed::{self, Typed, as_typed};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
@@ -102,12 +101,12 @@ fn refused(file: &Path) -> Failure {
 
 /// Returns advice about what is wrong in a fleet, as it was typed.
 fn advised(own: &Invalid, given: &[Typed]) -> String {
-    typed::invalid(own, given).1.unwrap_or_else(|| advice::about(own.field(), "fleet-file"))
+    flags::invalid(own, given).1.unwrap_or_else(|| advice::about(own.field(), "fleet-file"))
 }
 
 /// Returns the failure of a fleet that cannot be planned.
-fn explain(error: &FleetError, spec: &FleetSpec, file: &Path, flags: &GoalArguments) -> Failure {
-    let given = typed::of_fleet(flags, spec.jobs.len());
+fn explain(error: &FleetError, spec: &FleetSpec, file: &Path, goal: &GoalArguments) -> Failure {
+    let given = flags::of_fleet(goal, spec.jobs.len());
     let typed = |text: String| as_typed(&text, &given);
     let hint = match error {
         FleetError::NoPlan { .. } => error.hint().map(typed),
@@ -193,7 +192,7 @@ fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];
     let own = own.map(|(flag, given, advice)| (flag, given, advice.into()));
-    misplaced::refuse(of_job(&arguments.job, in_each_job).chain(own), "is for jobs, but this is a fleet")
+    flags::refuse(misplaced_of_job(&arguments.job, in_each_job).chain(own), "is for jobs, but this is a fleet")
 }
 
 #[cfg(test)]
@@ -202,8 +201,8 @@ mod tests {
 
     #[test]
     fn fields_that_flags_set_are_named_by_them() {
-        let flags = GoalArguments { region: Some("x".into()), stack: Some("y".into()), ..GoalArguments::default() };
-        let typed = |text: &str| as_typed(text, &typed::of_fleet(&flags, 2));
+        let goal = GoalArguments { region: Some("x".into()), stack: Some("y".into()), ..GoalArguments::default() };
+        let typed = |text: &str| as_typed(text, &flags::of_fleet(&goal, 2));
         assert_eq!(typed("`pool.region` and `pool.file`"), "`--region` and `pool.file`");
         assert_eq!(typed("`job[1].cluster.stack` is y, `goal.budget`"), "`--stack` is y, `goal.budget`");
     }

@@ -8,9 +8,9 @@ use crate::arguments::{Device, TrainArguments, UNTIL_INPUT_ENDS};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::flags::{self, in_each_job};
 use crate::history::{History, Outcome};
 use crate::job::{self, Job};
-use crate::misplaced::{self, in_each_job};
 use crate::output::{Output, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -655,8 +655,8 @@ fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
         ("--constants", arguments.job.constants.is_some(), "name them in the job's file".into()),
         ("--prices", arguments.job.prices.is_some(), "nothing is rented".into()),
     ];
-    misplaced::refuse(
-        misplaced::of_job(&arguments.job, in_each_job).chain(own),
+    flags::refuse(
+        flags::misplaced_of_job(&arguments.job, in_each_job).chain(own),
         "is for jobs, but this is a list of them",
     )
 }

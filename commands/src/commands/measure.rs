@@ -22,7 +22,8 @@ use trainyard_hardware_profiles::{
     OperatorSample, PROFILE_SCHEMA,
 };
 use trainyard_host::{Clock, cores};
-use trainyard_planner::{Fixed, Limits, NoPlan, cases_to_measure, optimum};
+use trainyard_plan::Fixed;
+use trainyard_planner::{Limits, NoPlan, cases_to_measure, optimum};
 use trainyard_reports as reports;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, counted, human_duration};
 

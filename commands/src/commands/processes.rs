@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
-use crate::misplaced;
+use crate::flags;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) fn join(
         arguments::Launcher::Threads => {
             let advice = "leave it out, or start the job with mpirun and --launcher mpi";
             let flag = ("--heartbeat-timeout", heartbeat_timeout_s.is_some(), advice.into());
-            misplaced::refuse([flag], "is for several processes, but the ranks are threads of this one")?;
+            flags::refuse([flag], "is for several processes, but the ranks are threads of this one")?;
             Launcher::Threads
         }
         arguments::Launcher::Mpi => {

@@ -5,9 +5,9 @@ use crate::arguments::SimulateArguments;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::flags;
 use crate::history::{History, Outcome};
 use crate::job;
-use crate::misplaced;
 use crate::output::Output;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn refused(file: &Path) -> Failure {
 
 /// Refuses flags that do not apply to a queue.
 fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
-    let flags = [
+    let given = [
         ("--trace", arguments.trace.is_some(), "`--plot GANTT.svg` draws the schedule of a queue"),
         ("--chakra", arguments.chakra.is_some(), "the step of a plan is written so: name the plan of a job"),
         ("--on", arguments.on.is_some(), "jobs of a queue say where they run"),
@@ -57,8 +57,8 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
         ("--campaign", arguments.campaign, "the whole training of a plan is drawn so: name the plan of a job"),
         ("--spread", arguments.spread > 0.0, "in a queue each [[job]] has its own `spread`"),
     ];
-    let flags = flags.map(|(flag, given, advice)| (flag, given, advice.into()));
-    misplaced::refuse(flags, "is for plans, but this is a queue")
+    let given = given.map(|(flag, given, advice)| (flag, given, advice.into()));
+    flags::refuse(given, "is for plans, but this is a queue")
 }
 
 /// Reads the cluster file that the pool names, if it names one.

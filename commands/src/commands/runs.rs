@@ -13,7 +13,7 @@ use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_reports as reports;
-use trainyard_units::{Invalid, Seconds, counted, human_duration};
+use trainyard_units::{Invalid, counted};
 
 /// The name of the measurement file in the folder of a run.
 pub(super) const MEASUREMENT: &str = "measurement.json";
@@ -142,13 +142,7 @@ fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
             .hint("calibrate from runs without --threads"));
     }
     let measured = super::comparison::measured(&report);
-    if measured.is_disturbed() {
-        let how = if let Some(share) = measured.processor_share {
-            format!("its ranks had {:.0} % of the processor time that they needed", share * 100.0)
-        } else {
-            let [low, high] = measured.interval_s.map(|seconds| human_duration(Seconds(seconds)));
-            format!("90 % of its steps took {low} to {high}")
-        };
+    if let Some(how) = reports::disturbed(&measured) {
         return Err(cannot()
             .because(format!("{how}: something else was at work, which the profile would learn too"))
             .hint("run the plan again while the machine does nothing else"));

@@ -1,12 +1,12 @@
 //! `trainyard what-if`: a job or a plan with something varied.
 
 use super::simulate::enough_memory;
-use crate::arguments::{GoalArguments, SearchArguments, WhatIfArguments};
+use crate::arguments::{SearchArguments, WhatIfArguments};
 use crate::caller;
 use crate::failure::{Exit, Failure};
+use crate::flags::{self, misplaced_of_goal, misplaced_of_job};
 use crate::history::{History, Outcome};
 use crate::job::Job;
-use crate::misplaced::{self, of_job};
 use crate::output::{Output, json};
 use crate::printed::is_printed;
 use crate::{files, job, plot};
@@ -15,7 +15,7 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_history::Kind;
 use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
-use trainyard_planner::{Limits, MachineFiles, SearchCache};
+use trainyard_planner::{Limits, MachineFiles, Resources, SearchCache};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::Options;
 
@@ -99,7 +99,7 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     let resources = job.resources(Path::new(""))?;
     catalog_types(arguments, &job, resources.cluster_file.as_ref())?;
     if arguments.hold || arguments.tornado {
-        return hold(job, &limits);
+        return hold(job, resources, &limits);
     }
     let spec = job.spec.clone();
     Ok(Asked {
@@ -138,8 +138,7 @@ fn catalog_types(arguments: &WhatIfArguments, job: &Job, described: Option<&Clus
 }
 
 /// Finds the best plan of a job, to be held.
-fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
-    let resources = job.resources(Path::new(""))?;
+fn hold(job: Job, resources: Resources, limits: &Limits) -> Result<Asked, Failure> {
     let files = resources.machine_files();
     let document = job::solve(&job.ask(resources)?, limits, &job)?;
     Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
@@ -179,40 +178,13 @@ fn answer(
 
 /// Refuses flags that do not apply to a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
-    let GoalArguments {
-        objective,
-        deadline,
-        budget,
-        instances,
-        max_instances,
-        region,
-        pricing,
-        service,
-        transport,
-        stack,
-        memory_margin,
-        quotas,
-    } = &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
-    let flags = [
-        ("--objective", objective.is_some(), "a job"),
-        ("--deadline", deadline.is_some(), "goal.deadline"),
-        ("--budget", budget.is_some(), "goal.budget"),
-        ("--instances", instances.is_some(), "instance"),
-        ("--max-instances", max_instances.is_some(), "instances"),
-        ("--stack", stack.is_some(), "cluster.stack"),
-        ("--memory-margin", memory_margin.is_some(), "a job"),
-        ("--quotas", quotas.is_some(), "a job"),
-        ("--region", region.is_some(), "region"),
-        ("--pricing", pricing.is_some(), "pricing"),
-        ("--service", service.is_some(), "service"),
-        ("--transport", transport.is_some(), "cluster.transport"),
-        ("--max-simulations", max_simulations.is_some(), "a job"),
-        ("--fix", !fix.is_empty(), "the field itself"),
-    ];
-    let flags = flags.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
-    misplaced::refuse(
-        of_job(&arguments.job, vary_instead).chain(flags),
+    let of_search =
+        [("--max-simulations", max_simulations.is_some(), "a job"), ("--fix", !fix.is_empty(), "the field itself")];
+    let of_search = of_search.into_iter().map(|(flag, given, key)| (flag, given, vary_instead(key)));
+    let of_job = misplaced_of_job(&arguments.job, vary_instead);
+    flags::refuse(
+        of_job.chain(misplaced_of_goal(&arguments.goal, vary_instead)).chain(of_search),
         "is for jobs, but this is a plan, which is held",
     )
 }
@@ -220,10 +192,17 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
 /// Advises which key of a plan to vary in place of a field of a job.
 fn vary_instead(field: &str) -> String {
     let key = match field {
-        "a job" | "data.dataset" => return "give the job instead of its plan".into(),
+        "a job" | "data.dataset" | "goal.objective" | "cluster.memory_margin" | "cluster.quotas" => {
+            return "give the job instead of its plan".into();
+        }
         "model" => "model.*",
         "data.storage" => "input.storage",
         "training.global_batch" => "batch.global",
+        "cluster.instances" => "instance",
+        "cluster.max_instances" => "instances",
+        "cluster.region" => "region",
+        "cluster.pricing" => "pricing",
+        "cluster.service" => "service",
         key => key,
     };
     format!("vary {key} instead")

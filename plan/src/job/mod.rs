@@ -5,6 +5,7 @@ mod dropout;
 mod hyper_parameters;
 mod learning_rate;
 mod path;
+mod scheduler;
 mod training;
 
 pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
@@ -12,6 +13,7 @@ pub use dropout::DropoutShares;
 pub use hyper_parameters::HyperParameters;
 pub use learning_rate::LearningRate;
 pub use path::place_at;
+pub use scheduler::{CHECKPOINT_MARGIN, REQUEUE, longest_lead, signal_lead};
 pub use training::{Decay, DecayExempt, GlobalBatch, TrainingSpec};
 
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};

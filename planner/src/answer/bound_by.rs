@@ -1,6 +1,7 @@
 //! What a step of the recommended plan is bound by, with its share.
 
 use crate::loading::FirstPass;
+use crate::relative::whole_percent;
 use trainyard_plan::document::{InputPrediction, Prediction};
 use trainyard_plan::{Bottleneck, Offload, Plan, Store};
 use trainyard_sim::{DataSet, Machine, Outcome, StepLimits, step_limits};
@@ -35,7 +36,7 @@ pub(crate) fn bound_by(
             Bottleneck::Copy => "copying samples to the devices",
             _ => "reading samples",
         };
-        let share = percent(stall / prediction.step_time_s);
+        let share = whole_percent(stall / prediction.step_time_s);
         return format!("bound by input, {what}: {share} of each step waits for samples");
     }
     let first_pass = data.and_then(|data| FirstPass::of(data, prediction, plan.batch().global));
@@ -64,7 +65,7 @@ fn held_by_input(input: &InputPrediction, gain: f64) -> Option<String> {
     ];
     let (what, rate) = stages.into_iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
     let most = (1.0 - input.step_samples_per_s / rate).max(0.0);
-    (gain > most + NOTICEABLE).then(|| format!("; {what} lets it be {} shorter at most", percent(most)))
+    (gain > most + NOTICEABLE).then(|| format!("; {what} lets it be {} shorter at most", whole_percent(most)))
 }
 
 /// Names what ranks exchange data over: within one machine that is no network.
@@ -83,7 +84,7 @@ fn sentence(limits: &StepLimits, (step, idle): (Seconds, f64), words: Words) -> 
         .chain(rest.into_iter().filter(|(_, gain)| gain.0 / step.0 >= NOTICEABLE))
         .map(|(what, gain)| (gain.0 / step.0, words.free(what)))
         .chain((idle >= NOTICEABLE).then_some((idle, "idle pipeline stages")))
-        .map(|(share, what)| format!("{} without {what}", percent(share)))
+        .map(|(share, what)| format!("{} without {what}", whole_percent(share)))
         .collect();
     let (most, others) = gains.split_first().expect("of all limits one is the largest");
     let mut told = most.replacen(" without", " shorter without", 1);
@@ -98,7 +99,7 @@ fn sentence(limits: &StepLimits, (step, idle): (Seconds, f64), words: Words) -> 
         "bound by {}, beside which {} takes about as long: a step would be {told}, and {} without {} as well",
         words.name(hidden),
         words.name(Bottleneck::Offload),
-        percent((limits.offload + gain).0 / step.0),
+        whole_percent((limits.offload + gain).0 / step.0),
         words.free(hidden)
     )
 }
@@ -135,10 +136,6 @@ impl Words {
             Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
         }
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 #[cfg(test)]

@@ -411,20 +411,16 @@ fn gigabits(bytes_per_second: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{GlobalBatches, Resources, problem};
+    use crate::asking;
+    use crate::problem::GlobalBatches;
     use crate::search::{Aim, Within, search};
-    use trainyard_plan::{GlobalBatch, JobSpec};
 
     /// Data parallelism of which some machines have a better network than others.
     fn decided() -> (Problem, Found) {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-medium".into());
+        let mut job = asking::job("gpt2-medium", 64, &["g4dn.xlarge", "g4dn.12xlarge"], 4);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["g4dn.xlarge".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job.goal.objective = Some(Objective::Time);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let objective = problem.objective;
         let aim = Aim { top: 5, within: Within::Goal, ..Aim::best(objective) };
         let found = search(&problem, &Fixed::default(), aim);

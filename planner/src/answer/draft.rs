@@ -54,17 +54,13 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
 mod tests {
     use super::*;
     use crate::answer::recommend;
+    use crate::asking;
     use crate::cancellation::Cancellation;
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, Objective};
+    use trainyard_plan::Objective;
 
     fn job(model: &str, most: u32) -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some(model.into());
+        let mut job = asking::job(model, 64, &["p3.*", "g4dn.12xlarge"], most);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(most);
         job
     }
 
@@ -73,7 +69,7 @@ mod tests {
         for objective in [Objective::Cost, Objective::Time] {
             let mut job = job("gpt2-large", 4);
             job.goal.objective = Some(objective);
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let draft = draft(&problem, &Limits::default(), &job).expect("a plan").document;
             let best = recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
             let worth = |time_s: f64, cost_usd: Option<f64>| match objective {
@@ -94,13 +90,13 @@ mod tests {
     #[test]
     fn a_draft_finds_a_plan_where_few_are_within_the_goal() {
         let mut job = job("gpt2-large", 4);
-        let free = problem(&job, Resources::default()).expect("a solvable job");
+        let free = asking::solvable(&job);
         job.goal.objective = Some(Objective::Time);
-        let fast = problem(&job, Resources::default()).expect("a solvable job");
+        let fast = asking::solvable(&job);
         let fastest = recommend(&fast, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
         job.goal.objective = None;
         job.goal.deadline = Some(format!("{} s", fastest.prediction.elapsed_s() * 1.01));
-        let tight = problem(&job, Resources::default()).expect("a solvable job");
+        let tight = asking::solvable(&job);
         assert!(free.deadline.is_none() && tight.deadline.is_some());
         let found = draft(&tight, &Limits::default(), &job).expect("a plan");
         assert_eq!(found.document.missed, None);
@@ -110,7 +106,7 @@ mod tests {
     fn a_cancelled_search_finds_nothing() {
         let job = job("gpt2", 2);
         let cancellation = Cancellation::default();
-        let problem = problem(&job, Resources::default()).expect("a solvable job").until(cancellation.clone());
+        let problem = asking::solvable(&job).until(cancellation.clone());
         assert!(draft(&problem, &Limits::default(), &job).is_ok());
         cancellation.cancel();
         assert_eq!(draft(&problem, &Limits::default(), &job).err(), Some(NoPlan::Cancelled));

@@ -320,22 +320,16 @@ pub(super) fn with_at_most(problem: &Problem, most: u32, of: Option<&str>) -> Pr
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use trainyard_plan::document::PlanDocument;
     use trainyard_plan::{GlobalBatch, JobSpec};
 
     /// The plan of a job on so many machines at most that has a deadline and, if any, this budget.
     fn planned(instances: u32, deadline: &str, budget: Option<f64>) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-xl".into());
+        let mut job = asking::job("gpt2-xl", 512, &["p3.16xlarge"], instances);
         job.data.samples = Some(5_000_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(512));
-        job.cluster.instances = Some(vec!["p3.16xlarge".into()]);
-        job.cluster.max_instances = Some(instances);
         (job.goal.deadline, job.goal.budget) = (Some(deadline.into()), budget);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), &job).expect("the nearest plan")
+        asking::planned(&job)
     }
 
     /// What it is told on one machine.
@@ -364,9 +358,7 @@ mod tests {
         let told = |deadline: &str| {
             let mut job = job.clone();
             job.goal.deadline = Some(deadline.into());
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            let document = recommend(&problem, &Limits::default(), &job).expect("the nearest plan");
-            document.to_meet_goal.expect("one instance takes longer")
+            asking::planned(&job).to_meet_goal.expect("one instance takes longer")
         };
         let [few, none] = ["5 h", "1 min"].map(told);
         assert!(few.starts_with("a quota stands in the way: ") && few.contains("the quota of `P` is 96"), "{few}");
@@ -375,19 +367,11 @@ mod tests {
 
     #[test]
     fn where_the_budget_buys_only_plans_that_are_late_each_is_told_alone() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-xl".into());
+        let mut job = asking::job("gpt2-xl", 512, &["p4d.24xlarge"], 16);
         job.data.samples = Some(5_000_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(512));
-        job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
-        job.cluster.max_instances = Some(16);
-        let of = |job: &JobSpec| {
-            let problem = problem(job, Resources::default()).expect("a solvable job");
-            recommend(&problem, &Limits::default(), job).expect("the nearest plan")
-        };
-        let cheapest = of(&job).prediction.cost_usd.expect("rented");
+        let cheapest = asking::planned(&job).prediction.cost_usd.expect("rented");
         (job.goal.deadline, job.goal.budget) = (Some("2 h".into()), Some(1.01 * cheapest));
-        let told = of(&job).to_meet_goal.expect("two hours cost more");
+        let told = asking::planned(&job).to_meet_goal.expect("two hours cost more");
         assert!(told.starts_with("no plan meets both: the deadline is met by "), "{told}");
         assert!(told.contains("; the budget is met by ") && !told.contains("--max-instances"), "{told}");
     }

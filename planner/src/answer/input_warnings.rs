@@ -132,24 +132,21 @@ impl Warnings<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::{Limits, recommend};
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
+    use trainyard_plan::{DecodePlace, JobSpec, SampleFormat, StorageMode};
 
     fn images() -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("resnet50".into());
+        let mut job = asking::job("resnet50", 1024, &["p4d.24xlarge"], 1);
         job.data.dataset = Some("imagenet".into());
         job.data.storage = Some(StorageMode::S3FastFile);
         job.training.epochs = Some(30.0);
-        job.training.global_batch = Some(GlobalBatch::Exactly(1024));
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
         job
     }
 
     fn planned(job: &JobSpec) -> PlanDocument {
-        let problem = problem(job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(job);
         recommend(&problem, &Limits { top: 1, ..Limits::default() }, job).expect("a plan")
     }
 

@@ -99,8 +99,7 @@ fn best_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::recommend;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use trainyard_plan::GlobalBatch;
     use trainyard_plan::document::PlanDocument;
 
@@ -114,15 +113,13 @@ mod tests {
     }
 
     fn left_out_of(job: &JobSpec) -> Option<LeftOut> {
-        let problem = problem(job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), job).expect("a plan").search.left_out
+        asking::planned(job).search.left_out
     }
 
     fn recommended_on(job: &JobSpec, types: &str) -> PlanDocument {
         let mut named = job.clone();
         named.cluster.instances = Some(vec![types.into()]);
-        let problem = problem(&named, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), &named).expect("a plan")
+        asking::planned(&named)
     }
 
     #[test]

@@ -112,25 +112,15 @@ fn offers(rental: &Rental, one_more: Option<u32>) -> Vec<(f64, String, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::recommend;
-    use crate::problem::{Resources, problem};
+    use crate::asking::{self, planned};
     use trainyard_plan::GlobalBatch;
-    use trainyard_plan::document::PlanDocument;
 
     /// Full fine-tuning of a model of 32 billion parameters on one machine.
     fn large(machine: &str) -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("qwen2.5-32b".into());
+        let mut job = asking::job("qwen2.5-32b", 32, &[machine], 1);
         (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(32));
         job.training.method = Some(Method::Full);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec![machine.into()]), Some(1));
         job
-    }
-
-    fn planned(job: &JobSpec) -> PlanDocument {
-        let problem = problem(job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), job).expect("a plan")
     }
 
     #[test]
@@ -163,8 +153,7 @@ mod tests {
         job.training.method = Some(Method::Full);
         job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
         job.cluster.stack = Some("pytorch-fsdp".into());
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let methods = recommend(&problem, &Limits::default(), &job).expect("a plan").methods;
+        let methods = planned(&job).methods;
         let lora = methods.iter().find(|own| own.method == Method::Lora).expect("it is compared");
         assert_eq!(lora.reason.as_deref(), Some("not with this software"));
     }

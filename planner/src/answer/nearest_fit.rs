@@ -3,11 +3,10 @@
 
 use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::Problem;
-use crate::relative::memory_ratio;
 use crate::search::{Aim, Evaluated, search};
+use crate::shortfall::Shortfall;
 use trainyard_plan::Fixed;
 use trainyard_sim::footprint;
-use trainyard_units::Bytes;
 
 /// Multiples of the memory below which nothing fits that are tried until a plan fits.
 const TIMES_TRIED: [f64; 6] = [1.0, 1.05, 1.2, 1.6, 3.0, 10.0];
@@ -18,13 +17,6 @@ const HALVINGS: usize = 4;
 /// The ratio of the two at which that is near enough.
 const NEAR_ENOUGH: f64 = 1.01;
 
-/// The memory that a plan needs and that may be used of its device.
-type Amounts = (Bytes, Bytes);
-
-fn share((needed, available): Amounts) -> f64 {
-    memory_ratio(needed, available)
-}
-
 /// Returns the plan that the search of a draft finds, whatever the deadline and the budget.
 pub(super) fn fitting(problem: &Problem, fixed: &Fixed) -> Option<Evaluated> {
     let problem = Problem { deadline: None, budget: None, ..problem.briefly() };
@@ -33,11 +25,11 @@ pub(super) fn fitting(problem: &Problem, fixed: &Fixed) -> Option<Evaluated> {
 
 /// Returns what the plan needs that comes nearest to fitting, to about a percent, given lower bounds of all plans; `None` if
 /// no device is large enough.
-pub(super) fn nearest_fit(problem: &Problem, fixed: &Fixed, bound: Amounts) -> Option<Amounts> {
-    let mut below = share(bound);
+pub(super) fn nearest_fit(problem: &Problem, fixed: &Fixed, bound: Shortfall) -> Option<Shortfall> {
+    let mut below = bound.ratio();
     let mut nearest = None;
     for times in TIMES_TRIED {
-        let larger = times * share(bound);
+        let larger = times * bound.ratio();
         nearest = on_larger(problem, fixed, larger);
         if nearest.is_some() {
             break;
@@ -46,10 +38,10 @@ pub(super) fn nearest_fit(problem: &Problem, fixed: &Fixed, bound: Amounts) -> O
     }
     let mut nearest = nearest?;
     for _ in 0..HALVINGS {
-        if share(nearest) < NEAR_ENOUGH * below {
+        if nearest.ratio() < NEAR_ENOUGH * below {
             break;
         }
-        let middle = (below * share(nearest)).sqrt();
+        let middle = (below * nearest.ratio()).sqrt();
         match on_larger(problem, fixed, middle) {
             Some(nearer) => nearest = nearer,
             None => below = middle,
@@ -59,38 +51,32 @@ pub(super) fn nearest_fit(problem: &Problem, fixed: &Fixed, bound: Amounts) -> O
 }
 
 /// Returns what a plan needs that fits on devices with so many times the memory, and what may be used of its own device.
-fn on_larger(problem: &Problem, fixed: &Fixed, times: f64) -> Option<Amounts> {
+fn on_larger(problem: &Problem, fixed: &Fixed, times: f64) -> Option<Shortfall> {
     let larger = MachineChange { part: Part::Memory, setting: Setting::Factor(times) };
     let place = problem.place.clone().changed(&[larger]);
     let found = fitting(&Problem { place, ..problem.clone() }, fixed)?;
-    footprint(&found.plan, &found.machine(problem)).fits().err().map(|full| full.amounts())
+    footprint(&found.plan, &found.machine(problem)).fits().err().map(Shortfall::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::{Limits, NoPlan, recommend};
-    use crate::problem::{Resources, problem};
-    use crate::relative::times_the_memory;
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use crate::asking;
 
     /// Larger devices by what is said, and not by two per cent less.
     #[test]
     fn with_the_memory_that_is_said_a_plan_fits() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3-8b".into());
+        let mut job = asking::job("llama-3-8b", 64, &["p5.48xlarge"], 1);
         job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["p5.48xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let fix = ["tp=2", "pp=1", "cp=1", "recompute=none", "micro_batch=2", "zero=optimizer"].map(String::from);
         let fixed = Fixed::parse(&fix).expect("fields");
         let limits = Limits { fixed: fixed.clone(), ..Limits::default() };
         let error = recommend(&problem, &limits, &job).expect_err("too much without recomputation");
         let NoPlan::OutOfMemory { needed, available, nearest: Some(nearest), .. } = error else { panic!("{error}") };
-        assert!(nearest.0 >= needed && nearest.1 == available, "{nearest:?}");
-        let said: f64 = times_the_memory(nearest.0, nearest.1).parse().expect("a number");
+        assert!(nearest.needed >= needed && nearest.available == available, "{nearest:?}");
+        let said: f64 = nearest.times().parse().expect("a number");
         assert!(on_larger(&problem, &fixed, said).is_some());
         assert!(on_larger(&problem, &fixed, said - 0.03).is_none());
     }

@@ -8,8 +8,8 @@ use crate::problem::{
     Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
     of_type, refused, software_of, trains,
 };
-use crate::relative::{apart, memory_ratio, times_the_memory};
 use crate::search::{Found, Space};
+use crate::shortfall::Shortfall;
 use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, catalog};
 use trainyard_models::LayerRole;
 use trainyard_plan::{Executable, Field, Fixed, Method, NotExecutable, Precision, TuningKind};
@@ -80,7 +80,7 @@ pub enum NoPlan {
         instances: Vec<String>,
     },
     /// Nothing fits into memory.
-    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack((*needed, *available), *nearest))]
+    #[error("no plan of {} fits into memory: {}", human_count(*candidates), lack(*needed, *available, *nearest))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -90,7 +90,7 @@ pub enum NoPlan {
         available: Bytes,
         /// The memory that the plan needs that comes nearest to fitting, and that may be used of its device; `None` where
         /// larger devices alone are not enough.
-        nearest: Option<(Bytes, Bytes)>,
+        nearest: Option<Shortfall>,
         /// What was seen to let a plan fit.
         ways_out: Box<WaysOut>,
     },
@@ -268,21 +268,18 @@ fn no_software_trains(
 }
 
 /// Says how much memory is needed and how much there is.
-fn lack(bound: (Bytes, Bytes), nearest: Option<(Bytes, Bytes)>) -> String {
-    let (needed, available) = nearest.unwrap_or(bound);
-    let (needed, available) = apart(needed, available);
+fn lack(needed: Bytes, available: Bytes, nearest: Option<Shortfall>) -> String {
+    let (needed, available) = nearest.unwrap_or(Shortfall { needed, available }).apart();
     let who = if nearest.is_some() { "the nearest needs" } else { "each needs at least" };
     format!("{who} {needed}, and {available} may be used of a device")
 }
 
 /// Lists what would relieve a want of memory. Larger GPUs than those that were tried are named where the plan that comes nearest
 /// is known and GPUs of that size exist: a bound of what plans need says little of what one does.
-fn relief(nearest: Option<(Bytes, Bytes)>, ways_out: &WaysOut) -> String {
+fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
-    let larger = nearest.filter(|(needed, _)| *needed <= largest);
-    let larger = larger.map(|(needed, available)| {
-        format!("take GPUs with at least {} times the memory", times_the_memory(needed, available))
-    });
+    let larger = nearest.filter(|nearest| nearest.needed <= largest);
+    let larger = larger.map(|nearest| format!("take GPUs with at least {} times the memory", nearest.times()));
     let WaysOut { freed, stack, instances, machines, instance, main_memory, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
@@ -327,17 +324,14 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
         return NoPlan::Limited { limit };
     }
-    let least = found.too_large.values().min_by(|a, b| {
-        let share = |entry: &(u64, Bytes, Bytes)| memory_ratio(entry.1, entry.2);
-        share(a).total_cmp(&share(b))
-    });
+    let least = found.too_large.values().map(|own| own.least).reduce(Shortfall::nearer);
     match least {
-        Some((_, needed, available)) => NoPlan::OutOfMemory {
+        Some(least) => NoPlan::OutOfMemory {
             candidates: found.candidates,
-            needed: *needed,
-            available: *available,
-            nearest: nearest_fit(problem, &limits.fixed, (*needed, *available)),
-            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, *needed)),
+            needed: least.needed,
+            available: least.available,
+            nearest: nearest_fit(problem, &limits.fixed, least),
+            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, least.needed)),
         },
         None if problem.place.is_measured() => NoPlan::Unmeasured,
         None => NoPlan::Endless,
@@ -358,7 +352,7 @@ fn with_units(problem: &Problem, precision: Precision) -> Vec<String> {
 /// Returns the error for what is refused whatever the degrees: a micro-batch above the batch, more machines than may be
 /// used, what machines or software cannot do, and a held word that goes with nothing else that is held.
 fn all_refused(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
-    let has_plans = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
+    let has_plans = |rest: &Fixed| Space::new(problem, rest).has_plans();
     let most = problem.global_batches.max();
     if let Some(micro) = fixed.micro.filter(|micro| *micro > most) {
         let why = format!("batch.micro {micro} is larger than the global batch of {most}");
@@ -407,8 +401,8 @@ fn instead(problem: &Problem, fixed: &Fixed, field: Field) -> String {
 
 /// Says which of the held degrees, or the batch, leaves nothing that divides evenly.
 fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
-    let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+    let has_plans = |rest: &Fixed| Space::new(problem, rest).has_plans();
+    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| has_plans(rest)) {
         // That not every batch of a range is tried users may not expect.
         let tried = if problem.global_batches.are_open() && fixed.global.is_none() {
             let batches: Vec<String> = problem.global_batches.usual().iter().map(u64::to_string).collect();
@@ -567,7 +561,7 @@ fn more_than_there_is(cluster: &Cluster, fixed: &Fixed) -> Option<(String, u64)>
 /// Lists the nearest smaller and larger batch with which there are plans, among those that a few devices divide.
 fn batches_near(problem: &Problem, fixed: &Fixed, batch: u64) -> String {
     let briefly = |batch| Problem { global_batches: GlobalBatches::exactly(batch), ..problem.briefly() };
-    let has_plans = |batch: &u64| !Space::new(&briefly(*batch), fixed).candidates().is_empty();
+    let has_plans = |batch: &u64| Space::new(&briefly(*batch), fixed).has_plans();
     let below = (batch / 2..batch).rev().filter(|own| *own > 0).take(BATCHES_TRIED).find(has_plans);
     let above = (batch + 1..=2 * batch).take(BATCHES_TRIED).find(has_plans);
     let near: Vec<String> = [below, above].into_iter().flatten().map(|batch| batch.to_string()).collect();
@@ -596,7 +590,7 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
     let briefly = problem.briefly();
     let has_plans = |value: &u32| {
         let with = fixed.clone().with(field, &value.to_string());
-        with.is_ok_and(|fixed| !Space::new(&briefly, &fixed).candidates().is_empty())
+        with.is_ok_and(|fixed| Space::new(&briefly, &fixed).has_plans())
     };
     TRIED.iter().filter(|value| has_plans(value)).map(u32::to_string).collect()
 }
@@ -605,16 +599,13 @@ fn values_with_plans(problem: &Problem, fixed: &Fixed, field: Field) -> Vec<Stri
 mod tests {
     use super::*;
     use crate::answer::recommend;
+    use crate::asking;
     use crate::problem::{Resources, problem};
-    use trainyard_plan::{ClusterChoice, GlobalBatch, JobSpec, Method};
+    use trainyard_plan::{ClusterChoice, JobSpec, Method};
 
     fn job() -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3-8b".into());
+        let mut job = asking::job("llama-3-8b", 128, &["p5.48xlarge", "g5.xlarge"], 4);
         job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(128));
-        job.cluster.instances = Some(vec!["p5.48xlarge".into(), "g5.xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job
     }
 

@@ -117,25 +117,19 @@ fn at_one_date(
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective, Pricing};
+    use crate::asking;
+    use trainyard_plan::{JobSpec, Objective, Pricing};
 
     fn warnings(region: &str, instances: &[&str]) -> Vec<String> {
         warnings_of(region, instances, |_| {})
     }
 
     fn warnings_of(region: &str, instances: &[&str], change: impl Fn(&mut JobSpec)) -> Vec<String> {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-xl".into());
+        let mut job = asking::job("gpt2-xl", 64, instances, 8);
         job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
         job.cluster.region = Some(region.into());
-        job.cluster.max_instances = Some(8);
-        job.cluster.instances = Some(instances.iter().map(ToString::to_string).collect());
         change(&mut job);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), &job).expect("a plan").warnings
+        asking::planned(&job).warnings
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::search::{
     Aim, Evaluated, Found, INDISTINCT, Prepared, Ranking, SEVERAL_MACHINES, Totals, UNSHARDED, Within,
     is_more_set_up_than_saved, other_recomputation,
 };
+use crate::shortfall::TooLarge;
 use rayon::prelude::*;
 use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
@@ -19,13 +20,10 @@ use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
 use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
-use trainyard_units::{Bytes, Seconds, counted, human_count, human_duration};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
-
-/// The number of plans that do not fit, the least memory that they need, and the memory that there is.
-type TooLarge = (u64, Bytes, Bytes);
 
 /// The reasons for one recommended plan.
 pub(crate) struct Reasons<'a> {
@@ -82,7 +80,7 @@ pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Optio
         fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
         time_s: best.map(|plan| plan.elapsed_s),
         cost_usd: best.and_then(|plan| plan.cost_usd),
-        needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),
+        needed_bytes: too_large.filter(|_| best.is_none()).map(|own| own.least.needed.0),
     }
 }
 
@@ -465,10 +463,8 @@ impl Reasons<'_> {
         let note = || self.note(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         note();
         let Some(best) = &other.best else {
-            let (needed, available) = other.too_large.map(|(_, needed, available)| apart(needed, available))?;
-            return Some(format!(
-                "would not fit, whatever else changes (at least {needed} needed, {available} available)"
-            ));
+            let lacking = other.too_large?.least.in_words();
+            return Some(format!("would not fit, whatever else changes ({lacking})"));
         };
         let changes = differences(&self.chosen.plan, &best.plan);
         if changes.is_empty() {
@@ -693,9 +689,8 @@ fn with(changes: &[String]) -> String {
 }
 
 /// Describes the memory that plans need which do not fit.
-fn does_not_fit((_, needed, available): TooLarge) -> String {
-    let (needed, available) = apart(needed, available);
-    format!("would not fit (at least {needed} needed, {available} available)")
+fn does_not_fit(too_large: TooLarge) -> String {
+    format!("would not fit ({})", too_large.least.in_words())
 }
 
 /// Describes what a plan's time and cost, each beside those of another plan, give up and gain.
@@ -722,21 +717,17 @@ fn is_ahead(plan: &Evaluated, other: &Evaluated) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::search::search;
-    use trainyard_plan::{BatchSpec, ClusterSpec, GlobalBatch, JobSpec, ParallelSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec};
 
     /// What is slower and more expensive on fewer machines says nothing of the recommended number.
     #[test]
     fn fewer_machines_are_compared_where_they_are_cheaper_or_faster() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-medium".into());
+        let mut job = asking::job("gpt2-medium", 64, &["g4dn.12xlarge"], 4);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job.goal.objective = Some(Objective::Time);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let found = search(&problem, &Fixed::default(), Aim { top: 5, ..Aim::best(problem.objective) });
         let machines = |plan: &&Evaluated| plan.plan.cluster().instances;
         let chosen = found.best.iter().max_by_key(machines).expect("several numbers").clone();
@@ -760,13 +751,9 @@ mod tests {
     /// computed again, and most of the loss is due to that.
     #[test]
     fn a_plan_that_has_to_recompute_is_told_as_one_that_would_not_fit() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-2-7b".into());
+        let mut job = asking::job("llama-2-7b", 64, &["g5.48xlarge"], 1);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["g5.48xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let fixed = &Fixed { tensor: Some(8), stack: Some("megatron-core".into()), ..Fixed::default() };
         let found = &search(&problem, fixed, Aim { top: 5, ..Aim::best(problem.objective) });
         let chosen = &found.best[0];

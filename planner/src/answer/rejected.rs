@@ -3,7 +3,6 @@
 use super::remedies::Remedies;
 use crate::amount::usd;
 use crate::problem::{Place, Problem};
-use crate::relative::{lacking, memory_ratio};
 use crate::search::{Evaluated, Found, Ranking, Space, Totals};
 use std::collections::BTreeMap;
 use trainyard_plan::document::{Rejected, RejectedBy};
@@ -48,10 +47,10 @@ impl Rejections<'_> {
         if plans == 0 {
             return self.without_plans(kind, name);
         }
-        if let Some((count, needed, available)) = self.found.too_large.get(&kind).filter(|large| large.0 >= plans) {
-            let times = memory_ratio(*needed, *available);
-            let why = format!("does not fit ({})", lacking(*needed, *available));
-            return Some(Rejected { count: *count, ..rejected(RejectedBy::Memory, name, why, Some(times)) });
+        if let Some(large) = self.found.too_large.get(&kind).filter(|large| large.plans >= plans) {
+            let why = format!("does not fit ({})", large.least.in_words());
+            let times = Some(large.least.ratio());
+            return Some(Rejected { count: large.plans, ..rejected(RejectedBy::Memory, name, why, times) });
         }
         if let Some(data) = &self.problem.data
             && let Some(error) = data.refusal(self.fixed, &self.problem.place.machine(self.first(kind), 1, None))
@@ -137,8 +136,8 @@ impl Rejections<'_> {
     /// Lists the plans that do not fit on machines where others do.
     fn too_large_elsewhere(&self) -> Option<Rejected> {
         let whole = |kind: &usize, count: u64| self.found.plans.get(kind).is_some_and(|plans| count >= *plans);
-        let large = self.found.too_large.iter().filter(|(kind, large)| !whole(kind, large.0));
-        let count: u64 = large.map(|(_, large)| large.0).sum();
+        let large = self.found.too_large.iter().filter(|(kind, large)| !whole(kind, large.plans));
+        let count: u64 = large.map(|(_, large)| large.plans).sum();
         let why = "need more memory than a device has".into();
         (count > 0).then(|| Rejected { count, ..rejected(RejectedBy::Memory, "further plans", why, None) })
     }

@@ -6,8 +6,9 @@
 
 use super::solve::recommended;
 use crate::problem::Problem;
-use crate::relative::{apart, lacking, memory_ratio, times_the_memory};
+use crate::relative::apart;
 use crate::search::Evaluated;
+use crate::shortfall::TooLarge;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Rejected, RejectedBy, Remedy};
 use trainyard_plan::operators::LayerRole;
@@ -121,12 +122,12 @@ impl<'a> Remedies<'a> {
     }
 
     fn rejected(&self, name: &str, fixed: &Fixed) -> Option<Rejected> {
-        let (None, Some((count, needed, available))) = recommended(self.problem, fixed) else { return None };
-        let times = memory_ratio(needed, available);
-        let much = if times < 1.1 { times_the_memory(needed, available) } else { format!("{times:.1}") };
+        let (None, Some(TooLarge { plans: count, least })) = recommended(self.problem, fixed) else { return None };
+        let times = least.ratio();
+        let much = if times < 1.1 { least.times() } else { format!("{times:.1}") };
         Some(Rejected {
             what: format!("{name} on {}", self.chosen.cluster()),
-            why: format!("does not fit ({}, {much} times as much)", lacking(needed, available)),
+            why: format!("does not fit ({}, {much} times as much)", least.in_words()),
             count,
             limit: Some(RejectedBy::Memory),
             times: Some(times),

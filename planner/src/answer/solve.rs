@@ -6,10 +6,12 @@ use crate::cost::{Overheads, Rent};
 use crate::predict::{predict, predict_of};
 use crate::problem::{Effort, Place, Problem, Rental};
 use crate::search::{Aim, Evaluated, Found, Prepared, Space, Within, choose, choose_briefly, nearest, other, search};
+use crate::shortfall::TooLarge;
+use std::sync::Arc;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
 use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
-use trainyard_units::{Bytes, Invalid, Seconds};
+use trainyard_units::{Invalid, Seconds};
 
 /// The largest space of plans of the job's own search with which other questions about its types, and the types that it
 /// leaves out, are searched too. A stated default: that takes about as long as the job's own search.
@@ -116,19 +118,21 @@ pub(super) fn chosen(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, found
     if has_goal && aim.within != Within::Goal { found } else { choose(prepared, problem, aim, found) }
 }
 
-/// Predicts a plan that a search found.
+/// Predicts a plan that a search found, and returns its simulated step too.
 pub(crate) fn prediction(
     problem: &Problem,
     job: &JobSpec,
     chosen: &Evaluated,
-) -> Result<(Prediction, Outcome), Invalid> {
+) -> Result<(Prediction, Arc<Outcome>), Invalid> {
     let (plan, machine) = (&chosen.plan, chosen.machine(problem));
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
     let rent = Rent::new(job, plan, &machine, problem.place.price_used(chosen.choice))?;
     match &chosen.outcome {
-        Some(outcome) => predict_of(plan, &machine, steps, job, rent, data, Outcome::clone(outcome)),
-        None => predict(plan, &machine, steps, job, rent, data),
+        Some(outcome) => Ok((predict_of(plan, &machine, steps, job, rent, data, outcome)?, outcome.clone())),
+        None => {
+            predict(plan, &machine, steps, job, rent, data).map(|(prediction, outcome)| (prediction, Arc::new(outcome)))
+        }
     }
 }
 
@@ -204,9 +208,9 @@ pub(crate) fn found_with(problem: &Problem, fixed: &Fixed) -> Found {
     choose(&prepared, problem, aim, prepared.search(aim))
 }
 
-/// Returns the plan that would be recommended with these fields held, without deadline and budget, and the number and
-/// memory of plans that do not fit.
-pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+/// Returns the plan that would be recommended with these fields held, without deadline and budget, and the plans that do
+/// not fit.
+pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<TooLarge>) {
     let found = found_with(problem, fixed);
     let too_large = found.too_large.into_values().next();
     (found.best.into_iter().next(), too_large)
@@ -245,16 +249,12 @@ pub(crate) fn briefly(problem: &Problem, limits: &Limits, others: Rental, like: 
 mod tests {
     use super::*;
     use crate::answer::recommend;
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{CampaignSpec, GlobalBatch, Objective};
+    use crate::asking;
+    use trainyard_plan::{CampaignSpec, Objective};
 
     fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-large".into());
+        let mut job = asking::job("gpt2-large", 64, &["p3.*", "g4dn.12xlarge"], 4);
         job.data.samples = Some(100_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(4);
         job.goal.objective = Some(objective);
         job.goal.deadline = deadline.map(|seconds| format!("{seconds} s"));
         job
@@ -265,7 +265,7 @@ mod tests {
         let mut job = job(Objective::Cost, None);
         let (node_mtbf, checkpoint_interval) = (Some("100 h".into()), Some("5 min".into()));
         job.campaign = Some(CampaignSpec { node_mtbf, checkpoint_interval, ..CampaignSpec::default() });
-        let asked = problem(&job, Resources::default()).expect("a solvable job");
+        let asked = asking::solvable(&job);
         let found = best(&asked, &Limits::default()).expect("a plan");
         let (predicted, _) = prediction(&asked, &job, &found).expect("a plan that was found is predicted");
         let (training, in_time) = (found.training(&asked).0, predicted.training_s());
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_search_that_is_cut_short_does_not_say_that_no_plan_meets_the_goal() {
         let limits = |max_simulations| Limits { max_simulations, ..Limits::default() };
-        let asked = |job: &JobSpec| problem(job, Resources::default()).expect("a solvable job");
+        let asked = |job: &JobSpec| asking::solvable(job);
         let fastest = optimum(&asked(&job(Objective::Time, None)), &limits(None)).expect("a plan");
         let job = job(Objective::Cost, Some(1.001 * fastest.time_s));
         let whole = recommend(&asked(&job), &limits(None), &job).expect("the fastest plan meets the deadline");

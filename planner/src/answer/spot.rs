@@ -44,22 +44,17 @@ fn at_spot_prices(problem: &Problem) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{GlobalBatch, JobSpec, Method, Pricing};
+    use trainyard_plan::{Method, Pricing};
 
     fn planned(budget: f64, pricing: Option<Pricing>) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3.1-8b".into());
+        let mut job = asking::job("llama-3.1-8b", 16, &["g6e.*"], 4);
         (job.model.seq_len, job.data.samples) = (Some(1024), Some(156_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(16));
         job.training.method = Some(Method::Qlora);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.*".into()]), Some(4));
         job.cluster.pricing = pricing;
         (job.goal.deadline, job.goal.budget) = (Some("6 h".into()), Some(budget));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), &job).expect("the nearest plan")
+        asking::planned(&job)
     }
 
     #[test]

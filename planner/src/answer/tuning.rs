@@ -4,6 +4,7 @@ use super::solve::recommended;
 use crate::problem::{Problem, Training, executable_on};
 use crate::relative::percent_of;
 use crate::search::{Evaluated, INDISTINCT, Totals, is_quick};
+use crate::shortfall::TooLarge;
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
 use trainyard_plan::{BatchSpec, Fixed, GradientReduction, Plan, PlanSpec, Precision};
 use trainyard_sim::{Machine, footprint};
@@ -15,14 +16,13 @@ const NEIGHBOURS: usize = 4;
 /// The largest micro-batch that is compared with the recommended one, as a multiple of it; smaller ones likewise.
 const MICRO_FACTOR_MAX: u64 = 4;
 
-/// A number format with its best plan or, if none fits, the number of plans that do not, the least memory that they
-/// need and the memory that there is.
+/// A number format with its best plan or, if none fits, those that do not.
 pub(crate) struct Tried {
     pub(crate) precision: Precision,
     /// Fields that were held in its search.
     pub(crate) fixed: Fixed,
     pub(crate) best: Option<Evaluated>,
-    pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
+    pub(crate) too_large: Option<TooLarge>,
 }
 
 /// The recommended plan with its problem and the user's held fields.
@@ -237,21 +237,16 @@ fn times(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec, Method, StateSharding};
+    use crate::asking;
+    use trainyard_plan::{Method, StateSharding};
 
     #[test]
     fn smaller_micro_batches_of_sharded_gradients_need_no_more_memory_and_one_machine_has_no_network() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("qwen2.5-32b".into());
+        let mut job = asking::job("qwen2.5-32b", 32, &["g6e.48xlarge"], 1);
         (job.model.seq_len, job.data.samples) = (Some(2048), Some(20_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(32));
         job.training.method = Some(Method::Full);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.48xlarge".into()]), Some(1));
         job.cluster.stack = Some("deepspeed".into());
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        let document = asking::planned(&job);
         assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
         let own = document.batches.iter().position(|choice| choice.recommended).expect("the recommended one");
         let smaller = &document.batches[..own];

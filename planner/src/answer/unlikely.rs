@@ -116,18 +116,15 @@ impl Unlikely<'_> {
 #[cfg(test)]
 mod tests {
     use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
+    use crate::asking;
+    use trainyard_plan::Fixed;
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
 
     fn planned(instances: Option<u32>) -> PlanDocument {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2-large".into());
+        let mut job = asking::job("gpt2-large", 240, &["g4dn.12xlarge"], 6);
         job.data.tokens = Some(2e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(240));
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g4dn.12xlarge".into()]), Some(6));
         job.goal.deadline = Some("26 h".into());
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let limits = Limits { fixed: Fixed { instances, ..Fixed::default() }, ..Limits::default() };
         recommend(&problem, &limits, &job).expect("a plan")
     }

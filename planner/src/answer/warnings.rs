@@ -642,6 +642,7 @@ fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking;
     use trainyard_hardware_profiles::catalog;
     use trainyard_plan::GlobalBatch;
 
@@ -662,14 +663,10 @@ mod tests {
     #[test]
     fn an_optimizer_that_is_only_supposed_is_told_where_another_is_usual() {
         let told = |model: &str, optimizer| {
-            let mut job = JobSpec::default();
-            job.model.name = Some(model.into());
+            let mut job = asking::job(model, 256, &["p4d.24xlarge"], 1);
             job.data.samples = Some(100_000);
-            job.training.global_batch = Some(GlobalBatch::Exactly(256));
             job.training.optimizer = optimizer;
-            job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
-            job.cluster.max_instances = Some(1);
-            let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let document = crate::recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
             document.warnings.into_iter().find(|warning| warning.starts_with("the optimizer is taken to be adamw"))
         };
@@ -697,7 +694,7 @@ mod tests {
         job.model.name = Some("gpt2".into());
         job.data.samples = Some(1000);
         job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         assert_eq!(batch_beyond_data(&problem, 1000), None);
         let told = batch_beyond_data(&problem, 4096).expect("more than there are");
         assert!(told.contains("more than the 1,000") && told.ends_with("4,096 tokens would be 4 samples"), "{told}");
@@ -708,7 +705,7 @@ mod tests {
         let mut job = JobSpec::default();
         (job.model.name, job.data.tokens) = (Some("gpt2".into()), Some(1e10));
         job.training.global_batch = Some(GlobalBatch::Exactly(512));
-        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         assert_eq!(batch_beyond_data(&problem, 15_360 * 4), None);
         let told = batch_beyond_data(&problem, 524_288).expect("too large");
         assert!(told.contains("536,870,912 tokens") && told.ends_with("524,288 tokens would be 512 samples"), "{told}");

@@ -226,6 +226,7 @@ fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) ->
 mod tests {
     use super::WaysOut;
     use crate::answer::{Limits, NoPlan, recommend};
+    use crate::asking;
     use crate::problem::{Resources, problem};
     use trainyard_hardware_profiles::ClusterFile;
     use trainyard_plan::{Fixed, GlobalBatch, JobSpec, Method};
@@ -297,13 +298,10 @@ mod tests {
     #[test]
     fn adapters_are_named_where_a_whole_fine_tuning_does_not_fit() {
         let told = |method| {
-            let mut job = JobSpec::default();
-            job.model.name = Some("llama-3.1-8b".into());
+            let mut job = asking::job("llama-3.1-8b", 16, &["g6e.xlarge"], 1);
             (job.model.seq_len, job.data.samples) = (Some(512), Some(10_000));
-            job.training.global_batch = Some(GlobalBatch::Exactly(16));
             job.training.method = method;
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let fix = ["offload=none".to_owned()];
             let limits = Limits { fixed: Fixed::parse(&fix).expect("a field"), ..Limits::default() };
             recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
@@ -317,13 +315,10 @@ mod tests {
 
     #[test]
     fn of_types_with_enough_memory_the_cheapest_is_named() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("qwen2.5-32b".into());
+        let mut job = asking::job("qwen2.5-32b", 16, &["g5.xlarge"], 1);
         (job.model.seq_len, job.data.samples) = (Some(1024), Some(10_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(16));
         job.training.method = Some(Method::Qlora);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g5.xlarge".into()]), Some(1));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let refused = recommend(&problem, &Limits::default(), &job);
         let Err(NoPlan::OutOfMemory { ways_out, .. }) = refused else { panic!("a plan fits") };
         // 1.86 USD an hour; the p3dn.24xlarge, whose GPUs have less memory, costs 31.

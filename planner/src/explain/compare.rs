@@ -261,19 +261,13 @@ fn cheaper(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
-    use crate::{Limits, MachineFiles, explain, recommend};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use crate::asking;
+    use crate::{MachineFiles, explain};
 
     fn plan() -> ExplainedPlan {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
+        let mut job = asking::job("gpt2", 8, &["p3.2xlarge"], 1);
         job.data.samples = Some(10_000);
-        job.training.global_batch = Some(GlobalBatch::Exactly(8));
-        job.cluster.instances = Some(vec!["p3.2xlarge".into()]);
-        job.cluster.max_instances = Some(1);
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+        let document = asking::planned(&job);
         let named = NamedPlan { file: "plan.json".into(), document, files: MachineFiles::default() };
         explain(&named, None).expect("a valid plan").plan
     }

@@ -1,10 +1,10 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
 use super::bounds::Bounds;
-use super::found::nearer;
 use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
 use crate::problem::ForwardTimes;
+use crate::shortfall::{Shortfall, TooLarge};
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,10 +18,8 @@ use trainyard_units::Bytes;
 /// The result of looking at the variants of a candidate.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// Number of variants that do not fit into memory.
-    pub(crate) too_large: u64,
-    /// The memory that the smallest of these needs, and the memory that there is.
-    pub(crate) least_too_large: Option<(Bytes, Bytes)>,
+    /// The variants that do not fit into memory, if there are any.
+    pub(crate) too_large: Option<TooLarge>,
     /// The variants that fit and could matter.
     pub(crate) fitting: Vec<Fitting>,
 }
@@ -49,9 +47,6 @@ pub(crate) struct Times {
     /// Forward passes besides the steps, or lower bounds of them.
     pub(crate) forward: ForwardTimes,
 }
-
-/// The memory that a variant needs and that there is, where it does not fit.
-type Shortfall = (Bytes, Bytes);
 
 /// A variant of a candidate, as far as any search has looked at it. All that is known follows from the variant alone, so
 /// that no search sees what another has looked at before.
@@ -90,7 +85,7 @@ pub(crate) fn look(
     for tried in tried {
         match builder.look(tried, &matters) {
             Ok(fitting) => looked.fitting.extend(fitting),
-            Err((needed, available)) => looked.note_too_large(needed, available),
+            Err(least) => looked.note_too_large(TooLarge { plans: 1, least }),
         }
     }
     looked
@@ -136,10 +131,8 @@ struct Builder<'a> {
 }
 
 impl Looked {
-    fn note_too_large(&mut self, needed: Bytes, available: Bytes) {
-        let new = (needed, available);
-        self.least_too_large = Some(self.least_too_large.map_or(new, |least| nearer(least, new)));
-        self.too_large += 1;
+    fn note_too_large(&mut self, own: TooLarge) {
+        self.too_large = Some(self.too_large.map_or(own, |all| all.and(own)));
     }
 }
 
@@ -191,9 +184,9 @@ impl Builder<'_> {
         let plan = self.plan(variant, &by_time.stages).expect("a plan was cut this way before");
         let needed = footprint(&plan, self.machine);
         let Err(full) = needed.fits() else { return Ok((by_time.clone(), needed.peak())) };
-        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full.amounts()) };
+        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full.into()) };
         let needed = footprint(&plan, self.machine);
-        needed.fits().map_err(|_| full.amounts())?;
+        needed.fits().map_err(|_| full)?;
         Ok((Cut { stages: plan.spec().stages.as_slice().into(), times: self.least(&plan) }, needed.peak()))
     }
 

@@ -182,20 +182,16 @@ impl<K, V> Count for Memo<K, V> {
 #[cfg(test)]
 mod tests {
     use crate::answer::{Limits, recommend};
+    use crate::asking;
     use crate::cache::SearchCache;
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
+    use trainyard_plan::Fixed;
 
     /// A search that knows nothing is the oracle.
     #[test]
     fn what_is_known_changes_no_answer() {
         let job = |model: &str, batch, instances: &[&str]| {
-            let mut job = JobSpec::default();
-            job.model.name = Some(model.into());
+            let mut job = asking::job(model, batch, instances, 4);
             job.data.samples = Some(100_000);
-            job.training.global_batch = Some(GlobalBatch::Exactly(batch));
-            job.cluster.instances = Some(instances.iter().map(|name| (*name).into()).collect());
-            job.cluster.max_instances = Some(4);
             job
         };
         let asked = [
@@ -212,7 +208,7 @@ mod tests {
             let held: Vec<String> = [held].into_iter().filter(|held| !held.is_empty()).map(Into::into).collect();
             let fixed = Fixed::parse(&held).expect("fields of a plan");
             let limits = Limits { fixed, ..Limits::default() };
-            let problem = || problem(&job, Resources::default()).expect("a solvable job");
+            let problem = || asking::solvable(&job);
             let alone = recommend(&problem(), &limits, &job);
             assert_eq!(recommend(&problem().with_cache(cache.clone()), &limits, &job), alone, "{job:?} {held:?}");
         }

@@ -3,6 +3,7 @@
 use super::known::Known;
 use super::layers_held::{HeldBefore, HeldKey, ParameterCounts};
 use super::space::{Candidate, Space, Variant};
+use crate::shortfall::Shortfall;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,9 +16,6 @@ use trainyard_units::Bytes;
 /// The most that a stage may need, as a multiple of what a device has, before another cut of the layers is tried to fit
 /// it into memory. Beyond this, another cut is hopeless.
 pub(crate) const NEAR: f64 = 1.1;
-
-/// The memory that is needed at least, and the memory that there is.
-type Shortfall = (Bytes, Bytes);
 
 /// The memory of a device, by type of machine.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +96,7 @@ impl MemoryBound {
             }
             least = least.min(needed);
         }
-        Some((least, device.available))
+        Some(Shortfall { needed: least, available: device.available })
     }
 
     /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
@@ -139,7 +137,7 @@ impl MemoryBound {
         let needed = device.needed(state.sum::<f64>() + pipeline.peak(StageId(0), &activations) as f64);
         let other_cuts = parallel.pipeline > 1 && variant.virtual_stages == 1;
         let hopeless = device.available.as_f64() * if other_cuts { NEAR } else { 1.0 };
-        (needed.as_f64() > hopeless).then_some((needed, device.available))
+        (needed.as_f64() > hopeless).then_some(Shortfall { needed, available: device.available })
     }
 }
 
@@ -182,6 +180,7 @@ fn held(space: &Space<'_>, candidate: &Candidate, key: HeldKey) -> HeldBefore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking;
     use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
 
     /// What one candidate after another is asked for is the oracle.
@@ -194,7 +193,7 @@ mod tests {
             job.data.samples = Some(100_000);
             job.training.global_batch = Some(GlobalBatch::Exactly(96));
             job.cluster.instances = Some(["g4dn.12xlarge", "p3.16xlarge", "p4d.24xlarge"].map(Into::into).into());
-            let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let space = Space::new(&problem, &Fixed::default());
             let memory = MemoryBound::new(&space, Known::of(&space, &problem.cache));
             for site in space.sites().into_iter().filter(|(_, instances)| *instances <= 4) {

@@ -16,10 +16,10 @@ mod known;
 mod layer_prices;
 mod layers_held;
 mod memory_bound;
+mod near_optimal;
 mod overheads;
 mod prepared;
 mod refusal;
-mod robust;
 mod searcher;
 mod space;
 mod surer;
@@ -31,12 +31,12 @@ pub(crate) use arrangement::{UNSHARDED, other_offload, other_recomputation, othe
 pub use cases::cases_to_measure;
 pub(crate) use complexity::Complexity;
 pub(crate) use found::Found;
-pub(crate) use prepared::Prepared;
-pub(crate) use robust::{
+pub(crate) use near_optimal::{
     GIVEN_UP_MAX, SEVERAL_MACHINES, SIMPLER_FOR_USD, choose, choose_briefly, given_up_for_set_up, indistinct,
     is_more_set_up_than_saved, preferred,
 };
-pub use robust::{INDISTINCT, LEFT_OVER, MUCH, SAME, simpler_than};
+pub use near_optimal::{INDISTINCT, LEFT_OVER, MUCH, SAME, simpler_than};
+pub(crate) use prepared::Prepared;
 pub(crate) use searcher::search;
 pub(crate) use space::{Space, repeated};
 pub(crate) use surer::best_by;

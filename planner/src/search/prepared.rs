@@ -13,6 +13,7 @@ use super::space::{Candidate, Space, Variant};
 use super::totals::{Evaluated, Surrounded, Totals};
 use crate::cost::Work;
 use crate::problem::Problem;
+use crate::shortfall::TooLarge;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -59,8 +60,8 @@ impl<'a> Prepared<'a> {
             let mut shortfalls = memory.shortfalls(&space, &candidates).into_iter();
             candidates.retain(|candidate| {
                 let shortfall = shortfalls.next().flatten();
-                if let Some((needed, available)) = shortfall {
-                    dropped.note_too_large(kind, u64::from(candidate.plans), needed, available);
+                if let Some(least) = shortfall {
+                    dropped.note_too_large(kind, TooLarge { plans: candidate.plans.into(), least });
                 }
                 shortfall.is_none()
             });
@@ -72,8 +73,8 @@ impl<'a> Prepared<'a> {
         for (kind, own, with_room, without_room) in of_sites.into_iter().filter(|(_, plans, ..)| *plans > 0) {
             *plans.entry(kind).or_default() += own;
             candidates.extend(with_room);
-            for (kind, (plans, needed, available)) in without_room.too_large {
-                dropped.note_too_large(kind, plans, needed, available);
+            for (kind, own) in without_room.too_large {
+                dropped.note_too_large(kind, own);
             }
         }
         let bounds = Bounds::new((problem, fixed), &space, &candidates, known.clone());

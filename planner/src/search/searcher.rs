@@ -293,9 +293,8 @@ impl<'a> Searcher<'a> {
         let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
         for ((number, _), looked) in turn.looks.into_iter().zip(looked) {
             let candidate = self.sought.candidate(number);
-            if let Some((needed, available)) = looked.least_too_large {
-                let kind = self.sought.problem().place.kind(candidate.choice);
-                found.note_too_large(kind, looked.too_large, needed, available);
+            if let Some(own) = looked.too_large {
+                found.note_too_large(self.sought.problem().place.kind(candidate.choice), own);
             }
             for fitting in looked.fitting {
                 if let Some(bound) = self.sought.assess(candidate, fitting.variant.shares_out(), fitting.cut.times) {
@@ -407,24 +406,20 @@ fn keep_faster<K: Ord>(kept: &mut BTreeMap<K, Evaluated>, key: K, plan: &Evaluat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Resources, problem};
+    use crate::asking;
     use crate::search::Within;
     use crate::search::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, Objective, Plan, StageId};
+    use trainyard_plan::{Objective, Plan, StageId};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
     fn small(objective: Objective, bytes_per_sample: Option<f64>, stack: &str) -> Problem {
-        let mut job = JobSpec::default();
+        let mut job = asking::job("gpt2-large", 8, &["p3.*", "g4dn.12xlarge"], 2);
         job.cluster.stack = Some(stack.into());
-        job.model.name = Some("gpt2-large".into());
         job.data.samples = Some(10_000);
         job.data.bytes_per_sample = bytes_per_sample;
-        job.training.global_batch = Some(GlobalBatch::Exactly(8));
-        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
-        job.cluster.max_instances = Some(2);
         job.goal.objective = Some(objective);
-        problem(&job, Resources::default()).expect("a solvable job")
+        asking::solvable(&job)
     }
 
     /// The oracle: build, check and simulate every variant of every candidate.
@@ -439,9 +434,9 @@ mod tests {
             let plan = space.plan(candidate, variant, stages.to_vec(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
             let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
-            let shortfalls = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);
+            let shortfall = prepared.memory.first_stage_shortfall(space, candidate, variant, &runs);
             assert!(
-                shortfalls.is_none_or(|(shortfalls, _)| shortfalls <= needed.total(StageId(0))),
+                shortfall.is_none_or(|bound| bound.needed <= needed.total(StageId(0))),
                 "{candidate:?} {variant:?}"
             );
             needed.fits().ok()?;

@@ -127,6 +127,11 @@ impl<'a> Space<'a> {
         self.sites().into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
     }
 
+    /// Returns `true` if there is a plan at all.
+    pub(crate) fn has_plans(&self) -> bool {
+        self.sites().into_par_iter().any(|site| !self.candidates_on(site).is_empty())
+    }
+
     /// Lists the choices with the numbers of their machines that are considered.
     pub(crate) fn sites(&self) -> Vec<(usize, u32)> {
         self.problem
@@ -717,6 +722,7 @@ fn is_held<T: PartialEq + Copy>(fixed: Option<T>, value: T) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking;
 
     fn spaces(model: &str, fixed: &[&str], check: impl Fn(&Space<'_>)) {
         let mut job = trainyard_plan::JobSpec::default();
@@ -725,7 +731,7 @@ mod tests {
         job.cluster.stack = Some("pytorch".into());
         job.data.samples = Some(1000);
         job.training.global_batch = Some(trainyard_plan::GlobalBatch::Exactly(64));
-        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let fixed: Vec<String> = fixed.iter().map(ToString::to_string).collect();
         check(&Space::new(&problem, &Fixed::parse(&fixed).expect("fields of a plan")));
     }

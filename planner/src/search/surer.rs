@@ -1,8 +1,8 @@
 //! Of plans that cannot be told apart by what they cost, one that is likely to end in time.
 
 use super::aim::{Aim, Ceilings, Within};
+use super::near_optimal::{Among, INDISTINCT};
 use super::prepared::Prepared;
-use super::robust::{Among, INDISTINCT};
 use super::totals::{Evaluated, Totals, is_quick};
 use crate::problem::Problem;
 use std::sync::Arc;
@@ -56,22 +56,16 @@ fn slow(problem: &Problem, plan: &Evaluated) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use crate::asking;
 
     /// Two machines end in time by their prediction, but may well not; four cost little more.
     #[test]
     fn what_costs_little_more_and_is_likely_to_end_in_time_is_preferred() {
         let planned = |deadline: &str| {
-            let mut job = JobSpec::default();
-            job.model.name = Some("gpt2-xl".into());
+            let mut job = asking::job("gpt2-xl", 512, &["p4d.24xlarge"], 4);
             job.data.tokens = Some(5e9);
-            job.training.global_batch = Some(GlobalBatch::Exactly(512));
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(4));
             job.goal.deadline = Some(deadline.into());
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+            let document = asking::planned(&job);
             let likely = document.prediction.within_deadline.expect("a deadline");
             (document.plan.cluster.instances, likely, document.prediction.cost_usd.expect("rented"))
         };

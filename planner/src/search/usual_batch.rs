@@ -1,7 +1,7 @@
 //! Of the batches of a plan that cannot be told apart, those that people train with.
 
 use super::aim::{Aim, Ceilings, other};
-use super::robust::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
+use super::near_optimal::{Among, INDISTINCT, MUCH, or_much_better, preferred_plan, simplest};
 use super::space::Candidate;
 use super::totals::{Evaluated, Totals};
 use crate::problem::{NORMALISED_MIN, Problem, Training};
@@ -106,6 +106,7 @@ fn alike(one: Aim, chosen: &Evaluated, times: f64) -> Aim {
 mod tests {
     use super::NORMALISED_MIN;
     use crate::answer::{Limits, recommend};
+    use crate::asking;
     use crate::problem::{Resources, problem};
     use trainyard_plan::document::PlanDocument;
     use trainyard_plan::{GlobalBatch, JobSpec};
@@ -116,8 +117,7 @@ mod tests {
         job.data.samples = Some(10_000_000);
         job.training.global_batch = Some(batch);
         (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(1));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
-        recommend(&problem, &Limits::default(), &job).expect("a plan")
+        asking::planned(&job)
     }
 
     #[test]

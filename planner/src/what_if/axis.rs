@@ -390,22 +390,8 @@ mod tests {
         }
         let slip = axis("cluster.netwrok=1").expect_err("a slip");
         assert!(slip.hint().is_some_and(|hint| hint.contains("`cluster.network`")), "{slip}");
-        for (word, key) in [
-            ("network", "cluster.network"),
-            ("bandwidth", "cluster.network"),
-            ("deadline", "goal.deadline"),
-            ("budget", "goal.budget"),
-            ("mtbf", "campaign.node_mtbf"),
-            ("failures", "campaign.node_mtbf"),
-            ("machines", "instances"),
-            ("price", "price.instance"),
-            ("spot", "pricing"),
-            ("batch", "batch.global"),
-            ("batch_size", "batch.global"),
-        ] {
-            let hint = axis(&format!("{word}=1")).expect_err(word).hint().unwrap_or_default();
-            assert!(hint.starts_with(&format!("did you mean `{key}` (")), "{word}: {hint}");
-        }
+        let hint = axis("failures=1").expect_err("no key").hint().unwrap_or_default();
+        assert!(hint.starts_with("did you mean `campaign.node_mtbf` ("), "{hint}");
         let last = axis("spot_scenario=5").expect_err("the last part of a key");
         assert!(last.hint().is_some_and(|hint| hint.contains("`campaign.spot_scenario`")), "{last}");
         let share = axis("mfu=40,50").expect_err("it is predicted");

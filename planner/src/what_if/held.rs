@@ -29,6 +29,7 @@ use crate::problem::{
 };
 use crate::search::repeated;
 use std::borrow::Cow;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Offered, PlanDocument, Prediction, PriceUsed};
@@ -51,7 +52,7 @@ pub(super) struct Expected {
     pub(super) plan: Plan,
     pub(super) machine: Machine,
     pub(super) prediction: Prediction,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Arc<Outcome>,
     /// What to be careful about, told of cases only.
     pub(super) warnings: Vec<String>,
     /// The plan with the lowest objective, if another one was preferred; `None` for a plan that is held.
@@ -90,6 +91,7 @@ impl HeldPlan {
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) =
             predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
+        let outcome = Arc::new(outcome);
         Ok(Expected { plan, machine, prediction, outcome, warnings: Vec::new(), passed_over: None, given_up: None })
     }
 
@@ -223,6 +225,7 @@ impl Changed {
         let rent = Rent::new(job, &plan, &machine, price)?;
         let predicted = data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent, data.as_ref()));
         let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
+        let outcome = Arc::new(outcome);
         if let Some(key) = self.campaign {
             steps_alone(key, &prediction)?;
         }

@@ -26,8 +26,9 @@ use crate::cancellation::Cancellation;
 use crate::edits::{MachineChange, Part, PriceChange, Setting};
 use crate::predict::{MachineFile, MachineFiles};
 use crate::problem::{AUTO_STACK, JobError, Place, Resources, model, problem_on, usual_types};
-use crate::relative::{apart, beyond};
+use crate::relative::beyond;
 use crate::search::preferred;
+use crate::shortfall::Shortfall;
 use assumed::with_assumed;
 use choice::{GivenUp, compares_otherwise, indistinct, other_machines, other_software};
 use held::{Expected, PassedOver};
@@ -380,11 +381,7 @@ impl Subject {
 
 /// A job while keys are set.
 struct ChangedJob {
-    spec: JobSpec,
-    resources: Resources,
-    limits: Limits,
-    cancellation: Cancellation,
-    cache: SearchCache,
+    job: SoughtJob,
     machine: Vec<MachineChange>,
     price: Vec<PriceChange>,
     /// Keys that are set to one value on all types of machine.
@@ -432,16 +429,14 @@ impl SoughtJob {
         if self.cancellation.is_cancelled() {
             return Err(NoPlan::Cancelled.into());
         }
-        let Self { spec, resources, limits, cancellation, cache } = self.clone();
         let (machine, price, of_all) = (Vec::new(), Vec::new(), Vec::new());
-        let of_batch = false;
-        let mut changed = ChangedJob { spec, resources, limits, cancellation, cache, machine, price, of_all, of_batch };
+        let mut changed = ChangedJob { job: self.clone(), machine, price, of_all, of_batch: false };
         for (key, setting) in settings {
             changed.set(*key, setting, base)?;
         }
-        changed.limits.fixed.stack = changed.limits.fixed.stack.take().or_else(|| software.map(Into::into));
-        let expected = changed.solved()?;
-        Ok((changed.spec, expected))
+        let held = &mut changed.job.limits.fixed.stack;
+        *held = held.take().or_else(|| software.map(Into::into));
+        changed.solved()
     }
 }
 
@@ -450,7 +445,7 @@ impl ChangedJob {
         match key.level {
             Level::Plan(field) => return self.set_plan(field, setting, base),
             Level::Terms => {
-                if let (Some(path), "cluster.transport") = (&self.spec.cluster.file, key.name) {
+                if let (Some(path), "cluster.transport") = (&self.job.spec.cluster.file, key.name) {
                     return Err(own_transport(path).into());
                 }
                 self.set_terms(key.name, setting);
@@ -458,25 +453,26 @@ impl ChangedJob {
             Level::Job | Level::Search => {
                 if let Some(base) = base {
                     steps_alone(key, &base.prediction)?;
-                    self.spec = with_assumed(&self.spec, (key, setting), (&base.plan, &base.machine, &base.prediction));
+                    self.job.spec =
+                        with_assumed(&self.job.spec, (key, setting), (&base.plan, &base.machine, &base.prediction));
                 }
-                self.spec = job::set_job(&self.spec, key, setting)?;
+                self.job.spec = job::set_job(&self.job.spec, key, setting)?;
                 if key.name == "cluster.stack" {
-                    self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(Field::Stack);
+                    self.job.limits.fixed = std::mem::take(&mut self.job.limits.fixed).without(Field::Stack);
                 }
             }
             Level::Model => {
-                let read = self.resources.model_file.take();
+                let read = self.job.resources.model_file.take();
                 // A model has an attention kernel in any case, but who did not name one leaves it to software and GPU.
-                let attention = self.spec.model.attention.or(read.as_ref().and_then(|read| read.attention));
-                let spec = ModelSpec { attention, ..model(&self.spec.model, read)?.spec() };
+                let attention = self.job.spec.model.attention.or(read.as_ref().and_then(|read| read.attention));
+                let spec = ModelSpec { attention, ..model(&self.job.spec.model, read)?.spec() };
                 let model = job::set_model(&spec, key, setting)?;
                 // As if a file had it: a model of the catalog has its dimensions.
-                self.resources.model_file = Some(model);
-                self.spec.model = ModelChoice { file: Some(VARIED_MODEL.into()), ..ModelChoice::default() };
+                self.job.resources.model_file = Some(model);
+                self.job.spec.model = ModelChoice { file: Some(VARIED_MODEL.into()), ..ModelChoice::default() };
             }
             Level::Machine(part) => {
-                if self.spec.cluster.profile.is_some() {
+                if self.job.spec.cluster.profile.is_some() {
                     return Err("a measured machine is known only as it was measured".to_owned().into());
                 }
                 let of_software = part == Part::Launch;
@@ -485,9 +481,9 @@ impl ChangedJob {
             }
             Level::Price(instance) => {
                 if !self.is_priced() {
-                    return Err(unpriced(self.spec.cluster.file.as_deref()).into());
+                    return Err(unpriced(self.job.spec.cluster.file.as_deref()).into());
                 }
-                own_type(instance, self.spec.cluster.file.as_deref())?;
+                own_type(instance, self.job.spec.cluster.file.as_deref())?;
                 self.of_all.extend(Some(key.name).filter(|_| setting.is_absolute() && instance.is_none()));
                 self.price.push(PriceChange { instance, setting: setting.clone() });
             }
@@ -497,8 +493,8 @@ impl ChangedJob {
 
     /// Returns `true` if the machines have a price: they are rented, or their cluster file states it.
     fn is_priced(&self) -> bool {
-        let cluster = &self.spec.cluster;
-        let stated = || self.resources.cluster_file.as_ref().is_some_and(ClusterFile::is_priced);
+        let cluster = &self.job.spec.cluster;
+        let stated = || self.job.resources.cluster_file.as_ref().is_some_and(ClusterFile::is_priced);
         cluster.profile.is_none() && (cluster.file.is_none() || stated())
     }
 
@@ -511,17 +507,17 @@ impl ChangedJob {
                 count.count(present)?.to_string()
             }
         };
-        let fixed = std::mem::take(&mut self.limits.fixed);
-        self.limits.fixed = match field {
+        let fixed = std::mem::take(&mut self.job.limits.fixed);
+        self.job.limits.fixed = match field {
             Field::Global => {
                 let samples = value.parse().map_err(|_| format!("`{value}` is no number of samples"))?;
-                self.spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
+                self.job.spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
                 self.of_batch = true;
                 fixed.without(field)
             }
             Field::Precision => {
                 let precision = value.parse().map_err(|error: UnknownName| error.to_string())?;
-                self.spec.training.precision = Some(vec![precision]);
+                self.job.spec.training.precision = Some(vec![precision]);
                 fixed.without(field)
             }
             _ => fixed.with(field, &value).map_err(|error| error.to_string())?,
@@ -531,11 +527,11 @@ impl ChangedJob {
 
     fn set_terms(&mut self, name: &str, setting: &Setting) {
         let Setting::Word(word) = setting else { return };
-        let cluster = &mut self.spec.cluster;
+        let cluster = &mut self.job.spec.cluster;
         match name {
             "instance" => {
                 cluster.instances = Some(vec![word.clone()]);
-                self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(Field::Instance);
+                self.job.limits.fixed = std::mem::take(&mut self.job.limits.fixed).without(Field::Instance);
             }
             "pricing" => cluster.pricing = word.parse().ok(),
             "service" => cluster.service = Some(word.clone()),
@@ -544,46 +540,49 @@ impl ChangedJob {
         }
     }
 
-    fn solved(&self) -> Result<Expected, Refusal> {
+    /// Finds the best plan, and returns it with the job that it is for.
+    fn solved(self) -> Result<(JobSpec, Expected), Refusal> {
+        let Self { job: SoughtJob { spec, resources, limits, cancellation, cache }, machine, price, of_all, of_batch } =
+            self;
         // Machines that are not there yet may be bought.
-        let Fixed { instances, instance, .. } = &self.limits.fixed;
+        let Fixed { instances, instance, .. } = &limits.fixed;
         let more = |place: Place| place.with_machines(instances.unwrap_or(0), instance.as_deref());
-        let other = |place: Place| more(place.changed(&self.machine).repriced(&self.price));
-        let problem = problem_on(&self.spec, self.resources.clone(), other)?;
-        let problem = problem.until(self.cancellation.clone()).with_cache(self.cache.clone());
-        let (chosen, optimum) = best_and_optimum(&problem, &self.limits)?;
-        let (prediction, outcome) = prediction(&problem, &self.spec, &chosen)?;
+        let other = |place: Place| more(place.changed(&machine).repriced(&price));
+        let problem = problem_on(&spec, resources, other)?.until(cancellation).with_cache(cache);
+        let (chosen, optimum) = best_and_optimum(&problem, &limits)?;
+        let (prediction, outcome) = prediction(&problem, &spec, &chosen)?;
         let machine = chosen.machine(&problem);
         let passed_over = optimum.and_then(|optimum| {
             let why = preferred(&problem, &chosen, &optimum)?;
             Some(PassedOver { in_all_s: optimum.elapsed_s, cost_usd: optimum.cost_usd, why })
         });
-        let (job, plan) = (&self.spec, &chosen.plan);
+        let (job, plan) = (&spec, &chosen.plan);
         let warned =
             Warnings { problem: &problem, job, plan, choice: chosen.choice, prediction: &prediction, limits: None }
                 .of_case();
-        let batch = self.of_batch.then(|| varied_batches(&problem)).flatten();
-        let warnings = batch.into_iter().chain(self.same_for_all(&problem.place)).chain(warned).collect();
-        Ok(Expected { plan: chosen.plan, machine, prediction, outcome, warnings, passed_over, given_up: None })
+        let batch = of_batch.then(|| varied_batches(&problem)).flatten();
+        let warnings = batch.into_iter().chain(same_for_all(&of_all, &problem.place)).chain(warned).collect();
+        let plan = chosen.plan;
+        Ok((spec, Expected { plan, machine, prediction, outcome, warnings, passed_over, given_up: None }))
     }
+}
 
-    /// Says which keys are set to one value for all of several types of machine.
-    fn same_for_all(&self, place: &Place) -> Vec<String> {
-        let Place::Rented(rental) = place else { return Vec::new() };
-        let names: Vec<&str> = rental.instances.iter().map(|(instance, _)| instance.name.as_str()).collect();
-        let (first, types) = match names.as_slice() {
-            [] | [_] => return Vec::new(),
-            [first, second] => (first, format!("{first} and {second}")),
-            [first, second, rest @ ..] => (first, format!("{first}, {second} and {} others", rest.len())),
-        };
-        let told = |key: &&str| {
-            let one = if *key == ALL_PRICES { format!("; price.{first} is that of one type") } else { String::new() };
-            format!(
-                "{key} is the same for all types that may be chosen ({types}); a factor, as in x0.9, keeps their ratio{one}"
-            )
-        };
-        self.of_all.iter().map(told).collect()
-    }
+/// Says which keys are set to one value for all of several types of machine.
+fn same_for_all(of_all: &[&str], place: &Place) -> Vec<String> {
+    let Place::Rented(rental) = place else { return Vec::new() };
+    let names: Vec<&str> = rental.instances.iter().map(|(instance, _)| instance.name.as_str()).collect();
+    let (first, types) = match names.as_slice() {
+        [] | [_] => return Vec::new(),
+        [first, second] => (first, format!("{first} and {second}")),
+        [first, second, rest @ ..] => (first, format!("{first}, {second} and {} others", rest.len())),
+    };
+    let told = |key: &&str| {
+        let one = if *key == ALL_PRICES { format!("; price.{first} is that of one type") } else { String::new() };
+        format!(
+            "{key} is the same for all types that may be chosen ({types}); a factor, as in x0.9, keeps their ratio{one}"
+        )
+    };
+    of_all.iter().map(told).collect()
 }
 
 /// Returns the figures of a prediction.
@@ -615,8 +614,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
 
 /// Explains why `plan` refuses a plan that fits; `None` if it leaves the margin free.
 fn within_margin(expected: &Expected) -> Option<String> {
-    let (needed, usable) = expected.outcome.footprint.fits().err()?.amounts();
-    let (needed, usable) = apart(needed, usable);
+    let (needed, usable) = Shortfall::from(expected.outcome.footprint.fits().err()?).apart();
     Some(format!("it fits, but needs {needed}, and `plan` takes plans of at most {usable} there, with a margin"))
 }
 

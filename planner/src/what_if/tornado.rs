@@ -7,6 +7,7 @@ use crate::campaign::slowdown;
 use crate::edits::Part;
 use crate::edits::Setting;
 use crate::predict::INPUT_SPREAD;
+use crate::relative::whole_percent;
 use rayon::prelude::*;
 use trainyard_calibration::network_uncertainty;
 use trainyard_plan::document::PlanDocument;
@@ -79,16 +80,13 @@ fn of_logarithm(half_width: f64) -> [f64; 2] {
     [(-half_width).exp(), half_width.exp()]
 }
 
-fn percent(fraction: f64) -> String {
-    format!("{:.0} %", 100.0 * fraction)
-}
-
 /// Lists the assumptions that a plan can rest on, in a fixed order.
 fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> {
     let cluster = &expected.machine.cluster;
-    let unstated = || ([1.0 - UNSTATED, 1.0 + UNSTATED], format!("none stated: ± {}", percent(UNSTATED)));
+    let unstated = || ([1.0 - UNSTATED, 1.0 + UNSTATED], format!("none stated: ± {}", whole_percent(UNSTATED)));
     let stated = |half_width: f64, of: &str| {
-        let own = (half_width > 0.0).then(|| (of_logarithm(half_width), format!("{of}: ± {}", percent(half_width))));
+        let own =
+            (half_width > 0.0).then(|| (of_logarithm(half_width), format!("{of}: ± {}", whole_percent(half_width))));
         own.unwrap_or_else(unstated)
     };
     let gpu = cluster.first().device.gpu().map_or(0.0, |gpu| gpu.achieved.uncertainty.value);

@@ -1,8 +1,8 @@
 //! Asking the planner, as every test does.
 
-use trainyard_plan::JobSpec;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Resources, problem, recommend};
+use trainyard_plan::{Fixed, JobSpec};
+use trainyard_planner::{JobError, Limits, NoPlan, Resources, problem, recommend};
 
 /// The best plans, as many as `top`, in which these fields are held.
 pub(crate) fn limits<T: ToString>(held: &[T], top: usize) -> Limits {

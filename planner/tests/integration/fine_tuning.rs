@@ -7,10 +7,10 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
 use trainyard_plan::document::{Alternative, MethodChoice, PlanDocument, Prediction};
 use trainyard_plan::{
-    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
+    BaseFormat, BatchSpec, ClusterSpec, DpoSpec, FineTuningSpec, Fixed, GlobalBatch, JobSpec, LoraSpec, Method, Plan,
     PlanSpec, Precision, Recompute, Reference, StateSharding, TuningObjective,
 };
-use trainyard_planner::{Fixed, Limits, Resources, problem, recommend};
+use trainyard_planner::{Limits, Resources, problem, recommend};
 use trainyard_sim::{Machine, footprint, simulate, step_time};
 
 /// A small language model on machines with one to eight GPUs.
@@ -110,7 +110,7 @@ fn preferences_take_twice_the_sequences_and_a_reference() {
     let scored = kept.reference_s.expect("before the steps") / kept.time_s;
     assert!(scored > 0.1 && scored < 0.5, "{scored}");
     assert!(kept.cost_parts.expect("rented").reference_usd > 0.0);
-    assert!((kept.elapsed_s() - kept.time_s - kept.around_s()).abs() < 1e-9);
+    assert_eq!(kept.in_all_s, Some(kept.elapsed_s()));
     assert!(kept.around_s() > kept.reference_s.expect("before the steps"));
     // Both sequences are counted.
     let tokens = |own: &Prediction| own.tokens_per_s.expect("tokens") / own.samples_per_s;

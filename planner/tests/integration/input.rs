@@ -4,10 +4,10 @@ use crate::common::{self, refused};
 use trainyard_models::Family;
 use trainyard_plan::document::{InputPrediction, PlanDocument};
 use trainyard_plan::{
-    Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, GlobalBatch, JobSpec, ModelChoice,
+    Bottleneck, Cache, CampaignSpec, ClusterChoice, DataSpec, DecodePlace, Fixed, GlobalBatch, JobSpec, ModelChoice,
     SampleFormat, StorageMode,
 };
-use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
+use trainyard_planner::{Limits, MachineFiles, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, BytesPerSecond};
 

@@ -2,8 +2,8 @@
 
 use crate::common::{self, limits, refused};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{GlobalBatch, JobSpec, Method, Objective, Precision};
-use trainyard_planner::{Fixed, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
+use trainyard_plan::{Fixed, GlobalBatch, JobSpec, Method, Objective, Precision};
+use trainyard_planner::{Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {

@@ -9,14 +9,14 @@ use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
+use super::fsdp_units;
 use super::places::Places;
 use super::program::{Program, environment};
-use super::recommendation;
+use super::recommender;
 use super::script::{exports, script};
 use super::software::Engine;
 use super::torchrun::{PORT, on_each_machine};
 use super::training_arguments::{self, Sharding};
-use super::units;
 use super::yaml::yaml;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{LaunchFile, Precision, Recompute, ScheduleName, StateSharding};
@@ -27,7 +27,7 @@ pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shards states, its configuration.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
-    if recommendation::has_tables(&draft) {
+    if recommender::has_tables(&draft) {
         return Err(draft.cannot(Field::Model, "TorchRec, which shards its embedding tables, is started by torchrun"));
     }
     let (job, plan) = (draft.job, draft.job.plan());
@@ -121,7 +121,7 @@ fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let reshards = training_arguments::reshards_after_forward(draft)?;
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     training_arguments::sharded_checkpoints(draft);
-    let least = units::least_told(draft);
+    let least = fsdp_units::least_told(draft);
     let mut fields = json!({
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": reshards.unwrap_or(true),

@@ -6,16 +6,19 @@ use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, Instance, Network, Pool,
 use trainyard_models::{Attention as Computed, Image, Operator, OperatorKind};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
 use trainyard_plan::{
-    CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec, TrainingSpec, TuningKind,
+    CHECKPOINT_MARGIN, CampaignSpec, Decay, HyperParameters, LearningRate, Optimizer, Plan, Pricing, StageSpec,
+    TrainingSpec, TuningKind,
 };
-use trainyard_planner::{
-    CHECKPOINT_MARGIN, DEFAULT_REGION, Evaluations, OnEveryRank, checkpoint_time, forward_passes, stored_bytes,
-};
+use trainyard_planner::{DEFAULT_REGION, Evaluations, OnEveryRank, checkpoint_time, forward_passes, stored_bytes};
 use trainyard_units::{Bytes, Seconds, human_duration};
 
 /// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
 /// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
+
+/// Checkpoints that are kept: so many of the newest, or about so many besides the newest where software keeps those of an
+/// interval. A stated default.
+pub(super) const CHECKPOINTS_KEPT: u64 = 3;
 
 /// Time of writing a checkpoint where a prediction has none. A stated default.
 const CHECKPOINT_UNKNOWN: Seconds = Seconds(120.0);

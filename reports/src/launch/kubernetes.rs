@@ -15,6 +15,7 @@ use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
+use trainyard_hardware_profiles::Service;
 use trainyard_plan::{LaunchFile, Pricing};
 
 /// Longest time in seconds that a pod is given to end: a document may hold any.
@@ -225,7 +226,7 @@ fn selector(draft: &mut Draft<'_>) -> Option<Value> {
         );
     }
     draft.tells(&[Field::Instance]);
-    if job.plan().spec().service.as_deref() == Some("ec2") {
+    if job.plan().spec().service.as_deref() == Some(Service::Ec2.name()) {
         draft.tells(&[Field::Service]);
     }
     Some(selector)

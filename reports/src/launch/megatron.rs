@@ -10,6 +10,8 @@ use super::draft::{Draft, Finished, Flag};
 use super::ending::Completion;
 use super::error::LaunchError;
 use super::field::Field;
+use super::job::CHECKPOINTS_KEPT;
+use super::megatron_arguments::{Words, uneven};
 use super::megatron_model;
 use super::places::Places;
 use super::program::{Program, environment, pytorch};
@@ -18,16 +20,12 @@ use super::script::{exports, script};
 use super::software::{Engine, wants_launches_in_order};
 use super::starter::{self, Script};
 use super::torchrun;
-use super::words::{Words, uneven};
 use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StateSharding, Store,
 };
-
-/// Approximate number of checkpoints that are kept besides the newest.
-const KEPT: u64 = 3;
 
 /// How tensors are scaled before they become fp8, which no plan states: the default of `transformer_config.py`.
 const FP8_RECIPE: &str = "delayed";
@@ -481,7 +479,7 @@ fn checkpoints(
     }
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
     // The interval of kept checkpoints must be a multiple of the checkpoint interval.
-    let between = (steps / (KEPT * every)).max(1) * every;
+    let between = (steps / (CHECKPOINTS_KEPT * every)).max(1) * every;
     words.set("save-retain-interval", between);
     if let Some(weights) = weights {
         let converted = format!("{results}/pretrained");

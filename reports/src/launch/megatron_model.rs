@@ -3,8 +3,8 @@
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
+use super::megatron_arguments::{Words, uneven};
 use super::software::{Attention, prefers_cudnn};
-use super::words::{Words, uneven};
 use trainyard_models::{
     AttentionKernel, Bert, Blocks, Dropout, Experts, FeedForward, Gpt, HeadKind, Llama, Model, Norm, PositionKind,
     RotaryScaling, Router, RouterScores,

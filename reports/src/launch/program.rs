@@ -10,7 +10,7 @@ use super::fine_tuning;
 use super::megatron;
 use super::places::Places;
 use super::reclaims::asks_for_checkpoints;
-use super::recommendation;
+use super::recommender;
 use super::script::command_with;
 use super::software::Engine;
 use super::starter::{self, Script, Starter};
@@ -166,8 +166,8 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
 /// Returns a script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed; for
 /// recommendation models one of the user's own.
 pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
-    if recommendation::has_tables(draft) {
-        return recommendation::program(draft, places);
+    if recommender::has_tables(draft) {
+        return recommender::program(draft, places);
     }
     let (sharding, files) = if draft.engine == Engine::Deepspeed {
         (Sharding::Deepspeed, vec![deepspeed::config_file(draft, deepspeed::Reader::Trainer)?])

@@ -15,6 +15,7 @@ use super::torchrun::{PORT, start_at};
 use super::yaml::yaml;
 use crate::shell::quoted;
 use serde_json::{Map, Value, json};
+use trainyard_hardware_profiles::Service;
 use trainyard_plan::{DecodePlace, LaunchFile, Pricing, StorageMode};
 
 /// How often a managed job starts its task again at most after that has ended with an error.
@@ -109,7 +110,7 @@ fn resources(draft: &mut Draft<'_>) -> Value {
         resources["network_tier"] = json!("best");
     }
     draft.tells(&[Field::Instance]);
-    if job.plan().spec().service.as_deref() != Some("sagemaker") {
+    if job.plan().spec().service.as_deref() != Some(Service::Sagemaker.name()) {
         draft.tells(&[Field::Service]);
     }
     resources

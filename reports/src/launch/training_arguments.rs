@@ -10,19 +10,17 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field, USUAL_DROPOUT};
 use super::fine_tuning;
+use super::fsdp_units;
+use super::job::CHECKPOINTS_KEPT;
 use super::packing;
 use super::places::Places;
 use super::reclaims::spot_notice;
 use super::software::Engine;
-use super::units;
 use serde_json::json;
 use trainyard_models::{Model, PublishedWeights, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_planner::OnEveryRank;
 use trainyard_units::{counted, human_bytes};
-
-/// Number of checkpoints that are kept, the newest ones.
-pub(super) const KEPT: u32 = 3;
 
 /// Stands for an optimizer that the script hands to the Trainer.
 pub(super) const OPTIMIZER: &str = "OPTIMIZER";
@@ -200,7 +198,7 @@ pub(super) fn recomputes_in_units(draft: &Draft<'_>, sharding: Sharding) -> bool
     let plan = draft.job.plan();
     // Units by size stand in each other, and what is in several would be computed as often.
     units
-        && units::least(plan).is_none()
+        && fsdp_units::least(plan).is_none()
         && draft.engine == Engine::Fsdp
         && plan.recompute() == Recompute::Full
         && plan.state_sharding() >= StateSharding::Gradients
@@ -224,7 +222,7 @@ fn recompute(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
         Recompute::Full if recomputes_in_units(draft, sharding) => list.add("gradient_checkpointing", false),
         Recompute::Full => {
             list.add("gradient_checkpointing", true);
-            if units::least(draft.job.plan()).is_some() {
+            if fsdp_units::least(draft.job.plan()).is_some() {
                 draft.remark("plan.recompute is full: the Trainer calls gradient_checkpointing_enable of the model, which the script must give it if its class is none of transformers'");
             }
         }
@@ -282,7 +280,7 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
         // Version 2.
         list.flag("fsdp");
         let mut config = json!({ "reshard_after_forward": reshards, "state_dict_type": "SHARDED_STATE_DICT" });
-        if let Some(least) = units::least_told(draft) {
+        if let Some(least) = fsdp_units::least_told(draft) {
             config["auto_wrap_policy"] = json!("SIZE_BASED_WRAP");
             config["min_num_params"] = json!(least);
         }
@@ -443,7 +441,7 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     let steps = draft.job.checkpoint_steps();
     list.add("save_strategy", "steps");
     list.add("save_steps", steps);
-    list.add("save_total_limit", KEPT);
+    list.add("save_total_limit", CHECKPOINTS_KEPT);
     spot_notice(draft);
     draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     if let Some(evaluations) = draft.job.evaluations() {

@@ -5,7 +5,7 @@ mod csv;
 pub use csv::what_if_csv;
 
 use crate::format::{
-    Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_digits, usd, wrap,
+    Width, bullets, columns, deviation, facts, percent, rate, seconds, table, three_significant, usd, wrap,
 };
 use crate::layout::{cluster, laid_out, recomputed, strategy_and_state};
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ fn tokens_per_sample(figures: &WhatIfFigures) -> Option<u64> {
 
 /// Formats a throughput, in tokens if those of a sample are given.
 fn throughput(samples_per_s: f64, tokens: Option<u64>) -> String {
-    tokens.map_or_else(|| rate(samples_per_s), |tokens| three_digits(tokens as f64 * samples_per_s))
+    tokens.map_or_else(|| rate(samples_per_s), |tokens| three_significant(tokens as f64 * samples_per_s))
 }
 
 /// Returns `true` if the plans of the cases differ, so that they are printed.

@@ -16,7 +16,7 @@ mod stretch;
 
 pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, longest_interval, open_interval};
-pub use jobs::{CHECKPOINT_MARGIN, JobChain, JobLimit, REQUEUE, longest_lead, signal_lead};
+pub use jobs::{JobChain, JobLimit};
 pub use losses::{Exposure, Losses};
 pub use split::SplitLognormal;
 

@@ -15,7 +15,7 @@ use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::fine_tuning;
 use super::places::Places;
 use super::program::{Program, data_parallel, environment};
-use super::recommendation;
+use super::recommender;
 use super::software::Engine;
 use super::starter::{self, Script, Search, Starter};
 use super::training_arguments::{self, Sharding};
@@ -137,7 +137,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 /// the images of libraries for model parallelism have transformers and Accelerate of their own.
 fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
     let mut packages = Vec::new();
-    if !training.distribution.is_model_parallel() && !recommendation::has_tables(draft) {
+    if !training.distribution.is_model_parallel() && !recommender::has_tables(draft) {
         let names = training.hyperparameters.iter().map(|(name, _)| name.as_str());
         packages.extend(training_arguments::packages(draft, names));
     }
@@ -157,7 +157,7 @@ fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
     }
     let search = Search { results: PLACES.results.unwrap_or_default(), required };
     // A script without arguments looks for its checkpoints itself, and may not be the Trainer's.
-    let of_trainer = !recommendation::has_tables(draft);
+    let of_trainer = !recommender::has_tables(draft);
     let stop_steps = (of_trainer && program.is_told).then(|| draft.job.stop_steps());
     let channels_last = of_trainer && draft.job.lays_channels_last();
     Starter { script: program.script.clone(), stop_steps, channels_last, search: Some(search) }
@@ -165,7 +165,7 @@ fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
 fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program, LaunchError> {
-    if !distribution.is_model_parallel() || recommendation::has_tables(draft) {
+    if !distribution.is_model_parallel() || recommender::has_tables(draft) {
         return data_parallel(draft, PLACES);
     }
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, PLACES)?;

@@ -12,7 +12,7 @@ pub(super) fn tells(draft: &mut Draft<'_>) {
     let named = job.plan().spec().service.as_deref();
     let price = job.document().prediction.price.as_ref();
     let Some((price, offered)) = price.and_then(|price| Some((price, price.offered()?))) else {
-        if named == Some("ec2") {
+        if named == Some(Service::Ec2.name()) {
             draft.note(Field::Service, "SageMaker has prices of its own for its ml. instances");
         }
         draft.tells(&[Field::Service]);

@@ -8,8 +8,7 @@ use crate::launch::field::Field;
 use crate::launch::program::environment;
 use crate::launch::script::{command, exports};
 use crate::shell::quoted;
-use trainyard_plan::{LaunchFile, not_executable};
-use trainyard_planner::REQUEUE;
+use trainyard_plan::{LaunchFile, REQUEUE, not_executable};
 
 /// mpirun waits before it signals the ranks, and as long again before it kills them.
 const WAITS: u32 = 2;

@@ -14,8 +14,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::software::Engine;
 use trainyard_hardware_profiles::{booked, usable_in_block};
-use trainyard_plan::Pricing;
-use trainyard_planner::{REQUEUE, longest_lead, signal_lead};
+use trainyard_plan::{Pricing, REQUEUE, longest_lead, signal_lead};
 use trainyard_units::{Seconds, human_duration};
 
 /// Ratio of the time after which Slurm ends a job to the slow end of its prediction.

@@ -1,6 +1,8 @@
-//! Flags that set fields of a job: what is wrong in such a field is told in the words that were typed.
+//! Flags that set fields of a job: what is wrong in such a field is told in the words that were typed, and where a file
+//! holds something else, these flags are refused.
 
 use crate::arguments::{GoalArguments, JobArguments};
+use crate::failure::Failure;
 use trainyard_units::Invalid;
 
 /// A flag that sets a field of a job.
@@ -17,7 +19,7 @@ pub(crate) struct Typed {
 type Row = (&'static str, &'static str, bool, &'static str);
 
 /// Returns the flags that describe a job.
-pub(crate) fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
+fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
     let JobArguments {
         job: _,
         constants: _,
@@ -161,6 +163,39 @@ pub(crate) fn invalid(error: &Invalid, typed: &[Typed]) -> (Invalid, Option<Stri
     let Some(own) = typed.iter().find(|own| own.field == error.field()) else { return (error.clone(), hint) };
     let hint = hint.map_or_else(|| format!("for example {}", own.example), |hint| as_flags(&hint));
     (error.clone().called(own.flag), Some(hint))
+}
+
+/// A flag that may not apply to what a file holds, `true` if it is given, and advice.
+pub(crate) type Misplaced = (&'static str, bool, String);
+
+/// Refuses the first flag that is given. `why` ends the sentence: `is for jobs, but this is a fleet`.
+pub(crate) fn refuse(flags: impl IntoIterator<Item = Misplaced>, why: &str) -> Result<(), Failure> {
+    match flags.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, advice)) => Err(Failure::input(format!("`{flag}` {why}")).hint(advice)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the flags that describe a job, with advice made of the field of the job that each sets.
+pub(crate) fn misplaced_of_job(
+    arguments: &JobArguments,
+    advice: fn(&str) -> String,
+) -> impl Iterator<Item = Misplaced> {
+    flags_of_job(arguments).into_iter().map(move |(flag, field, given, _)| (flag, given, advice(field)))
+}
+
+/// Returns the flags of machines and goal, with advice made of the field that each sets.
+pub(crate) fn misplaced_of_goal(
+    arguments: &GoalArguments,
+    advice: fn(&str) -> String,
+) -> impl Iterator<Item = Misplaced> {
+    flags_of_goal(arguments).into_iter().map(move |(flag, field, given, _)| (flag, given, advice(field)))
+}
+
+/// Advises where a field of a job belongs in a file of several jobs.
+pub(crate) fn in_each_job(field: &str) -> String {
+    let table = field.split('.').next().unwrap_or(field);
+    format!("each [[job]] has its own `{table}`")
 }
 
 #[cfg(test)]

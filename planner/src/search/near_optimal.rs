@@ -14,7 +14,7 @@ use super::totals::{Evaluated, Totals};
 use super::usual_batch::with_usual_batch;
 use crate::amount::usd;
 use crate::problem::Problem;
-use crate::relative::{pace, percent_of, price};
+use crate::relative::{pace, percent_of, price, whole_percent};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::LayerRole;
@@ -323,7 +323,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         (false, Some((own, best))) => Gain::of(best / own, price(own, best)),
         (false, None) => {
             let fewer = best.worth_usd / own.worth_usd;
-            Gain::of(fewer, format!("with {} of its GPU-hours", share(1.0 / fewer)))
+            Gain::of(fewer, format!("with {} of its GPU-hours", whole_percent(1.0 / fewer)))
         }
     };
     let without = without(chosen, optimum);
@@ -426,17 +426,12 @@ fn uneven(plan: &Plan) -> bool {
     (1..stages.chunks()).any(|position| blocks(position) != blocks(0))
 }
 
-/// Formats a part of one: `27 %`.
-fn share(part: f64) -> String {
-    format!("{:.0} %", 100.0 * part)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
-    use crate::problem::{Resources, problem};
-    use trainyard_plan::{CampaignSpec, Fixed, GlobalBatch, JobSpec, Method, ScheduleName};
+    use crate::asking;
+    use trainyard_plan::{CampaignSpec, Fixed, Method, ScheduleName};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -453,12 +448,9 @@ mod tests {
     #[test]
     fn nobody_converts_models_to_save_a_few_dollars() {
         let stack = |tokens: f64| {
-            let mut job = JobSpec::default();
-            (job.model.name, job.data.tokens) = (Some("gpt2-xl".into()), Some(tokens));
-            job.training.global_batch = Some(GlobalBatch::Exactly(512));
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.xlarge".into()]), Some(1));
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            recommend(&problem, &Limits::default(), &job).expect("a plan").plan.stack
+            let mut job = asking::job("gpt2-xl", 512, &["g6e.xlarge"], 1);
+            job.data.tokens = Some(tokens);
+            asking::planned(&job).plan.stack
         };
         assert_eq!(stack(5e9).as_deref(), Some("pytorch-ddp-compiled"));
         assert_eq!(stack(100e9).as_deref(), Some("megatron-core"));
@@ -468,12 +460,10 @@ mod tests {
     #[test]
     fn what_software_does_at_a_switch_is_given_up_for_little_money_alone() {
         let plan = |tokens: f64| {
-            let mut job = JobSpec::default();
-            (job.model.name, job.data.tokens) = (Some("gpt3-13b".into()), Some(tokens));
-            job.training.global_batch = Some(GlobalBatch::Exactly(512));
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(16));
+            let mut job = asking::job("gpt3-13b", 512, &["p4d.24xlarge"], 16);
+            job.data.tokens = Some(tokens);
             job.cluster.stack = Some("megatron-core".into());
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let problem = asking::solvable(&job);
             let (instances, tensor, pipeline) = (Some(16), Some(8), Some(4));
             let fixed = Fixed { instances, tensor, pipeline, ..Fixed::default() };
             let document = recommend(&problem, &Limits { fixed, ..Limits::default() }, &job).expect("a plan");
@@ -488,15 +478,10 @@ mod tests {
     #[test]
     fn several_machines_are_worth_it_where_they_save_hours() {
         let machines = |samples: u64| {
-            let mut job = JobSpec::default();
-            job.model.name = Some("llama-3.1-8b".into());
+            let mut job = asking::job("llama-3.1-8b", 64, &["p4d.24xlarge"], 2);
             (job.model.seq_len, job.data.samples) = (Some(2048), Some(samples));
-            job.training.global_batch = Some(GlobalBatch::Exactly(64));
             job.training.method = Some(Method::Lora);
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p4d.24xlarge".into()]), Some(2));
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
-            document.plan.cluster.instances
+            asking::planned(&job).plan.cluster.instances
         };
         assert_eq!([machines(30_000), machines(600_000)], [1, 2]);
     }
@@ -504,17 +489,13 @@ mod tests {
     #[test]
     fn a_wait_in_the_queue_makes_no_plan_as_good_as_another() {
         let plan = |objective, wait: &str| {
-            let mut job = JobSpec::default();
-            job.model.name = Some("gpt2-medium".into());
+            let mut job = asking::job("gpt2-medium", 64, &["g4dn.12xlarge"], 4);
             job.data.samples = Some(100_000);
-            job.training.global_batch = Some(GlobalBatch::Exactly(64));
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g4dn.12xlarge".into()]), Some(4));
             job.goal.objective = Some(objective);
             // Failures, after which a job waits again, are left out.
             let (queue_wait, node_mtbf) = (Some(wait.into()), Some("1000000000 h".into()));
             job.campaign = Some(CampaignSpec { queue_wait, node_mtbf, ..CampaignSpec::default() });
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            recommend(&problem, &Limits::default(), &job).expect("a plan").plan
+            asking::planned(&job).plan
         };
         for objective in [Objective::Time, Objective::Cost] {
             assert_eq!(plan(objective, "5 d"), plan(objective, "0 h"));
@@ -523,13 +504,10 @@ mod tests {
 
     #[test]
     fn a_search_that_was_cut_short_prefers_simpler_plans_among_those_that_it_simulated() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("llama-3.1-8b".into());
+        let mut job = asking::job("llama-3.1-8b", 16, &["g6e.12xlarge"], 2);
         (job.model.seq_len, job.data.samples) = (Some(1024), Some(156_000));
-        job.training.global_batch = Some(GlobalBatch::Exactly(16));
         job.training.method = Some(Method::Lora);
-        (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.12xlarge".into()]), Some(2));
-        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let problem = asking::solvable(&job);
         let prepared = Prepared::new(&problem, &Fixed::default());
         let aim = Aim::best(problem.objective);
         let whole = choose(&prepared, &problem, aim, prepared.search(aim));
@@ -548,15 +526,11 @@ mod tests {
     #[test]
     fn a_plan_that_just_meets_the_deadline_is_not_preferred_for_being_simpler() {
         let cost = |deadline: &str| {
-            let mut job = JobSpec::default();
-            job.model.name = Some("llama-3.1-8b".into());
+            let mut job = asking::job("llama-3.1-8b", 16, &["g6e.12xlarge"], 2);
             (job.model.seq_len, job.data.samples) = (Some(1024), Some(156_000));
-            job.training.global_batch = Some(GlobalBatch::Exactly(16));
             job.training.method = Some(Method::Lora);
-            (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["g6e.12xlarge".into()]), Some(2));
             job.goal.deadline = Some(deadline.into());
-            let problem = problem(&job, Resources::default()).expect("a solvable job");
-            let document = recommend(&problem, &Limits::default(), &job).expect("a plan");
+            let document = asking::planned(&job);
             (document.prediction.cost_usd.expect("rented"), document.plan.stack)
         };
         // Without a library the same machines take 90 minutes.
