@@ -48,6 +48,7 @@ pub struct HeldPlan {
 }
 
 /// A plan with its machine, its prediction and its simulated step.
+#[derive(Clone)]
 pub(super) struct Expected {
     pub(super) plan: Plan,
     pub(super) machine: Machine,
@@ -62,6 +63,7 @@ pub(super) struct Expected {
 }
 
 /// A plan that is better than the recommended one by less than predictions can tell.
+#[derive(Clone)]
 pub(super) struct PassedOver {
     pub(super) in_all_s: f64,
     pub(super) cost_usd: Option<f64>,

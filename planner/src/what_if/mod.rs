@@ -39,7 +39,7 @@ use trainyard_hardware_profiles::ClusterFile;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{
-    Field, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Pricing, WHAT_IF_SCHEMA, WhatIfCase,
+    Field, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Plan, Pricing, WHAT_IF_SCHEMA, WhatIfCase,
     WhatIfDocument, WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
@@ -398,6 +398,9 @@ impl SoughtJob {
         base: Option<&Expected>,
         software: Option<&str>,
     ) -> Result<(JobSpec, Expected), Refusal> {
+        if let Some(base) = base.filter(|base| changes_nothing(settings, &base.plan)) {
+            return Ok((self.spec.clone(), base.clone()));
+        }
         let kept = self.held(settings, base, software);
         let is_wrong = |refusal: &Refusal| !matches!(refusal, Refusal::NoPlan(_));
         if software.is_none() || kept.as_ref().is_err_and(is_wrong) {
@@ -438,6 +441,19 @@ impl SoughtJob {
         *held = held.take().or_else(|| software.map(Into::into));
         changed.solved()
     }
+}
+
+/// Returns `true` if all settings are of numbers that a plan has already: holding them would set another bar for what is as good,
+/// and another plan could be recommended.
+fn changes_nothing(settings: &[(Key, &Setting)], plan: &Plan) -> bool {
+    let is_there = |(key, setting): &(Key, &Setting)| match key.level {
+        Level::Plan(field) if field != Field::Global => {
+            let present = field.count(plan.spec());
+            present.is_some() && setting.count(present).ok() == present
+        }
+        _ => false,
+    };
+    !settings.is_empty() && settings.iter().all(is_there)
 }
 
 impl ChangedJob {
