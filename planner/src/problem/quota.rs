@@ -13,7 +13,7 @@ const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])
 
 /// The quotas of an account, each of which applies to some instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quotas {
+pub struct Quotas {
     allowed: BTreeMap<String, u64>,
     instances: bool,
 }
@@ -34,15 +34,16 @@ fn is_about(key: &str, instance: &Instance) -> bool {
 }
 
 impl Quotas {
-    /// Reads the quotas of a job.
+    /// Reads the quotas that a field of a job or of a pool states.
     ///
     /// # Errors
     ///
     /// When one is about no instance of the catalog.
-    pub(crate) fn new(
+    pub fn new(
         allowed: Option<&BTreeMap<String, u64>>,
         service: Service,
         catalog: &Catalog,
+        field: &str,
     ) -> Result<Self, Invalid> {
         let allowed = allowed.cloned().unwrap_or_default();
         if let Some(key) = allowed.keys().find(|key| !catalog.instances().iter().any(|own| is_about(key, own))) {
@@ -50,7 +51,7 @@ impl Quotas {
             let meant = similar(key, families.chain(CLASSES.iter().map(|(class, _)| *class)));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
             let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`)";
-            return Err(Invalid::value("cluster.quotas", format!("about `{key}`"), format!("{allowed}{meant}")));
+            return Err(Invalid::value(field, format!("about `{key}`"), format!("{allowed}{meant}")));
         }
         Ok(Self { allowed, instances: service == Service::Sagemaker })
     }
@@ -61,12 +62,12 @@ impl Quotas {
     }
 
     /// Returns the most instances of a type that may be rented at once, of `most` without quotas.
-    pub(crate) fn cap(&self, instance: &Instance, most: u32) -> u32 {
+    pub fn cap(&self, instance: &Instance, most: u32) -> u32 {
         self.most(instance).map_or(most, |allowed| u32::try_from(allowed).map_or(most, |allowed| allowed.min(most)))
     }
 
     /// Explains why this many instances of a type may not be rented; `None` if they may.
-    pub(crate) fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
+    pub fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
         let (key, allowed) = self.tightest(instance)?;
         let needed = self.each(instance) * u64::from(instances);
         let what = match (self.instances, needed) {
@@ -77,6 +78,27 @@ impl Quotas {
         (allowed < needed).then(|| {
             format!("needs {needed} {what}, but the quota of `{key}` is {allowed}: {} too few", needed - allowed)
         })
+    }
+
+    /// Explains which quotas are too small for instances of several types, `at_once` gives the most that they take
+    /// together at any time, by what one of each type takes: nothing where the quota does not apply to it.
+    pub fn refusals(&self, at_once: impl Fn(&dyn Fn(&Instance) -> u64) -> u64) -> Vec<String> {
+        let what = if self.instances { "instances" } else { "vCPUs" };
+        let refusal = |(key, allowed): (&String, &u64)| {
+            let needed = at_once(&|instance| if is_about(key, instance) { self.each(instance) } else { 0 });
+            (*allowed < needed).then(|| {
+                format!(
+                    "need {needed} {what} at once, but the quota of `{key}` is {allowed}: {} too few",
+                    needed - allowed
+                )
+            })
+        };
+        self.allowed.iter().filter_map(refusal).collect()
+    }
+
+    /// Returns `true` if one of them applies to an instance.
+    pub fn apply_to(&self, instance: &Instance) -> bool {
+        self.most(instance).is_some()
     }
 
     fn tightest(&self, instance: &Instance) -> Option<(&str, u64)> {
@@ -97,7 +119,7 @@ mod tests {
 
     fn quotas(allowed: &[(&str, u64)], service: Service) -> Result<Quotas, Invalid> {
         let allowed = allowed.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect();
-        Quotas::new(Some(&allowed), service, catalog())
+        Quotas::new(Some(&allowed), service, catalog(), "cluster.quotas")
     }
 
     fn instance(name: &str) -> &'static Instance {
