@@ -80,12 +80,12 @@ impl Quotas {
         })
     }
 
-    /// Explains which quotas are too small for instances of several types, `at_once` gives the most that they take
-    /// together at any time, by what one of each type takes: nothing where the quota does not apply to it.
-    pub fn refusals(&self, at_once: impl Fn(&dyn Fn(&Instance) -> u64) -> u64) -> Vec<String> {
+    /// Explains which quotas are too small for instances of several types, each with its quota: `at_once` gives the most that they
+    /// take together at any time, by what one of each type takes: nothing where the quota does not apply to it.
+    pub fn refusals(&self, at_once: impl Fn(&dyn Fn(&Instance) -> u64) -> u64) -> Vec<(&str, String)> {
         let what = if self.instances { "instances" } else { "vCPUs" };
-        let refusal = |(key, allowed): (&String, &u64)| {
-            let needed = at_once(&|instance| if is_about(key, instance) { self.each(instance) } else { 0 });
+        let refusal = |(key, allowed): (&'_ String, &u64)| {
+            let needed = at_once(&|instance| self.taken(key, instance));
             (*allowed < needed).then(|| {
                 format!(
                     "need {needed} {what} at once, but the quota of `{key}` is {allowed}: {} too few",
@@ -93,7 +93,17 @@ impl Quotas {
                 )
             })
         };
-        self.allowed.iter().filter_map(refusal).collect()
+        self.allowed.iter().filter_map(|own| Some((own.0.as_str(), refusal(own)?))).collect()
+    }
+
+    /// Returns how much of a quota an instance takes; nothing where that does not apply to it.
+    pub fn taken(&self, key: &str, instance: &Instance) -> u64 {
+        if is_about(key, instance) { self.each(instance) } else { 0 }
+    }
+
+    /// Returns how much a quota allows; nothing if it is not stated.
+    pub fn allowed(&self, key: &str) -> u64 {
+        self.allowed.get(key).copied().unwrap_or(0)
     }
 
     /// Returns `true` if one of them applies to an instance.

@@ -84,7 +84,7 @@ impl Found<'_, '_> {
         let Some(any) = held.first() else { return Vec::new() };
         let stated = self.spec.pool.quotas.as_ref();
         let quotas = Quotas::new(stated, any.terms.service, catalog(), "pool.quotas").unwrap_or_default();
-        let over = quotas.refusals(|each| most_at_once(held, each)).into_iter().map(|lacking| {
+        let over = quotas.refusals(|each| most_at_once(held, each)).into_iter().map(|(_, lacking)| {
             format!("the pools together {lacking}; have the quota raised before, or allow fewer instances of a type")
         });
         let mut open: BTreeMap<String, QuotaShare> = BTreeMap::new();
@@ -125,7 +125,7 @@ impl Found<'_, '_> {
 }
 
 /// The instances of a pool, with what it holds of them from instant to instant.
-struct Held<'a> {
+pub(super) struct Held<'a> {
     terms: SharedInstances<'a>,
     timeline: &'a [PoolState],
 }
@@ -135,7 +135,7 @@ fn held(state: &PoolState) -> u32 {
 }
 
 impl<'a> Held<'a> {
-    fn of(pool: &'a QueueDocument) -> Option<Self> {
+    pub(super) fn of(pool: &'a QueueDocument) -> Option<Self> {
         let Terms { service, pricing, .. } = Terms::of(&pool.queue.pool).ok()?;
         let terms = SharedInstances {
             instance: catalog().instance(&pool.queue.pool.instance).ok()?,
@@ -155,7 +155,7 @@ impl<'a> Held<'a> {
 }
 
 /// Returns the most that instances of all pools take at once, by what one of each type takes.
-fn most_at_once(all: &[Held<'_>], each: &dyn Fn(&Instance) -> u64) -> u64 {
+pub(super) fn most_at_once(all: &[Held<'_>], each: &dyn Fn(&Instance) -> u64) -> u64 {
     let changes = all.iter().enumerate().flat_map(|(pool, own)| {
         let each = each(own.terms.instance);
         own.timeline.iter().map(move |state| (state.time_s, pool, each * u64::from(held(state))))

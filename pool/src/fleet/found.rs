@@ -3,6 +3,7 @@
 use super::chance::Likely;
 use super::choose::{Judge, Simplified, Solution};
 use super::schedule::{AllMissed, Effort, Placed, Pools, Schedule};
+use super::shared_quotas::Limited;
 use super::valid::ValidFleet;
 use super::{FLEET_SCHEMA, FleetDocument, FleetOutcome, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
 use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_planned, waiting};
@@ -27,6 +28,7 @@ pub(super) struct Found<'f, 'a> {
     /// What the fleet would take without a warm pool, if it has one.
     pub(super) cold: Option<FleetOutcome>,
     pub(super) likely: Likely,
+    pub(super) limited: Option<Limited>,
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
@@ -164,7 +166,7 @@ impl Found<'_, '_> {
             })
             .collect();
         let kinds: Vec<String> = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind)).collect();
-        self.nearer().into_iter().chain(self.given_up()).chain(kinds).chain(fewer).collect()
+        self.nearer().into_iter().chain(self.limited()).chain(self.given_up()).chain(kinds).chain(fewer).collect()
     }
 
     /// Says what the schedule that comes nearest to the goal would take and cost, where another one is preferred.
@@ -174,6 +176,20 @@ impl Found<'_, '_> {
         let cost = if self.pools.are_priced() { format!(" and costs {}", usd(nearest.cost)) } else { String::new() };
         Some(format!(
             "the schedule that comes nearest to the goal takes {time}{cost}; this one misses it by little more"
+        ))
+    }
+
+    /// Says how a quota is shared out among types, and what all jobs would take and cost without it.
+    fn limited(&self) -> Option<String> {
+        let Limited { key, most, without } = self.limited.as_ref()?;
+        let some: Vec<String> =
+            most.iter().filter(|(_, most)| **most > 0).map(|(name, most)| format!("{most} × {name}")).collect();
+        let others = if most.values().any(|most| *most == 0) { ", and no other type that it applies to" } else { "" };
+        Some(format!(
+            "the quota of `{key}` is shared out: at most {}{others}; with as much for each type all would take {} and cost {}",
+            some.join(" and "),
+            human_duration(Seconds(without.end - self.judge.first)),
+            usd(without.cost)
         ))
     }
 

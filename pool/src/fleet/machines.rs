@@ -37,6 +37,22 @@ impl Shared {
         Self { pools, caps: self.caps.clone(), files: self.files.clone() }
     }
 
+    /// Returns the same with at most so many instances of some types, without those of which none is left.
+    pub(super) fn at_most(&self, most: &BTreeMap<String, u32>) -> Self {
+        let cap = |name: &String| {
+            most.get(name).copied().unwrap_or(u32::MAX).min(self.caps.get(name).copied().unwrap_or(u32::MAX))
+        };
+        let left = self.pools.iter().filter(|(name, _)| cap(name) > 0);
+        let pools = left.map(|(name, pool)| {
+            let max_instances = pool.max_instances.map(|own| own.min(cap(name)));
+            let max_warm_instances = pool.max_warm_instances.map(|own| own.min(cap(name)));
+            (name.clone(), PoolSpec { max_instances, max_warm_instances, ..pool.clone() })
+        });
+        let caps =
+            self.pools.keys().map(|name| (name.clone(), cap(name))).filter(|(_, cap)| (1..u32::MAX).contains(cap));
+        Self { pools: pools.collect(), caps: caps.collect(), files: self.files.clone() }
+    }
+
     /// Returns the quota of a type.
     pub(super) fn quota(&self, instance: &str) -> u32 {
         self.pools.get(instance).map_or(0, PoolSpec::quota)

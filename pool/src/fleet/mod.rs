@@ -11,6 +11,7 @@ mod machines;
 mod option;
 mod page;
 mod schedule;
+mod shared_quotas;
 mod spec;
 mod valid;
 mod ways_out;
@@ -29,6 +30,7 @@ use found::{Found, document};
 use machines::Shared;
 use option::{Kind, plans, with_options};
 use schedule::{Placed, Pools};
+use shared_quotas::Solved;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
 use trainyard_planner::{Cancellation, Limits, NoPlan, OnEach, OnMachines, Resources, TrainingSpread, recommend};
@@ -154,12 +156,13 @@ impl<'a> Question<'a> {
 
     fn answer(&self) -> Result<FleetDocument, FleetError> {
         let (spec, fleet, judge) = (self.spec, self.fleet, self.judge);
-        let mut pools = Pools::new(spec, &fleet.shared, &self.kinds)?;
-        let solution = self.solve(&mut pools)?;
+        let Solved { shared, kinds, solution, schedules, limited } = self.solved(spec, &fleet.shared)?;
+        let mut pools = Pools::new(spec, &shared, &kinds)?;
+        pools.schedules = schedules;
         let cold = if spec.pool.warm_pool { Some(self.without_warm_pool()?) } else { None };
         let likely = self.likely(&pools, &solution)?;
         let (pools, solution) = (&mut pools, &solution);
-        Ok(document(Found { spec, fleet, plans: self.found, pools, judge, solution, cold, likely })?)
+        Ok(document(Found { spec, fleet, plans: self.found, pools, judge, solution, cold, likely, limited })?)
     }
 
     fn likely(&self, pools: &Pools<'_>, solution: &Solution) -> Result<Likely, Invalid> {
@@ -198,7 +201,7 @@ impl<'a> Question<'a> {
 
     /// Returns what all jobs take and cost in these pools.
     fn outcome(&self, spec: &FleetSpec, shared: &Shared) -> Result<FleetOutcome, FleetError> {
-        let best = self.solve(&mut Pools::new(spec, shared, &self.kinds)?)?.best;
+        let best = self.solved(spec, shared)?.solution.best;
         let figures = best.schedule.figures;
         Ok(FleetOutcome {
             makespan_s: figures.end - self.judge.first,

@@ -84,8 +84,37 @@ fn what_the_pools_take_of_quotas_together_is_told() {
     let taken = "the fleet takes up to 16 vCPUs of the quota of `G and VT` instances, and 32 vCPUs of the quota of `P` \
                  instances; set `pool.quotas` to yours";
     assert!(unstated.iter().any(|own| own == taken), "{unstated:?}");
-    let together = told("quotas = { \"*\" = 40 }");
-    let lacking = "the pools together need 48 vCPUs at once, but the quota of `*` is 40: 8 too few; ";
+    // Neither kind has a choice.
+    let together = told("quotas = { \"*\" = 11 }");
+    let lacking = "the pools together need 16 vCPUs at once, but the quota of `*` is 11: 5 too few; ";
     assert!(together.iter().any(|own| own.starts_with(lacking)), "{together:?}");
     assert!(!told("quotas = { \"*\" = 48 }").iter().any(|own| own.contains("quota")));
+}
+
+/// The oracle: the best of all numbers of one type, of the other, and of both beside each other.
+#[test]
+fn a_quota_of_several_types_is_shared_out_as_well_as_it_can_be() {
+    let jobs = [JOB.into(), JOB.replace("trial", "other").replace("= 64", "= 512")].concat();
+    let of = |pool: &str| {
+        let text = format!("[pool]\n{pool}\n[goal]\nobjective = \"time\"\n{jobs}");
+        planned(&text).expect("a fleet without mistakes").document
+    };
+    let both = "instances = [\"g4dn.xlarge\", \"p3.2xlarge\"]\nmax_instances = 4";
+    let free = of(both);
+    let vcpus = |document: &FleetDocument| {
+        let each = |pool: &crate::queue::QueueDocument| if pool.queue.pool.instance == TYPES[0] { 4 } else { 8 };
+        document.pools.iter().map(|pool| each(pool) * pool.queue.pool.quota()).sum::<u32>()
+    };
+    assert!(free.pools.len() == 2 && vcpus(&free) > 24, "{:?}", free.pools);
+    let shared = of(&format!("{both}\nquotas = {{ \"*\" = 24 }}"));
+    assert!(vcpus(&shared) <= 24, "{:?}", shared.warnings);
+    assert!(shared.reasons.iter().any(|told| told.starts_with("the quota of `*` is shared out: at most ")));
+    assert!(!shared.warnings.iter().any(|told| told.contains("quota")), "{:?}", shared.warnings);
+    // 24 vCPUs are so many of each.
+    let each = [(4, 1), (2, 2), (4, 0), (0, 3)].map(|(g4dn, p3)| {
+        let quotas = format!("{both}\nquotas = {{ g4dn = {}, p3 = {} }}", 4 * g4dn, 8 * p3);
+        of(&quotas).prediction.makespan_s
+    });
+    let best = each.into_iter().fold(f64::INFINITY, f64::min);
+    assert!(shared.prediction.makespan_s <= best * (1.0 + INDISTINCT), "{each:?} {}", shared.prediction.makespan_s);
 }
