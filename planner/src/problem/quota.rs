@@ -84,7 +84,7 @@ impl Quotas {
     /// take together at any time, by what one of each type takes: nothing where the quota does not apply to it.
     pub fn refusals(&self, at_once: impl Fn(&dyn Fn(&Instance) -> u64) -> u64) -> Vec<(&str, String)> {
         let what = if self.instances { "instances" } else { "vCPUs" };
-        let refusal = |(key, allowed): (&'_ String, &u64)| {
+        let refusal = |(key, allowed): (&String, &u64)| {
             let needed = at_once(&|instance| self.taken(key, instance));
             (*allowed < needed).then(|| {
                 format!(
@@ -163,6 +163,20 @@ mod tests {
         assert_eq!(quotas.most(instance("p4d.24xlarge")), Some(2));
         assert!(quotas.refusal(instance("g5.xlarge"), 1).is_some_and(|why| why.contains("1 instance,")));
         assert!(quotas.refusal(instance("p4d.24xlarge"), 3).is_some_and(|why| why.contains("3 instances,")));
+    }
+
+    #[test]
+    fn instances_of_several_types_take_a_quota_together() {
+        let quotas = quotas(&[("P", 200), ("g4dn", 10)], Service::Ec2).expect("quotas");
+        // Two with 96 vCPUs and one with 8 of a class, one with 4 of a family.
+        let held = [("p4d.24xlarge", 2), ("p3.2xlarge", 1), ("g4dn.xlarge", 1)];
+        let at_once = |held: &[(&str, u64)], each: &dyn Fn(&Instance) -> u64| {
+            held.iter().map(|(name, count)| count * each(instance(name))).sum::<u64>()
+        };
+        assert_eq!(quotas.refusals(|each| at_once(&held, each)), []);
+        let more = quotas.refusals(|each| 2 * at_once(&held, each));
+        let told = "need 400 vCPUs at once, but the quota of `P` is 200: 200 too few";
+        assert_eq!(more, [("P", told.to_owned())]);
     }
 
     #[test]
