@@ -1,7 +1,7 @@
 //! What fields of job files look like when they are right, for errors that know no better advice.
 
 /// Fields with lines that may stand for them.
-const EXAMPLES: [(&str, &str); 35] = [
+const EXAMPLES: [(&str, &str); 36] = [
     ("campaign.checkpoint_interval", "checkpoint_interval = \"30 min\""),
     ("campaign.job_limit", "job_limit = \"24h\""),
     ("campaign.monthly_reclaims", "monthly_reclaims = 0.1"),
@@ -31,7 +31,8 @@ const EXAMPLES: [(&str, &str); 35] = [
     ("job.volume", "volume = \"100 GB\""),
     ("pool.keep_alive", "keep_alive = \"30 min\""),
     ("pool.max_instances", "max_instances = 8"),
-    ("pool.service", "service = \"ec2\""),
+    ("pool.quotas", "quotas = { p4d = 192 }, in vCPUs"),
+    ("pool.service", "service = \"sagemaker\""),
     ("start.cold", "cold = \"5 min\""),
     ("start.warm", "warm = \"40 s\""),
     ("training.global_batch", "global_batch = 512, or { min = 256, max = 1024 }"),

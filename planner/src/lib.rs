@@ -58,13 +58,13 @@ mod asking;
 
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, WaysOut, draft, likely, on_each,
-    on_each_briefly, optimum, point, recommend,
+    CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, QuotaShare, SharedInstances,
+    TrainingSpread, WaysOut, draft, likely, on_each, on_each_briefly, optimum, point, prices_of_shared, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;
 pub use cancellation::Cancellation;
-pub use cost::checkpoint_time;
+pub use cost::{chance_of_deviations, checkpoint_time};
 pub use edits::cards_in_words;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use loading::{FirstPass, Loading, loading};
@@ -73,7 +73,7 @@ pub use packed_attention::lacks_flash_attention;
 pub use predict::{MachineFile, MachineFiles, machine, named_machine, plan_of, resimulate, trace_step};
 pub use problem::{
     DEFAULT_INSTANCES, DEFAULT_REGION, Data, Description, Evaluations, ForwardPasses, ForwardTimes, GlobalBatches,
-    InputChoice, JobError, MAX_INSTANCES, NoWarmPool, OnEveryRank, Place, Problem, Rental, Resources, Training,
+    InputChoice, JobError, MAX_INSTANCES, NoWarmPool, OnEveryRank, Place, Problem, Quotas, Rental, Resources, Training,
     UNNAMED_MODEL, check_hyper_parameters, deadline_and_budget, executable, forward_passes, no_warm_pool, passes,
     price_not_found, price_of, price_used, problem, purchase, stored_bytes,
 };
@@ -81,3 +81,4 @@ pub use relative::{beyond, pace, price};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use search::{Evaluated, INDISTINCT, LEFT_OVER, MUCH, SAME, cases_to_measure, simpler_than};
 pub use shortfall::Shortfall;
+pub use trainyard_calibration::NORMAL_95;

@@ -11,6 +11,7 @@ use crate::history::{History, Outcome};
 use crate::job::{self, Job};
 use crate::marks::{self, Mark};
 use crate::output::{Output, json};
+use crate::quotas;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trainyard_history::Kind;
@@ -27,7 +28,7 @@ pub(crate) fn plan(
 ) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
     let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
-    aim(&mut spec, &arguments.goal);
+    aim(&mut spec, &arguments.goal)?;
     expect_plans(&spec, arguments.plans.as_deref())?;
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
@@ -62,7 +63,7 @@ pub(crate) fn plan(
 }
 
 /// Overrides pool and goal by flags.
-fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
+fn aim(spec: &mut FleetSpec, flags: &GoalArguments) -> Result<(), Failure> {
     let (pool, goal) = (&mut spec.pool, &mut spec.goal);
     goal.objective = flags.objective.or(goal.objective);
     goal.deadline = flags.deadline.clone().or(goal.deadline.take());
@@ -72,6 +73,12 @@ fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
     pool.region = flags.region.clone().or(pool.region.take());
     pool.pricing = flags.pricing.or(pool.pricing);
     pool.service = flags.service.clone().or(pool.service.take());
+    if let Some(path) = &flags.quotas {
+        let (region, pricing, service) = (pool.region.clone(), pool.pricing, pool.service.clone());
+        let terms = ClusterChoice { region, pricing, service, ..ClusterChoice::default() };
+        pool.quotas = Some(quotas::read(path, &terms)?);
+    }
+    Ok(())
 }
 
 /// Overrides by flags what the machines of every job run with.
@@ -187,7 +194,6 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
     let own = [
         ("--prices", arguments.job.prices.is_some(), "a pool is rented at the prices of the catalog"),
-        ("--quotas", arguments.goal.quotas.is_some(), "the quota of a pool is `pool.max_instances`"),
         ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];

@@ -378,19 +378,12 @@ mod tests {
 
     #[test]
     fn a_type_that_is_not_considered_and_meets_the_budget_is_told() {
-        let mut job = JobSpec::default();
-        job.model.name = Some("gpt2".into());
-        job.data.tokens = Some(1e9);
-        job.training.global_batch = Some(GlobalBatch::Exactly(64));
-        job.cluster.max_instances = Some(2);
-        let of = |job: &JobSpec| {
-            let problem = problem(job, Resources::default()).expect("a solvable job");
-            recommend(&problem, &Limits::default(), job).expect("the nearest plan")
-        };
-        let free = of(&job);
+        let mut job = asking::job("gpt2", 64, &[], 2);
+        (job.data.tokens, job.cluster.instances) = (Some(1e9), None);
+        let free = asking::planned(&job);
         let other = free.search.left_out.and_then(|left_out| left_out.best).expect("a small space");
         job.goal.budget = Some(1.1 * other.cost_usd);
-        let poor = of(&job);
+        let poor = asking::planned(&job);
         assert!(free.prediction.cost_usd > job.goal.budget, "{other:?}");
         let told = poor.to_meet_goal.clone().expect("no plan is so cheap");
         assert!(told.contains(", a type that is not considered, would end in about "), "{told}");

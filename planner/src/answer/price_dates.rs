@@ -5,7 +5,7 @@ use super::solve::{SEARCHED_MAX, briefly};
 use crate::problem::{Problem, Rental, price_of};
 use crate::search::{Evaluated, Found};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{Price, PriceQuery, Purchase};
+use trainyard_hardware_profiles::{Instance, Price, PriceQuery, Purchase};
 use trainyard_plan::Objective;
 
 /// Warns of prices of different dates, and of prices that are older than those of another Region. Prices of spot capacity
@@ -15,14 +15,11 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
     if !rental.repriced.is_empty() {
         return None;
     }
-    let mut dates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (instance, price) in &rental.instances {
-        dates.entry(&price.date).or_default().push(&instance.name);
-    }
+    let dates = dates(rental.instances.iter());
     let own = &rental.offer(chosen.choice).1;
     let is_spot = own.purchase == Purchase::Spot;
     let oldest = dates.keys().next()?;
-    let reference = if is_spot { None } else { reference(rental, own, oldest) };
+    let reference = if is_spot { None } else { reference(&rental.instances, own, oldest) };
     let at_one_date = reference.map(|reference| {
         at_one_date(problem, limits, rental, (found, chosen), &reference)
             .unwrap_or_else(|| newer(own, reference[rental.kind(chosen.choice)], &rental.offer(chosen.choice).0.name))
@@ -30,13 +27,45 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
     if dates.len() == 1 {
         return at_one_date;
     }
-    let seen: Vec<String> = dates.iter().rev().map(|(date, names)| format!("{} as of {date}", listed(names))).collect();
     let one = match at_one_date {
         Some(sentence) => format!("; {sentence}"),
         None if is_spot => String::new(),
         None => "; no prices of one date are known for all of them".into(),
     };
-    Some(format!("prices of different dates are compared: {}{one}", seen.join("; ")))
+    Some(format!("{}{one}", compared(&dates)))
+}
+
+/// Warns of prices of different dates among those of all types that jobs who share machines may have, and of prices of the types
+/// that they have which are older than those of another Region.
+pub fn prices_of_shared(problems: &[&Problem], held: &[&str]) -> Option<String> {
+    let rentals = problems.iter().filter_map(|problem| problem.place.rental());
+    let all: BTreeMap<&str, &(Instance, Price)> =
+        rentals.flat_map(|rental| &rental.instances).map(|own| (own.0.name.as_str(), own)).collect();
+    let dates = dates(all.values().copied());
+    let newer = held.iter().filter_map(|name| {
+        let offer @ (instance, own) = *all.get(name)?;
+        let spot = own.purchase == Purchase::Spot;
+        let newest = if spot { None } else { reference(std::slice::from_ref(offer), own, &own.date) };
+        newest.map(|prices| newer(own, prices[0], &instance.name))
+    });
+    let different = (dates.len() > 1).then(|| compared(&dates));
+    let told: Vec<String> = different.into_iter().chain(newer).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Returns types by the dates of their prices.
+fn dates<'a>(offers: impl Iterator<Item = &'a (Instance, Price)>) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut dates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (instance, price) in offers {
+        dates.entry(&price.date).or_default().push(&instance.name);
+    }
+    dates
+}
+
+/// Tells which types were seen when.
+fn compared(dates: &BTreeMap<&str, Vec<&str>>) -> String {
+    let seen: Vec<String> = dates.iter().rev().map(|(date, names)| format!("{} as of {date}", listed(names))).collect();
+    format!("prices of different dates are compared: {}", seen.join("; "))
 }
 
 /// Tells that a price is older than another one of the same type.
@@ -62,15 +91,15 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// Returns the prices of a Region in which all considered types have prices of one date, later than the oldest date of
-/// the job's Region; of several Regions the latest, then the first by name. The prices are in the order of the rental's
+/// the job's Region; of several Regions the latest, then the first by name. The prices are in the order of the offered
 /// types.
-fn reference<'a>(rental: &'a Rental, own: &Price, oldest: &str) -> Option<Vec<&'a Price>> {
+fn reference<'a>(offers: &'a [(Instance, Price)], own: &Price, oldest: &str) -> Option<Vec<&'a Price>> {
     let regions: BTreeSet<&str> =
-        rental.instances.iter().flat_map(|(instance, _)| &instance.prices).map(|price| price.region.as_str()).collect();
+        offers.iter().flat_map(|(instance, _)| &instance.prices).map(|price| price.region.as_str()).collect();
     let prices_in = |region: &&'a str| -> Option<Vec<&'a Price>> {
         let query = PriceQuery { region, service: own.service, purchase: own.purchase };
         let prices: Vec<&Price> =
-            rental.instances.iter().map(|(instance, _)| price_of(instance, query)).collect::<Option<_>>()?;
+            offers.iter().map(|(instance, _)| price_of(instance, query)).collect::<Option<_>>()?;
         let date = &prices.first()?.date;
         (prices.iter().all(|price| price.date == *date) && date.as_str() > oldest).then_some(prices)
     };

@@ -9,7 +9,7 @@ use crate::relative::percent_of;
 use trainyard_hardware_profiles::{
     Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances, usable_in_block,
 };
-use trainyard_plan::document::Prediction;
+use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_units::{Seconds, counted, human_count, human_duration};
@@ -124,7 +124,7 @@ impl Terms<'_> {
         let (prediction, pricing) = (self.prediction, self.plan.pricing());
         let term = purchase(pricing).term()?;
         let (price, instances) = (prediction.price.as_ref()?, self.plan.cluster().instances);
-        let years = if pricing == Pricing::ReservedThreeYears { "3 years" } else { "a year" };
+        let years = years(pricing);
         let share = prediction.elapsed_s() / term.0;
         let whole = price.of_all(instances) * term.0 / 3600.0;
         let used = match share {
@@ -139,7 +139,7 @@ impl Terms<'_> {
             "reserved instances are paid for {years}, used or not: {used}; the cost here is the hourly price of the \
              hours used, and for the whole term {each} {} USD{}",
             human_count(whole.round() as u64),
-            self.break_even().unwrap_or_default()
+            break_even(price, self.instance, self.service).unwrap_or_default()
         ))
     }
 
@@ -196,29 +196,6 @@ impl Terms<'_> {
         Some(told + &tight.filter(|_| block <= longest).unwrap_or_default())
     }
 
-    /// Says from which use on a reservation is cheaper than the same instance on demand, if both prices are of one day.
-    fn break_even(&self) -> Option<String> {
-        let price = self.prediction.price.as_ref()?;
-        let (offered, service) = (price.offered()?, self.service);
-        let listed =
-            price_of(self.instance, PriceQuery { region: offered.region, service, purchase: Purchase::OnDemand })?;
-        let on_demand = listed.hourly().0;
-        if listed.date != offered.date {
-            return Some(format!(
-                "; that price is of {}, and the one on demand ({on_demand:.2} USD/h each) of {}: compare prices of one day \
-                 before you reserve (`trainyard prices import`)",
-                offered.date, listed.date
-            ));
-        }
-        let use_of_term = price.usd_per_hour / on_demand;
-        (use_of_term < 1.0).then(|| {
-            format!(
-                "; they are cheaper than on demand ({on_demand:.2} USD/h each) if used more than {:.0} % of the time",
-                100.0 * use_of_term
-            )
-        })
-    }
-
     /// Warns of how much of an unstated quota a plan takes, or how much of a stated one it lacks.
     fn quota(&self) -> Option<String> {
         let (instance, pricing) = (self.instance, self.plan.pricing());
@@ -229,24 +206,8 @@ impl Terms<'_> {
         if pricing == Pricing::CapacityBlock {
             return None;
         }
-        let instances = u64::from(self.plan.cluster().instances);
-        let taken = match (self.service, class(instance)) {
-            (Service::Ec2, Some(class)) => {
-                let vcpus = human_count(instances * u64::from(instance.vcpus));
-                match pricing {
-                    Pricing::Spot if instance.name.starts_with("p5") => {
-                        let own = "apart from that of other `P` instances";
-                        format!("{vcpus} vCPUs of the spot quota of P5 instances (`p5*`), {own}")
-                    }
-                    // Amazon EC2 User Guide, "Spot Instance quotas".
-                    Pricing::Spot => {
-                        format!("{vcpus} vCPUs of the spot quota of `{class}` instances")
-                    }
-                    _ => format!("{vcpus} vCPUs of the quota of `{class}` instances"),
-                }
-            }
-            _ => format!("{instances} of the quota of {}", instance.name),
-        };
+        let share = QuotaShare::of(instance, self.service, pricing);
+        let taken = share.told(u64::from(self.plan.cluster().instances) * share.each);
         Some(format!(
             "the plan takes {taken}: see what your account may run under Service Quotas (new accounts have little or nothing), and \
              set `cluster.quotas` to that"
@@ -258,6 +219,102 @@ impl Terms<'_> {
         let lacking = self.quotas.refusal(self.instance, self.plan.cluster().instances)?;
         Some(format!("the plan {lacking}; have the quota raised before, or hold fewer instances"))
     }
+}
+
+/// What an instance takes of a quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaShare {
+    /// vCPUs on EC2, one on SageMaker.
+    pub each: u64,
+    /// The quota: equal ones are the same.
+    pub quota: String,
+    unit: &'static str,
+    more: &'static str,
+}
+
+impl QuotaShare {
+    /// Returns what an instance takes of the quota that applies to it on these terms.
+    pub fn of(instance: &Instance, service: Service, pricing: Pricing) -> Self {
+        let Some(class) = class(instance).filter(|_| service == Service::Ec2) else {
+            return Self { each: 1, quota: format!("the quota of {}", instance.name), unit: "", more: "" };
+        };
+        let (quota, more) = match pricing {
+            Pricing::Spot if instance.name.starts_with("p5") => {
+                ("the spot quota of P5 instances (`p5*`)".into(), ", apart from that of other `P` instances")
+            }
+            // Amazon EC2 User Guide, "Spot Instance quotas".
+            Pricing::Spot => (format!("the spot quota of `{class}` instances"), ""),
+            _ => (format!("the quota of `{class}` instances"), ""),
+        };
+        Self { each: u64::from(instance.vcpus), quota, unit: " vCPUs", more }
+    }
+
+    /// Says how much of the quota is taken: `192 vCPUs of the quota of `P` instances`.
+    pub fn told(&self, taken: u64) -> String {
+        format!("{}{} of {}{}", human_count(taken), self.unit, self.quota, self.more)
+    }
+}
+
+/// Instances of a type that several jobs share.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedInstances<'a> {
+    pub instance: &'a Instance,
+    pub service: Service,
+    pub pricing: Pricing,
+    /// What one of them costs.
+    pub price: &'a PriceUsed,
+    /// The most that are held at once.
+    pub most: u32,
+    /// Instances times the time for which they are paid.
+    pub paid: Seconds,
+}
+
+impl SharedInstances<'_> {
+    /// Warns of what a reservation of these instances costs beyond the jobs that share them.
+    pub fn reserved(&self) -> Option<String> {
+        let term = purchase(self.pricing).term()?;
+        let (name, most) = (&self.instance.name, self.most);
+        let share = self.paid.0 / (f64::from(most) * term.0);
+        let used = match share {
+            share if share > 1.0 => "the jobs use them for longer than that".into(),
+            share if share < 0.001 => "the jobs use less than 0.1 % of it".into(),
+            share => format!("the jobs use {:.1} % of it", 100.0 * share),
+        };
+        let whole = self.price.of_all(most) * term.0 / 3600.0;
+        Some(format!(
+            "reserved instances are paid for {}, used or not: {most} × {name} cost {} USD for the whole term, and {used}; the cost \
+             here is the hourly price of the hours used{}",
+            years(self.pricing),
+            human_count(whole.round() as u64),
+            break_even(self.price, self.instance, self.service).unwrap_or_default()
+        ))
+    }
+}
+
+/// Names the term of a reservation.
+fn years(pricing: Pricing) -> &'static str {
+    if pricing == Pricing::ReservedThreeYears { "3 years" } else { "a year" }
+}
+
+/// Says from which use on a reservation is cheaper than the same instance on demand, if both prices are of one day.
+fn break_even(price: &PriceUsed, instance: &Instance, service: Service) -> Option<String> {
+    let offered = price.offered()?;
+    let listed = price_of(instance, PriceQuery { region: offered.region, service, purchase: Purchase::OnDemand })?;
+    let on_demand = listed.hourly().0;
+    if listed.date != offered.date {
+        return Some(format!(
+            "; that price is of {}, and the one on demand ({on_demand:.2} USD/h each) of {}: compare prices of one day before \
+             you reserve (`trainyard prices import`)",
+            offered.date, listed.date
+        ));
+    }
+    let use_of_term = price.usd_per_hour / on_demand;
+    (use_of_term < 1.0).then(|| {
+        format!(
+            "; they are cheaper than on demand ({on_demand:.2} USD/h each) if used more than {:.0} % of the time",
+            100.0 * use_of_term
+        )
+    })
 }
 
 /// Says how likely a training is to end within a block in which it can run for so many seconds, unless that is as good as certain.

@@ -47,6 +47,36 @@ pub(crate) fn spread_of(prediction: &Prediction) -> SplitLognormal {
     SplitLognormal { below: known(below), above: known(above) }
 }
 
+/// Returns the probability of the standard deviations by which predictions are off, as a normal number is, at which a goal is kept.
+/// If it is kept at one number of them, it is at all that are less.
+pub fn chance_of_deviations(keeps: impl FnMut(f64) -> bool) -> f64 {
+    chance_up_to([-DEVIATIONS, DEVIATIONS], keeps, |kept| Normal::standard().cdf(kept))
+}
+
+/// Returns the probability of the values up to the largest at which a goal is kept; `probability` is that of all up to one. The
+/// goal is sure where it is kept at the last of the range, and out of the question where it is missed at the first.
+fn chance_up_to(
+    [mut kept, mut missed]: [f64; 2],
+    mut keeps: impl FnMut(f64) -> bool,
+    probability: impl Fn(f64) -> f64,
+) -> f64 {
+    if keeps(missed) {
+        return 1.0;
+    }
+    if !keeps(kept) {
+        return 0.0;
+    }
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(kept, missed);
+        if keeps(middle) {
+            kept = middle;
+        } else {
+            missed = middle;
+        }
+    }
+    probability(kept)
+}
+
 impl StepsSpread {
     /// Combines the spread of a step with the number of steps that a target takes with one seed or another.
     fn new(step: SplitLognormal, curve: Option<&ConvergenceCurve>) -> Self {
@@ -55,25 +85,10 @@ impl StepsSpread {
 
     /// Returns the probability of the factors on the predicted time that keep to a goal. If one does, so do all that are less.
     fn chance(self, keeps: impl Fn(f64) -> bool) -> f64 {
-        let at = |logarithm: f64| keeps(logarithm.exp());
         let beyond = DEVIATIONS * self.seeds;
-        let mut kept = self.step.logarithm(-DEVIATIONS) - beyond;
-        let mut missed = self.step.logarithm(DEVIATIONS) + beyond;
-        if at(missed) {
-            return 1.0;
-        }
-        if !at(kept) {
-            return 0.0;
-        }
-        for _ in 0..HALVINGS {
-            let middle = f64::midpoint(kept, missed);
-            if at(middle) {
-                kept = middle;
-            } else {
-                missed = middle;
-            }
-        }
-        self.probability(kept)
+        let kept = self.step.logarithm(-DEVIATIONS) - beyond;
+        let missed = self.step.logarithm(DEVIATIONS) + beyond;
+        chance_up_to([kept, missed], |logarithm| keeps(logarithm.exp()), |kept| self.probability(kept))
     }
 
     /// Returns the probability of a factor whose logarithm is at most this: of numbers of steps that leave room for the time of

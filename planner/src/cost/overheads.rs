@@ -134,6 +134,12 @@ impl TrainingCost {
         self.steps + self.start_up + self.checkpoints + self.interrupted() + self.forward.total()
     }
 
+    /// Returns the time from the end of the start-up to the last checkpoint, with the download of the data set, without reclaims.
+    pub(crate) fn training(&self, download: Seconds) -> Seconds {
+        let failed = self.failures.map_or(Seconds(0.0), |failures| failures.total());
+        download + self.steps + self.checkpoints + self.forward.total() + failed
+    }
+
     /// Returns the total time lost with machines.
     fn interrupted(&self) -> Seconds {
         [self.reclaims, self.failures].into_iter().flatten().map(|losses| losses.total()).sum()

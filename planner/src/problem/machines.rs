@@ -251,7 +251,7 @@ fn rental(
     let named = service(choice.service.as_deref())?;
     let service = named.unwrap_or(Service::Ec2);
     let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
-    let quotas = Quotas::new(choice.quotas.as_ref(), (service, pricing), &catalog)?;
+    let quotas = Quotas::new(choice.quotas.as_ref(), (service, pricing), &catalog, "cluster.quotas")?;
     let query = PriceQuery { region, service, purchase: purchase(pricing) };
     let (priced, unpriced): (Vec<&Instance>, Vec<&Instance>) =
         matching.iter().partition(|instance| price_of(instance, query).is_some());

@@ -15,7 +15,7 @@ const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])
 
 /// The quotas of an account, each of which applies to some instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quotas {
+pub struct Quotas {
     allowed: BTreeMap<String, u64>,
     instances: bool,
 }
@@ -36,15 +36,16 @@ fn is_about(key: &str, instance: &Instance) -> bool {
 }
 
 impl Quotas {
-    /// Reads the quotas of a job, as far as they hold on its terms.
+    /// Reads the quotas that a field of a job or of a pool states, as far as they hold on its terms.
     ///
     /// # Errors
     ///
     /// When one is about no instance of the catalog.
-    pub(crate) fn new(
+    pub fn new(
         allowed: Option<&BTreeMap<String, u64>>,
         (service, pricing): (Service, Pricing),
         catalog: &Catalog,
+        field: &str,
     ) -> Result<Self, Invalid> {
         let mut allowed = allowed.cloned().unwrap_or_default();
         if let Some(key) = allowed.keys().find(|key| !catalog.instances().iter().any(|own| is_about(key, own))) {
@@ -52,7 +53,7 @@ impl Quotas {
             let meant = similar(key, families.chain(CLASSES.iter().map(|(class, _)| *class)));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
             let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`)";
-            return Err(Invalid::value("cluster.quotas", format!("about `{key}`"), format!("{allowed}{meant}")));
+            return Err(Invalid::value(field, format!("about `{key}`"), format!("{allowed}{meant}")));
         }
         if pricing == Pricing::CapacityBlock {
             allowed.clear();
@@ -66,12 +67,12 @@ impl Quotas {
     }
 
     /// Returns the most instances of a type that may be rented at once, of `most` without quotas.
-    pub(crate) fn cap(&self, instance: &Instance, most: u32) -> u32 {
+    pub fn cap(&self, instance: &Instance, most: u32) -> u32 {
         self.most(instance).map_or(most, |allowed| u32::try_from(allowed).map_or(most, |allowed| allowed.min(most)))
     }
 
     /// Explains why this many instances of a type may not be rented; `None` if they may.
-    pub(crate) fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
+    pub fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
         let (key, allowed) = self.tightest(instance)?;
         let needed = self.each(instance) * u64::from(instances);
         let what = match (self.instances, needed) {
@@ -82,6 +83,37 @@ impl Quotas {
         (allowed < needed).then(|| {
             format!("needs {needed} {what}, but the quota of `{key}` is {allowed}: {} too few", needed - allowed)
         })
+    }
+
+    /// Explains which quotas are too small for instances of several types, each with its quota: `at_once` gives the most that they
+    /// take together at any time, by what one of each type takes: nothing where the quota does not apply to it.
+    pub fn refusals(&self, at_once: impl Fn(&dyn Fn(&Instance) -> u64) -> u64) -> Vec<(&str, String)> {
+        let what = if self.instances { "instances" } else { "vCPUs" };
+        let refusal = |(key, allowed): (&String, &u64)| {
+            let needed = at_once(&|instance| self.taken(key, instance));
+            (*allowed < needed).then(|| {
+                format!(
+                    "need {needed} {what} at once, but the quota of `{key}` is {allowed}: {} too few",
+                    needed - allowed
+                )
+            })
+        };
+        self.allowed.iter().filter_map(|own| Some((own.0.as_str(), refusal(own)?))).collect()
+    }
+
+    /// Returns how much of a quota an instance takes; nothing where that does not apply to it.
+    pub fn taken(&self, key: &str, instance: &Instance) -> u64 {
+        if is_about(key, instance) { self.each(instance) } else { 0 }
+    }
+
+    /// Returns how much a quota allows; nothing if it is not stated.
+    pub fn allowed(&self, key: &str) -> u64 {
+        self.allowed.get(key).copied().unwrap_or(0)
+    }
+
+    /// Returns `true` if one of them applies to an instance.
+    pub fn apply_to(&self, instance: &Instance) -> bool {
+        self.most(instance).is_some()
     }
 
     fn tightest(&self, instance: &Instance) -> Option<(&str, u64)> {
@@ -102,7 +134,7 @@ mod tests {
 
     fn quotas(allowed: &[(&str, u64)], service: Service) -> Result<Quotas, Invalid> {
         let allowed = allowed.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect();
-        Quotas::new(Some(&allowed), (service, Pricing::OnDemand), catalog())
+        Quotas::new(Some(&allowed), (service, Pricing::OnDemand), catalog(), "cluster.quotas")
     }
 
     fn instance(name: &str) -> &'static Instance {
@@ -141,8 +173,23 @@ mod tests {
     #[test]
     fn capacity_blocks_are_not_counted() {
         let none = BTreeMap::from([("P".to_owned(), 0)]);
-        let quotas = Quotas::new(Some(&none), (Service::Ec2, Pricing::CapacityBlock), catalog()).expect("quotas");
+        let quotas = Quotas::new(Some(&none), (Service::Ec2, Pricing::CapacityBlock), catalog(), "cluster.quotas")
+            .expect("quotas");
         assert_eq!(quotas.most(instance("p5.48xlarge")), None);
+    }
+
+    #[test]
+    fn instances_of_several_types_take_a_quota_together() {
+        let quotas = quotas(&[("P", 200), ("g4dn", 10)], Service::Ec2).expect("quotas");
+        // Two with 96 vCPUs and one with 8 of a class, one with 4 of a family.
+        let held = [("p4d.24xlarge", 2), ("p3.2xlarge", 1), ("g4dn.xlarge", 1)];
+        let at_once = |held: &[(&str, u64)], each: &dyn Fn(&Instance) -> u64| {
+            held.iter().map(|(name, count)| count * each(instance(name))).sum::<u64>()
+        };
+        assert_eq!(quotas.refusals(|each| at_once(&held, each)), []);
+        let more = quotas.refusals(|each| 2 * at_once(&held, each));
+        let told = "need 400 vCPUs at once, but the quota of `P` is 200: 200 too few";
+        assert_eq!(more, [("P", told.to_owned())]);
     }
 
     #[test]

@@ -137,9 +137,7 @@ impl Evaluated {
         let work = self.work();
         let steps = problem.training.steps(self.plan.batch().global);
         let overheads = Overheads::of_plan(problem, &self.plan, &self.machine(problem), self.choice);
-        let spent = TrainingCost::of(overheads.as_ref(), steps, work);
-        let failed = spent.failures.map_or(Seconds(0.0), |failures| failures.total());
-        work.download + work.steps + spent.checkpoints + work.forward.total() + failed
+        TrainingCost::of(overheads.as_ref(), steps, work).training(work.download)
     }
 
     /// Returns the machines that the plan is for.

@@ -111,7 +111,8 @@ impl HeldPlan {
             return Vec::new();
         };
         // Quotas that are not for these machines are refused when a plan is sought.
-        let quotas = Quotas::new(job.cluster.quotas.as_ref(), (service, plan.pricing()), &catalog).unwrap_or_default();
+        let terms = (service, plan.pricing());
+        let quotas = Quotas::new(job.cluster.quotas.as_ref(), terms, &catalog, "cluster.quotas").unwrap_or_default();
         let machine = machine.clone();
         Terms { job, prediction, plan, machine, instance, service, quotas: &quotas }.costly()
     }

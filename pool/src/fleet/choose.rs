@@ -12,6 +12,9 @@ const MOST_PLACED: u64 = 1_000_000;
 /// Jobs in all schedules that are simulated before the search stops: about a second of work.
 const MOST_RUNS: u64 = 1_500_000;
 
+/// Schedules that miss the goal by at most this part more than the nearest are about as near: a stated default.
+const FURTHER: f64 = 0.25;
+
 /// The value of a schedule: less is better, the first field first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Worth {
@@ -41,6 +44,8 @@ impl Worth {
 pub(super) struct Judge {
     pub(super) goal: Goal,
     pub(super) first: f64,
+    /// An excess that is let pass: the sum of missed deadlines and budgets, as fractions of them. None, unless nothing meets the goal.
+    pub(super) allowed: f64,
 }
 
 impl Judge {
@@ -52,7 +57,7 @@ impl Judge {
             Objective::Cost => (figures.cost, makespan),
             Objective::Time => (makespan, figures.cost),
         };
-        Worth { excess: late + dear + figures.late, value, other }
+        Worth { excess: (late + dear + figures.late - self.allowed).max(0.0), value, other }
     }
 
     /// Returns the same with a deadline and a budget of which this part is to be left over.
@@ -90,6 +95,8 @@ pub(super) struct Solution {
     pub(super) complete: bool,
     /// `true` if it is proved that no schedule of these options meets the goal.
     pub(super) impossible: bool,
+    /// The schedule that comes nearest to the goal, where another one that is about as near is much better by the objective.
+    pub(super) nearer: Option<Figures>,
     /// The options that kinds would have if simpler ones were not preferred.
     pub(super) simplified: Vec<Simplified>,
     /// What the best choice is worth by the objective, whatever is preferred.
@@ -124,7 +131,26 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     let best = if polished.worth.beats(&best.worth) { polished } else { best };
     let bound = found.min(best.worth.value);
     let optimum = best.worth;
-    Some(Solution { bound, best, complete, impossible, simplified: Vec::new(), optimum })
+    Some(Solution { bound, best, complete, impossible, nearer: None, simplified: Vec::new(), optimum })
+}
+
+/// Returns a solution with the judge by which it is found: where it misses the goal, the best by the objective of all that miss it by
+/// little more, if that is better than predictions can tell. Nobody pays much to come a little nearer to what is missed either way.
+pub(super) fn or_nearly_as_near(pools: &mut Pools<'_>, judge: Judge, nearest: Solution) -> (Judge, Solution) {
+    let (excess, value) = (nearest.best.worth.excess, nearest.best.worth.value);
+    if excess <= 0.0 {
+        return (judge, nearest);
+    }
+    let lenient = Judge { allowed: excess * (1.0 + FURTHER), ..judge };
+    match choose(pools, lenient) {
+        Some(other) if other.best.worth.excess <= 0.0 && other.best.worth.value * (1.0 + INDISTINCT) < value => {
+            let Solution { bound, complete, impossible, .. } = nearest;
+            let bound = bound.min(other.best.worth.value);
+            let nearer = Some(nearest.best.schedule.figures);
+            (lenient, Solution { bound, complete, impossible, nearer, ..other })
+        }
+        _ => (judge, nearest),
+    }
 }
 
 /// Returns a solution, or one with another option of one kind at most that cannot be told from the optimum by the objective

@@ -47,6 +47,14 @@ pub struct FleetDocument {
 pub struct FleetPrediction {
     /// From the first submission to the end of the last job.
     pub makespan_s: f64,
+    /// 5 % of such fleets end before the first of these, and 5 % after the second, if the predictions of all jobs are off alike; zeros
+    /// in older documents.
+    #[serde(default)]
+    pub makespan_interval_s: [f64; 2],
+    /// How likely it is that all deadlines and budgets are kept, of all jobs together and of each, if the predictions of all jobs are
+    /// off alike; absent where there are none, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_goal: Option<f64>,
     /// What no schedule of these plans can beat.
     pub bound_s: f64,
     /// How much longer than this bound it takes, as a fraction of the bound.
@@ -64,6 +72,10 @@ pub struct FleetPrediction {
     /// What it costs, by the second; absent for machines without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<QueueCost>,
+    /// The same interval of the cost, at the lowest price that was seen and at the highest; absent for machines without a price, and
+    /// in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_interval_usd: Option<[f64; 2]>,
     /// The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_warm_pool: Option<FleetOutcome>,

@@ -1,11 +1,12 @@
 //! From the best choice and its schedule to the document of a fleet.
 
+use super::chance::Likely;
 use super::choose::{Judge, Simplified, Solution};
-use super::schedule::{Effort, Placed, Pools, Schedule};
+use super::schedule::{AllMissed, Effort, Placed, Pools, Schedule};
+use super::shared_quotas::Limited;
 use super::valid::ValidFleet;
 use super::{FLEET_SCHEMA, FleetDocument, FleetOutcome, FleetPlan, FleetPrediction, FleetSearch, FleetSpec};
-use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_queue, waiting};
-use std::collections::BTreeSet;
+use crate::queue::{InstanceSeconds, JobRun, QueueCost, QueueDocument, QueueSpec, predict_planned, waiting};
 use trainyard_plan::Objective;
 use trainyard_planner::{Evaluated, INDISTINCT, OnEach, SAME, beyond, simpler_than, usd};
 use trainyard_reports::format::percent;
@@ -26,15 +27,17 @@ pub(super) struct Found<'f, 'a> {
     pub(super) solution: &'f Solution,
     /// What the fleet would take without a warm pool, if it has one.
     pub(super) cold: Option<FleetOutcome>,
+    pub(super) likely: Likely,
+    pub(super) limited: Option<Limited>,
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
     let files = &found.fleet.shared.files;
     let parts = found.solution.best.schedule.parts.iter();
-    let pools: Vec<QueueDocument> = parts.map(|part| predict_queue(&part.queue, files, 0)).collect::<Result<_, _>>()?;
+    let pools: Vec<QueueDocument> = parts.map(|part| predict_planned(&part.queue, files)).collect::<Result<_, _>>()?;
     let kinds = 0..found.solution.best.choice.len();
     let plans = kinds.map(|kind| found.plan(kind, &pools)).collect();
-    Ok(FleetDocument {
+    let mut document = FleetDocument {
         schema: FLEET_SCHEMA.into(),
         fleet: found.spec.clone(),
         prediction: found.prediction(&pools),
@@ -45,7 +48,10 @@ pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invali
         warnings: found.warnings(&pools),
         search: found.search(),
         pools,
-    })
+    };
+    let is_nearest = found.solution.nearer.is_none();
+    document.missed = missed_fleet_goal(&document, if is_nearest { "the nearest" } else { "one about as near as any" });
+    Ok(document)
 }
 
 fn last_end(pools: &[QueueDocument]) -> f64 {
@@ -74,17 +80,20 @@ impl Found<'_, '_> {
         // Pools may use less than the quota, on all of which the bound is. Sums may be rounded.
         let bound_s = (self.pools.bound(&self.solution.best.choice).end - first).min(makespan_s);
         let spent = pools.iter().map(|pool| pool.prediction.instance_seconds);
-        let none = InstanceSeconds { busy: 0.0, startup: 0.0, idle: 0.0, held: 0.0 };
+        let none = InstanceSeconds { busy: 0.0, startup: 0.0, idle: 0.0, held: 0.0, paid: 0.0 };
         let instance_seconds = spent.fold(none, |sum, own| InstanceSeconds {
             busy: sum.busy + own.busy,
             startup: sum.startup + own.startup,
             idle: sum.idle + own.idle,
             held: sum.held + own.held,
+            paid: sum.paid + own.paid,
         });
         let waits = pools.iter().flat_map(|pool| &pool.jobs);
         let waits = waits.map(|run| Span::from_seconds(Seconds((run.start_s - run.submit_s).max(0.0))));
         FleetPrediction {
             makespan_s,
+            makespan_interval_s: self.likely.makespan_s,
+            within_goal: self.likely.within_goal,
             bound_s,
             gap: makespan_s / bound_s - 1.0,
             waiting_s: waiting(waits.collect()),
@@ -93,6 +102,7 @@ impl Found<'_, '_> {
             instance_seconds,
             utilisation_of_held: instance_seconds.busy / instance_seconds.held,
             cost: total_cost(pools),
+            cost_interval_usd: self.likely.cost_usd,
             without_warm_pool: self.cold,
         }
     }
@@ -152,11 +162,35 @@ impl Found<'_, '_> {
             .map(|queue| {
                 let (most, quota) = (queue.pool.quota(), quota(queue));
                 let instance = &queue.pool.instance;
-                format!("{instance}: at most {most} of {quota} are used; each more would be started and kept warm")
+                format!("{instance}: at most {most} of {quota} are used; each more would be one more to start")
             })
             .collect();
         let kinds: Vec<String> = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind)).collect();
-        self.given_up().into_iter().chain(kinds).chain(fewer).collect()
+        self.nearer().into_iter().chain(self.limited()).chain(self.given_up()).chain(kinds).chain(fewer).collect()
+    }
+
+    /// Says what the schedule that comes nearest to the goal would take and cost, where another one is preferred.
+    fn nearer(&self) -> Option<String> {
+        let nearest = self.solution.nearer?;
+        let time = human_duration(Seconds(nearest.end - self.judge.first));
+        let cost = if self.pools.are_priced() { format!(" and costs {}", usd(nearest.cost)) } else { String::new() };
+        Some(format!(
+            "the schedule that comes nearest to the goal takes {time}{cost}; this one misses it by little more"
+        ))
+    }
+
+    /// Says how a quota is shared out among types, and what all jobs would take and cost without it.
+    fn limited(&self) -> Option<String> {
+        let Limited { key, most, without } = self.limited.as_ref()?;
+        let some: Vec<String> =
+            most.iter().filter(|(_, most)| **most > 0).map(|(name, most)| format!("{most} × {name}")).collect();
+        let others = if most.values().any(|most| *most == 0) { ", and no other type that it applies to" } else { "" };
+        Some(format!(
+            "the quota of `{key}` is shared out: at most {}{others}; with as much for each type all would take {} and cost {}",
+            some.join(" and "),
+            human_duration(Seconds(without.end - self.judge.first)),
+            usd(without.cost)
+        ))
     }
 
     /// Says what the best by the objective would take and cost, where others are preferred that are more than a little worse.
@@ -279,47 +313,25 @@ impl Found<'_, '_> {
 
     /// Lists the deadlines and budgets that a schedule of a choice misses.
     fn missed(&self, schedule: &Schedule, choice: &[Placed]) -> String {
-        let (goal, figures) = (self.judge.goal, schedule.figures);
-        let deadline = goal.deadline.filter(|deadline| figures.end - self.judge.first > deadline.0);
-        let budget = goal.budget.filter(|budget| figures.cost > *budget);
+        self.named(&AllMissed::of(self.judge, schedule.figures, self.pools.missed(schedule, choice)))
+    }
+
+    /// Names deadlines and budgets that are missed.
+    pub(super) fn named(&self, missed: &AllMissed) -> String {
+        let goal = self.judge.goal;
+        let deadline = goal.deadline.filter(|_| missed.deadline);
+        let budget = goal.budget.filter(|_| missed.budget);
         let mut all = Vec::new();
         all.extend(deadline.map(|deadline| format!("the deadline of {}", human_duration(deadline))));
         all.extend(budget.map(|budget| format!("the budget of {}", usd(budget))));
-        for (kind, own) in self.pools.missed(schedule, choice) {
-            let kind = &self.pools.kinds[kind];
+        for (kind, own) in &missed.kinds {
+            let kind = &self.pools.kinds[*kind];
             let (deadline, budget) =
                 (kind.deadline.filter(|_| own.deadline > 0.0), kind.budget.filter(|_| own.budget > 0.0));
             all.extend(deadline.map(|deadline| format!("the deadline of {}, {}", kind.name, human_duration(deadline))));
             all.extend(budget.map(|budget| format!("the budget of {}, {}", kind.name, usd(budget))));
         }
         all.join(", and ")
-    }
-
-    /// Collects the pools' warnings, each once, and the settings that change nothing.
-    fn warnings(&self, pools: &[QueueDocument]) -> Vec<String> {
-        let mut said = BTreeSet::new();
-        let all = self.fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
-        let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
-        let Some(file) = &self.spec.pool.file else {
-            let text = "availability of instances is not known; reclaims of spot instances are not in times and costs, nor is the \
-                        storage of data and checkpoints in costs";
-            warnings.push(text.into());
-            return warnings;
-        };
-        let uncounted = self.solution.best.choice.iter().filter(|placed| {
-            let on = &self.plans[placed.kind].plans[self.pools.option(**placed).plan];
-            on.best.elapsed_s <= on.training.0
-        });
-        let names: Vec<&str> = uncounted.map(|placed| self.pools.kinds[placed.kind].name.as_str()).collect();
-        if !names.is_empty() {
-            warnings.push(format!(
-                "checkpoints and failures are not in the time of {}, because nobody says how fast checkpoints are written: \
-                 [shared_storage] in {file} or campaign.checkpoint_bandwidth in the job does",
-                names.join(", ")
-            ));
-        }
-        warnings.push("the machines are taken to be free from the start, and for these jobs alone".into());
-        warnings
     }
 }
 
@@ -333,9 +345,10 @@ fn machines_and_plan(plan: &Evaluated) -> String {
 }
 
 /// Explains why a fleet misses its deadlines and budgets, all of them; `None` if it meets them.
-pub(super) fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
-    let missed: Vec<String> =
-        missed_by_all(document).into_iter().chain(document.plans.iter().flat_map(missed_by_each)).collect();
+/// `found` names the schedule: `the nearest`.
+fn missed_fleet_goal(document: &FleetDocument, found: &str) -> Option<String> {
+    let of_each = document.plans.iter().flat_map(|plan| missed_by_each(plan, found));
+    let missed: Vec<String> = missed_by_all(document, found).into_iter().chain(of_each).collect();
     let nothing = if document.search.impossible {
         "no choice of a plan for each [[job]], in any schedule,"
     } else {
@@ -345,7 +358,7 @@ pub(super) fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
 }
 
 /// Says what misses the deadline and the budget of all jobs together.
-fn missed_by_all(document: &FleetDocument) -> Option<String> {
+fn missed_by_all(document: &FleetDocument, found: &str) -> Option<String> {
     let goal = &document.fleet.goal;
     let deadline = goal.deadline();
     let (makespan, cost) =
@@ -371,15 +384,15 @@ fn missed_by_all(document: &FleetDocument) -> Option<String> {
         (in_time, for_so_much) => in_time.or(for_so_much.map(|most| format!("train all jobs {most}")))?,
     };
     let nearest: Vec<String> = takes.into_iter().chain(costs).collect();
-    Some(format!("{wanted}: the nearest {}", nearest.join(", and ")))
+    Some(format!("{wanted}: {found} {}", nearest.join(", and ")))
 }
 
 /// Says what misses the deadline and the budget that each job of a kind has.
-fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
+fn missed_by_each(plan: &FleetPlan, found: &str) -> Vec<String> {
     let (stay, cost) = (plan.longest_stay_s, plan.cost_usd.unwrap_or(0.0));
     let late = plan.deadline_s.filter(|deadline| stay > *deadline).map(|deadline| {
         format!(
-            "end every job of {} within {} of its submission: the nearest takes {}, {}",
+            "end every job of {} within {} of its submission: {found} takes {}, {}",
             plan.name,
             human_duration(Seconds(deadline)),
             human_duration(Seconds(stay)),
@@ -388,7 +401,7 @@ fn missed_by_each(plan: &FleetPlan) -> Vec<String> {
     });
     let dear = plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
         let (budget, cost) = (usd(budget), usd(cost));
-        format!("train each job of {} for at most {budget}: the nearest costs {cost}", plan.name)
+        format!("train each job of {} for at most {budget}: {found} costs {cost}", plan.name)
     });
     late.into_iter().chain(dear).collect()
 }

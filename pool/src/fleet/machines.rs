@@ -7,7 +7,7 @@ use crate::queue::{OwnMachines, PoolSpec, QueueFiles, QueueSpec};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{ClusterFile, Instance, catalog, matches};
 use trainyard_plan::{ClusterChoice, JobSpec, Pricing};
-use trainyard_planner::{Problem, Resources, problem};
+use trainyard_planner::{Problem, Quotas, Resources, problem};
 use trainyard_units::Invalid;
 
 /// What the jobs of a fleet share, type by type.
@@ -15,6 +15,8 @@ use trainyard_units::Invalid;
 pub(super) struct Shared {
     /// The part of the pool that is of each type, as a queue describes it: at least one.
     pub(super) pools: BTreeMap<String, PoolSpec>,
+    /// The most instances of types to which a quota applies.
+    caps: BTreeMap<String, u32>,
     /// The content of the files that these queues name.
     pub(super) files: QueueFiles,
 }
@@ -28,14 +30,40 @@ impl Shared {
     /// Returns the same types of instances in the pool of another fleet.
     pub(super) fn within(&self, spec: &FleetSpec) -> Self {
         let quota = |pool: &PoolSpec| spec.pool.max_instances.or(pool.max_instances);
-        let pools = self.pools.iter().map(|(name, pool)| (name.clone(), spec.pool.of_type(name, quota(pool))));
-        Self { pools: pools.collect(), files: self.files.clone() }
+        let of_type = |(name, pool): (&String, &PoolSpec)| {
+            (name.clone(), capped(&spec.pool, name, quota(pool), self.caps.get(name).copied()))
+        };
+        let pools = self.pools.iter().map(of_type).collect();
+        Self { pools, caps: self.caps.clone(), files: self.files.clone() }
+    }
+
+    /// Returns the same with at most so many instances of some types, without those of which none is left.
+    pub(super) fn at_most(&self, most: &BTreeMap<String, u32>) -> Self {
+        let cap = |name: &String| {
+            most.get(name).copied().unwrap_or(u32::MAX).min(self.caps.get(name).copied().unwrap_or(u32::MAX))
+        };
+        let left = self.pools.iter().filter(|(name, _)| cap(name) > 0);
+        let pools = left.map(|(name, pool)| {
+            let max_instances = pool.max_instances.map(|own| own.min(cap(name)));
+            let max_warm_instances = pool.max_warm_instances.map(|own| own.min(cap(name)));
+            (name.clone(), PoolSpec { max_instances, max_warm_instances, ..pool.clone() })
+        });
+        let caps =
+            self.pools.keys().map(|name| (name.clone(), cap(name))).filter(|(_, cap)| (1..u32::MAX).contains(cap));
+        Self { pools: pools.collect(), caps: caps.collect(), files: self.files.clone() }
     }
 
     /// Returns the quota of a type.
     pub(super) fn quota(&self, instance: &str) -> u32 {
         self.pools.get(instance).map_or(0, PoolSpec::quota)
     }
+}
+
+/// Returns the part of a pool that is of one type, of which there are so many, but no more than a quota allows.
+fn capped(pool: &FleetPoolSpec, name: &str, quota: Option<u32>, cap: Option<u32>) -> PoolSpec {
+    let Some(cap) = cap else { return pool.of_type(name, quota) };
+    let own = pool.of_type(name, quota.map(|quota| quota.min(cap)));
+    PoolSpec { max_warm_instances: own.max_warm_instances.map(|warm| warm.min(own.quota())), ..own }
 }
 
 /// The machines of a pool that was checked.
@@ -51,8 +79,9 @@ pub(super) struct Rented<'a> {
     of_type: PoolSpec,
     /// The types that have a price, at least one.
     types: Vec<String>,
-    /// Tells which types are left out because they have none, if any are.
-    unpriced: Option<String>,
+    /// Tells which types are left out because they have none, or because of a quota, if any are.
+    left_out: Vec<String>,
+    quotas: Quotas,
 }
 
 /// Machines of one's own.
@@ -91,7 +120,7 @@ impl<'a> Machines<'a> {
     /// Tells which machines of the pool no job can have.
     pub(super) fn left_out(&self) -> Vec<String> {
         match self {
-            Self::Rented(rented) => rented.unpriced.iter().cloned().collect(),
+            Self::Rented(rented) => rented.left_out.clone(),
             Self::Owned(own) => own.left_out(),
         }
     }
@@ -150,14 +179,23 @@ impl<'a> Rented<'a> {
         // That terms contradict each other is told before that nobody offers them.
         let policy = spec.policy.unwrap_or_default();
         valid::pool(&QueueSpec { pool: of_type.clone(), policy, jobs: Vec::new() }, &terms)?;
+        let quotas = Quotas::new(pool.quotas.as_ref(), (terms.service, terms.pricing), catalog(), "pool.quotas")?;
         let types = types(&terms, &matching)?;
         let unpriced = without_price(&terms, &matching);
-        Ok(Self { pool, of_type, types, unpriced })
+        let (types, over_quota) = within_quotas(&quotas, types)?;
+        let left_out = unpriced.into_iter().chain(over_quota).collect();
+        Ok(Self { pool, of_type, types, left_out, quotas })
     }
 
     fn shared(&self) -> Shared {
-        let pool = |name: &String| (name.clone(), self.pool.of_type(name, self.pool.max_instances));
-        Shared { pools: self.types.iter().map(pool).collect(), files: QueueFiles::default() }
+        let cap = |name: &String| {
+            let instance = catalog().instance(name).ok().filter(|own| self.quotas.apply_to(own))?;
+            Some((name.clone(), self.quotas.cap(instance, u32::MAX)))
+        };
+        let caps: BTreeMap<String, u32> = self.types.iter().filter_map(cap).collect();
+        let most = self.pool.max_instances;
+        let pool = |name: &String| (name.clone(), capped(self.pool, name, most, caps.get(name).copied()));
+        Shared { pools: self.types.iter().map(pool).collect(), caps, files: QueueFiles::default() }
     }
 
     /// Returns the machines of a job: those of the pool that it allows.
@@ -166,12 +204,13 @@ impl<'a> Rented<'a> {
         let terms = Terms::of(&self.of_type)?;
         let field = |name: &str| format!("job[{index}].cluster.{name}");
         let rented = "a pool is made of instances to be rented";
-        let limited = "a pool is rented at the prices of the catalog, and its instances are its quota";
+        let limited = "a pool is rented at the prices of the catalog";
+        let shared = "jobs of a fleet share the quotas of its pool";
         for (name, written, other, rule) in [
             ("profile", own.profile.is_some(), "pool.instances", rented),
             ("file", own.file.is_some(), "pool.instances", rented),
             ("prices", own.prices.is_some(), "pool.max_instances", limited),
-            ("quotas", own.quotas.is_some(), "pool.max_instances", limited),
+            ("quotas", own.quotas.is_some(), "pool.quotas", shared),
         ] {
             if written {
                 let hint = "file = \"cluster.toml\" in [pool] makes a fleet of machines of one's own";
@@ -208,6 +247,7 @@ impl<'a> Rented<'a> {
             region: pool.region.clone(),
             pricing: pool.pricing,
             service: pool.service.clone(),
+            quotas: pool.quotas.clone(),
             ..own.clone()
         })
     }
@@ -222,8 +262,11 @@ fn elsewhere(field: &str, value: &str, of_pool: &str, there: &str) -> Invalid {
 impl<'a> Owned<'a> {
     fn of(spec: &'a FleetSpec, file: &'a str, files: Resources) -> Result<Self, Invalid> {
         let pool = &spec.pool;
-        let fields =
-            [("pool.instances", pool.instances.is_some()), ("pool.max_instances", pool.max_instances.is_some())];
+        let fields = [
+            ("pool.instances", pool.instances.is_some()),
+            ("pool.max_instances", pool.max_instances.is_some()),
+            ("pool.quotas", pool.quotas.is_some()),
+        ];
         if let Some((field, _)) = fields.into_iter().find(|(_, written)| *written) {
             return Err(not_rented(field));
         }
@@ -240,7 +283,8 @@ impl<'a> Owned<'a> {
     fn shared(&self) -> Shared {
         let kinds = self.machines.kinds().iter();
         let pools = kinds.map(|kind| (kind.name.clone(), self.pool.of_type(&kind.name, Some(kind.count)))).collect();
-        Shared { pools, files: QueueFiles { machines: Some(self.machines.clone()), ..QueueFiles::default() } }
+        let caps = BTreeMap::new();
+        Shared { pools, caps, files: QueueFiles { machines: Some(self.machines.clone()), ..QueueFiles::default() } }
     }
 
     fn left_out(&self) -> Vec<String> {
@@ -311,4 +355,17 @@ fn without_price(terms: &Terms<'_>, matching: &[&Instance]) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!("without a price, and so left out: {} ({} {pricing} in {region})", names.join(", "), service.name())
     })
+}
+
+/// Returns the types of which quotas leave at least one instance, at least one type, and tells which are left out, if any are.
+fn within_quotas(quotas: &Quotas, types: Vec<String>) -> Result<(Vec<String>, Option<String>), Invalid> {
+    let refusal = |name: &String| catalog().instance(name).ok().and_then(|instance| quotas.refusal(instance, 1));
+    let over: Vec<String> = types.iter().filter_map(|name| Some(format!("{name} {}", refusal(name)?))).collect();
+    let within: Vec<String> = types.into_iter().filter(|name| refusal(name).is_none()).collect();
+    if within.is_empty() {
+        let hint = "ask AWS for more (Service Quotas), or allow other types in pool.instances";
+        return Err(Invalid::inside("pool.quotas", over.join("; ")).with_hint(hint));
+    }
+    let told = (!over.is_empty()).then(|| format!("over a quota, and so left out: {}", over.join("; ")));
+    Ok((within, told))
 }

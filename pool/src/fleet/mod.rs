@@ -1,6 +1,8 @@
 //! Fleets: jobs that are planned together, from files to a plan for each kind of them and a schedule for all
 //! (`docs/design/004-fleets.md`).
 
+mod caveats;
+mod chance;
 mod choose;
 mod document;
 mod error;
@@ -9,6 +11,7 @@ mod machines;
 mod option;
 mod page;
 mod schedule;
+mod shared_quotas;
 mod spec;
 mod valid;
 mod ways_out;
@@ -21,14 +24,17 @@ pub use spec::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 use crate::queue::PoolSpec;
 use crate::queue::plot::gantts;
 use crate::queue::valid::{too_long, too_wide};
-use choose::{Judge, Preferences, Solution, choose, or_much_better, or_simpler};
-use found::{Found, document, missed_fleet_goal};
+use chance::{Doubt, Likely};
+use choose::{Judge, Preferences, Solution, choose, or_much_better, or_nearly_as_near, or_simpler};
+use found::{Found, document};
 use machines::Shared;
 use option::{Kind, plans, with_options};
 use schedule::{Placed, Pools};
+use shared_quotas::Solved;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Fixed, JobSpec};
-use trainyard_planner::{Cancellation, Limits, NoPlan, OnEach, OnMachines, Resources, recommend};
+use trainyard_planner::{Cancellation, Limits, NoPlan, OnEach, OnMachines, Resources, TrainingSpread, recommend};
+use trainyard_units::Invalid;
 use valid::{ValidFleet, ValidKind, valid_fleet};
 use ways_out::WaysOut;
 
@@ -113,7 +119,6 @@ pub fn plan_fleet(
     }
     let question = Question::new(spec, &fleet, &found)?;
     let mut document = question.answer()?;
-    document.missed = missed_fleet_goal(&document);
     if document.missed.is_some() {
         let nearest = &document.prediction;
         document.to_meet_goal = WaysOut { question: &question, nearest, pool, jobs, limits, cancellation }.told();
@@ -145,21 +150,35 @@ impl<'a> Question<'a> {
     fn new(spec: &'a FleetSpec, fleet: &'a ValidFleet, found: &'a [OnEach]) -> Result<Self, FleetError> {
         let kinds = fleet.kinds.iter().zip(found).map(|(kind, found)| with_options(kind, found));
         let first = fleet.kinds.iter().map(|kind| kind.submit.0).fold(f64::INFINITY, f64::min);
-        let judge = Judge { goal: fleet.goal, first };
+        let judge = Judge { goal: fleet.goal, first, allowed: 0.0 };
         Ok(Self { spec, fleet, found, kinds: kinds.collect::<Result<_, _>>()?, judge })
     }
 
     fn answer(&self) -> Result<FleetDocument, FleetError> {
         let (spec, fleet, judge) = (self.spec, self.fleet, self.judge);
-        let mut pools = Pools::new(spec, &fleet.shared, &self.kinds)?;
-        let solution = self.solve(&mut pools)?;
+        let Solved { shared, kinds, solution, schedules, limited } = self.solved(spec, &fleet.shared)?;
+        let mut pools = Pools::new(spec, &shared, &kinds)?;
+        pools.schedules = schedules;
         let cold = if spec.pool.warm_pool { Some(self.without_warm_pool()?) } else { None };
-        Ok(document(Found { spec, fleet, plans: self.found, pools: &mut pools, judge, solution: &solution, cold })?)
+        let likely = self.likely(&pools, &solution)?;
+        let (pools, solution) = (&mut pools, &solution);
+        Ok(document(Found { spec, fleet, plans: self.found, pools, judge, solution, cold, likely, limited })?)
+    }
+
+    fn likely(&self, pools: &Pools<'_>, solution: &Solution) -> Result<Likely, Invalid> {
+        let spread = |placed: &Placed| {
+            let kind = &self.fleet.kinds[placed.kind];
+            self.found[placed.kind].plans[pools.option(*placed).plan].spread(&kind.problem, &kind.job)
+        };
+        let spreads: Vec<TrainingSpread> = solution.best.choice.iter().map(spread).collect::<Result<_, _>>()?;
+        let time = |kind: usize, deviations: f64| spreads[kind].training(deviations);
+        Doubt { pools, judge: self.judge, chosen: &solution.best, time: &time }.likely()
     }
 
     fn solve(&self, pools: &mut Pools<'_>) -> Result<Solution, FleetError> {
         let solution = choose(pools, self.judge).ok_or_else(|| too_long(MILLENNIA))?;
-        let solution = or_much_better(pools, self.judge, solution, |_, _| true);
+        let (judge, solution) = or_nearly_as_near(pools, self.judge, solution);
+        let solution = or_much_better(pools, judge, solution, |_, _| true);
         let plan = |placed: Placed| &self.found[placed.kind].plans[self.kinds[placed.kind].options[placed.option].plan];
         let gives_up = |one: Placed, other: Placed| {
             let kind = &self.fleet.kinds[one.kind];
@@ -167,8 +186,11 @@ impl<'a> Question<'a> {
         };
         let software = |placed: Placed| plan(placed).best.plan.stack();
         let preferences = Preferences { gives_up: &gives_up, software: &software };
-        let solution = or_simpler(pools, self.judge, solution, &preferences);
-        Ok(or_much_better(pools, self.judge, solution, |own, other| gives_up(own, other).is_none()))
+        let solution = or_simpler(pools, judge, solution, &preferences);
+        let mut solution = or_much_better(pools, judge, solution, |own, other| gives_up(own, other).is_none());
+        solution.best.worth = self.judge.worth(&solution.best.schedule.figures);
+        solution.optimum.excess = solution.optimum.excess.max(solution.best.worth.excess);
+        Ok(solution)
     }
 
     /// Plans the same fleet in a pool that keeps no instance warm.
@@ -179,7 +201,7 @@ impl<'a> Question<'a> {
 
     /// Returns what all jobs take and cost in these pools.
     fn outcome(&self, spec: &FleetSpec, shared: &Shared) -> Result<FleetOutcome, FleetError> {
-        let best = self.solve(&mut Pools::new(spec, shared, &self.kinds)?)?.best;
+        let best = self.solved(spec, shared)?.solution.best;
         let figures = best.schedule.figures;
         Ok(FleetOutcome {
             makespan_s: figures.end - self.judge.first,

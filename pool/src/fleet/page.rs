@@ -39,7 +39,7 @@ fn title(document: &FleetDocument) -> String {
     let kinds = document.plans.len() as u64;
     let types = document.pools.iter().map(|pool| pool.queue.pool.instance.as_str()).collect::<Vec<_>>().join(", ");
     let each = |pool: &QueueDocument| format!("{} × {}", pool.queue.pool.quota(), pool.queue.pool.instance);
-    let on = match document.fleet.pool.max_instances {
+    let on = match document.fleet.pool.max_instances.filter(|_| document.fleet.pool.quotas.is_none()) {
         Some(quota) => format!("{quota} × {types}"),
         None => document.pools.iter().map(each).collect::<Vec<_>>().join(", "),
     };
@@ -50,8 +50,12 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
     let (prediction, goal) = (&document.prediction, &document.fleet.goal);
     let cost = prediction.cost;
     let deadline = goal.deadline();
-    let deadline = deadline.map_or_else(String::new, |deadline| format!(" (deadline {})", human_duration(deadline)));
-    let budget = goal.budget.map_or_else(String::new, |budget| format!(" (budget {})", usd(budget)));
+    let range = |[low, high]: [f64; 2], told: fn(f64) -> String| format!("90 %: {} to {}", told(low), told(high));
+    // Older documents have no interval.
+    let makespans = Some(prediction.makespan_interval_s).filter(|[_, late]| *late > 0.0).map(|own| range(own, time));
+    let costs = prediction.cost_interval_usd.map(|own| range(own, usd));
+    let deadline = in_brackets([makespans, deadline.map(|own| format!("deadline {}", human_duration(own)))]);
+    let budget = in_brackets([costs, goal.budget.map(|own| format!("budget {}", usd(own)))]);
     let mut rows = vec![
         ("makespan", format!("{}{deadline}", time(prediction.makespan_s))),
         (
@@ -79,6 +83,12 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
         rows.pop();
     }
     rows
+}
+
+/// Formats what there is of these in brackets.
+fn in_brackets(parts: [Option<String>; 2]) -> String {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }
 
 fn plans(document: &FleetDocument, width: Width) -> String {

@@ -5,13 +5,15 @@
 //! too.
 
 use super::FleetSpec;
+use super::choose::Judge;
 use super::machines::Shared;
 use super::option::{JobOption, Kind};
-use crate::queue::simulation::{QueueOutcome, simulate_queue};
+use crate::queue::simulation::{MOST_DEVIATION, Queue, QueueOutcome, simulate_planned};
 use crate::queue::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, valid};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_units::{Invalid, Span, UsdPerHour};
+use trainyard_plan::document::PriceUsed;
+use trainyard_units::{Invalid, Seconds, Span, UsdPerHour};
 
 /// Up to this many instances of a type are used in every number; of more instances some customary numbers are tried.
 const USED_IN_EVERY_NUMBER: u32 = 8;
@@ -57,6 +59,27 @@ pub(super) struct Missed {
     pub(super) budget: f64,
 }
 
+/// Which deadlines and budgets a schedule misses.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AllMissed {
+    /// That of all jobs together.
+    pub(super) deadline: bool,
+    pub(super) budget: bool,
+    /// Those of the jobs of each kind.
+    pub(super) kinds: Vec<(usize, Missed)>,
+}
+
+impl AllMissed {
+    pub(super) fn of(judge: Judge, figures: Figures, kinds: Vec<(usize, Missed)>) -> Self {
+        let goal = judge.goal;
+        Self {
+            deadline: goal.deadline.is_some_and(|deadline| figures.end - judge.first > deadline.0),
+            budget: goal.budget.is_some_and(|budget| figures.cost > budget),
+            kinds,
+        }
+    }
+}
+
 /// A schedule of the jobs on one type of instances.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
@@ -69,6 +92,28 @@ pub(super) struct Part {
 pub(super) struct Schedule {
     pub(super) parts: Vec<Part>,
     pub(super) figures: Figures,
+}
+
+/// A part of a schedule that was run with other times of jobs.
+pub(super) struct Again {
+    placed: Vec<Placed>,
+    queue: Queue,
+    outcome: QueueOutcome,
+    /// `None` for machines that have none.
+    price: Option<PriceUsed>,
+}
+
+impl Again {
+    /// Returns the price that lies so far from the lowest to the highest.
+    fn price(&self, dear: f64) -> Option<UsdPerHour> {
+        let price = self.price.as_ref()?;
+        Some(UsdPerHour(price.low_usd_per_hour + (price.high_usd_per_hour - price.low_usd_per_hour) * dear))
+    }
+
+    /// Returns `true` if it is not known what the machines will cost.
+    pub(super) fn has_open_price(&self) -> bool {
+        self.price.as_ref().is_some_and(|price| price.high_usd_per_hour > price.low_usd_per_hour)
+    }
 }
 
 /// Number of orders of the jobs that are tried.
@@ -362,24 +407,60 @@ impl<'a> Pools<'a> {
     /// Simulates a queue and returns its figures; `None` if it would outlast the simulation's clock.
     fn simulate(&mut self, queue: &QueueSpec, placed: &[Placed]) -> Option<Figures> {
         let checked = valid::valid(queue, &self.shared.files, 0).ok()?;
-        let outcome = simulate_queue(&checked.queue);
+        let outcome = simulate_planned(&checked.queue);
         self.schedules += 1;
         self.runs += checked.queue.jobs.len() as u64;
         let price = self.terms[&queue.pool.instance].price;
-        let end = outcome.runs.iter().map(|run| run.end).max()?.seconds().0;
-        let cost = price.map_or_else(
-            || {
-                checked
-                    .queue
-                    .jobs
-                    .iter()
-                    .zip(&outcome.runs)
-                    .map(|(job, run)| run.end.since(job.submit).seconds().0)
-                    .sum()
-            },
-            |price| (price * (outcome.billed_jobs() + outcome.billed_warm())).0,
-        );
-        Some(Figures { end, cost, late: self.lateness(&outcome, placed, price) })
+        Some(self.figures((&checked.queue, &outcome), placed, price))
+    }
+
+    fn figures(
+        &self,
+        (queue, outcome): (&Queue, &QueueOutcome),
+        placed: &[Placed],
+        price: Option<UsdPerHour>,
+    ) -> Figures {
+        let stays = || queue.jobs.iter().zip(&outcome.runs).map(|(job, run)| run.end.since(job.submit).seconds().0);
+        let end = outcome.runs.iter().map(|run| run.end.seconds().0).fold(0.0, f64::max);
+        let billed = outcome.billed_jobs() + outcome.billed_warm();
+        let cost = price.map_or_else(|| stays().sum(), |price| (price * billed).0);
+        Figures { end, cost, late: self.lateness(outcome, placed, price) }
+    }
+
+    /// Runs a schedule of a choice again, in its order and by its policy, with jobs of each kind that take other times than the
+    /// expected ones, by which the next of them is still chosen.
+    pub(super) fn run_again(
+        &self,
+        schedule: &Schedule,
+        choice: &[Placed],
+        time: &dyn Fn(usize) -> Seconds,
+    ) -> Result<Vec<Again>, Invalid> {
+        let types = self.by_type(choice);
+        let again = |part: &Part| {
+            let placed = types[part.queue.pool.instance.as_str()].clone();
+            let mut checked = valid::valid(&part.queue, &self.shared.files, 0)?;
+            let kinds = placed.iter().flat_map(|own| (0..self.kinds[own.kind].count).map(|_| own.kind));
+            for (job, kind) in checked.queue.jobs.iter_mut().zip(kinds) {
+                let factor = time(kind).0 / job.expected.seconds().0;
+                job.actual =
+                    Span::from_seconds(job.expected.seconds() * factor.clamp(1.0 / MOST_DEVIATION, MOST_DEVIATION));
+            }
+            let outcome = simulate_planned(&checked.queue);
+            Ok(Again { placed, queue: checked.queue, outcome, price: checked.price.map(|price| price.used) })
+        };
+        schedule.parts.iter().map(again).collect()
+    }
+
+    /// Returns the figures of a schedule that was run again, at prices that lie so far from the lowest to the highest.
+    pub(super) fn figures_again(&self, all: &[Again], dear: f64) -> Figures {
+        let figures = all.iter().map(|own| self.figures((&own.queue, &own.outcome), &own.placed, own.price(dear)));
+        figures.fold(Figures::default(), Figures::and)
+    }
+
+    /// Returns what such a schedule misses.
+    pub(super) fn missed_again(&self, judge: Judge, all: &[Again], dear: f64) -> AllMissed {
+        let kinds = all.iter().flat_map(|own| self.misses(&own.outcome, &own.placed, own.price(dear)));
+        AllMissed::of(judge, self.figures_again(all, dear), kinds.collect())
     }
 
     fn lateness(&self, outcome: &QueueOutcome, placed: &[Placed], price: Option<UsdPerHour>) -> f64 {
@@ -411,7 +492,7 @@ impl<'a> Pools<'a> {
             let placed = types.get(part.queue.pool.instance.as_str())?;
             let checked = valid::valid(&part.queue, &self.shared.files, 0).ok()?;
             let price = self.terms[&part.queue.pool.instance].price;
-            Some(self.misses(&simulate_queue(&checked.queue), placed, price))
+            Some(self.misses(&simulate_planned(&checked.queue), placed, price))
         };
         schedule.parts.iter().filter_map(of_part).flatten().collect()
     }

@@ -4,6 +4,7 @@
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use trainyard_plan::{CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, Pricing, TrainingSpec};
 use trainyard_units::{numbers_or_texts, written, written_option};
 
@@ -42,6 +43,10 @@ pub struct FleetPoolSpec {
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_instances: Option<u32>,
+    /// What the account may rent at once, as `cluster.quotas` of a job says it. Each type is used up to the quota that applies to
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quotas: Option<BTreeMap<String, u64>>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,

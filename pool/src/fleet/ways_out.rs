@@ -93,12 +93,13 @@ impl WaysOut<'_> {
         None
     }
 
-    /// Returns the same fleet on spot instances, where money decides; `None` where it is on these already.
+    /// Returns the same fleet on spot instances, where money decides; `None` where it is on these already. They have quotas of
+    /// their own.
     fn on_spot(&self) -> Option<FleetSpec> {
         let own = &self.spec().pool;
         let has_budget = self.question.judge.goal.budget.is_some() || self.kinds().any(|budget| budget.is_some());
         let other = own.file.is_none() && own.pricing.unwrap_or(Pricing::OnDemand) != Pricing::Spot;
-        let pool = FleetPoolSpec { pricing: Some(Pricing::Spot), ..own.clone() };
+        let pool = FleetPoolSpec { pricing: Some(Pricing::Spot), quotas: None, ..own.clone() };
         (has_budget && other).then(|| FleetSpec { pool, ..self.spec().clone() })
     }
 
@@ -173,9 +174,9 @@ impl Planned {
     }
 }
 
-/// Says what all jobs would take and cost.
+/// Says what all jobs would take and cost: about, for drafts are compared, and a plan that asks for it may prefer what is simpler.
 fn of_all(outcome: &FleetOutcome) -> String {
     let time = human_duration(Seconds(outcome.makespan_s));
     let cost = if outcome.cost_usd > 0.0 { format!(" and cost {}", usd(outcome.cost_usd)) } else { String::new() };
-    format!("all jobs would take {time}{cost}")
+    format!("all jobs would take about {time}{cost}")
 }

@@ -105,6 +105,9 @@ pub struct InstanceSeconds {
     pub idle: f64,
     /// All of it.
     pub held: f64,
+    /// The part of it that is paid for, in whole seconds: waiting for new instances is not. Absent in older documents.
+    #[serde(default)]
+    pub paid: f64,
 }
 
 /// What a queue costs. Every job and every wait of a warm pool is billed in whole seconds, begun ones in full.

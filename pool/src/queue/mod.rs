@@ -19,7 +19,7 @@ pub use plot::gantt;
 pub use spec::{PolicySpec, PoolSpec, QueueOrder, QueueSpec, QueuedJobSpec, StartSpec};
 
 use owned::resolved;
-use simulation::{Kept, QueueOutcome, State, makespan_bound, simulate_queue};
+use simulation::{Kept, Queue, QueueOutcome, State, makespan_bound, simulate_planned, simulate_queue};
 use trainyard_plan::Pricing;
 use trainyard_plan::document::PriceUsed;
 use trainyard_planner::{purchase, usd};
@@ -37,9 +37,22 @@ use valid::{ValidQueue, valid};
 ///
 /// When a plan that the queue names is not among the `files`.
 pub fn predict_queue(spec: &QueueSpec, files: &QueueFiles, seed: u64) -> Result<QueueDocument, Invalid> {
+    predicted(spec, files, (seed, simulate_queue))
+}
+
+/// Does the same of a queue that is part of a plan: no instance is kept for nobody.
+pub(crate) fn predict_planned(spec: &QueueSpec, files: &QueueFiles) -> Result<QueueDocument, Invalid> {
+    predicted(spec, files, (0, simulate_planned))
+}
+
+fn predicted(
+    spec: &QueueSpec,
+    files: &QueueFiles,
+    (seed, simulate): (u64, fn(&Queue) -> QueueOutcome),
+) -> Result<QueueDocument, Invalid> {
     let spec = &resolved(spec, files.machines.as_ref())?;
     let checked = valid(spec, files, seed)?;
-    let outcome = simulate_queue(&checked.queue);
+    let outcome = simulate(&checked.queue);
     Ok(QueueDocument {
         schema: QUEUE_SCHEMA.into(),
         queue: spec.clone(),
@@ -75,6 +88,7 @@ fn prediction(pool: &PoolSpec, checked: &ValidQueue, outcome: &QueueOutcome) -> 
             startup: usage.startup.seconds().0,
             idle: usage.idle.seconds().0,
             held,
+            paid: (outcome.billed_jobs() + outcome.billed_warm()).0,
         },
         utilisation_of_held: busy / held,
         utilisation_of_quota: busy / (f64::from(queue.quota) * makespan),
@@ -126,6 +140,10 @@ fn state(state: &State) -> PoolState {
     PoolState { time_s: seconds(at), waiting, starting, busy, idle }
 }
 
+/// What queues say of their terms; plans of fleets say more.
+pub(crate) const RESERVED: &str = "reserved instances are paid for their whole term, used or not; the cost here is of the hours that instances are held";
+pub(crate) const SPOT: &str = "spot instances may be reclaimed, which this simulation of a queue leaves out";
+
 fn warnings(spec: &QueueSpec, checked: &ValidQueue, files: &QueueFiles) -> Vec<String> {
     let pool = &spec.pool;
     let mut warnings = Vec::new();
@@ -156,12 +174,10 @@ fn warnings(spec: &QueueSpec, checked: &ValidQueue, files: &QueueFiles) -> Vec<S
     }
     warnings.extend(of_another_file(spec, files));
     if pool.pricing.is_some_and(|pricing| purchase(pricing).term().is_some()) {
-        let text = "reserved instances are paid for their whole term, used or not; the cost here is of the hours that \
-                    instances are held";
-        warnings.push(text.into());
+        warnings.push(RESERVED.into());
     }
     if pool.pricing == Some(Pricing::Spot) {
-        warnings.push("spot instances may be reclaimed, which this simulation of a queue leaves out".into());
+        warnings.push(SPOT.into());
     }
     if spec.policy.order != QueueOrder::Priority && spec.jobs.iter().any(|job| job.priority != 0) {
         warnings.push(format!(

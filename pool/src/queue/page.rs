@@ -83,7 +83,10 @@ pub(crate) fn use_of_pool(
     if !pool.is_owned() {
         rows.push(("starts", format!("{cold} cold, {warm} warm")));
     }
-    rows.extend([("held", hours(spent.held)), ("training", part(spent.busy)), ("start-up", part(spent.startup))]);
+    let (held, paid) = (hours(spent.held), hours(spent.paid));
+    let unpaid = !pool.is_owned() && spent.paid > 0.0 && paid != held;
+    let held = if unpaid { format!("{held}, {:.1} of them paid", spent.paid / 3600.0) } else { held };
+    rows.extend([("held", held), ("training", part(spent.busy)), ("start-up", part(spent.startup))]);
     if !pool.is_owned() {
         rows.push(("kept warm", part(spent.idle)));
     }

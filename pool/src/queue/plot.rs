@@ -35,6 +35,7 @@ struct Frame {
     span: f64,
     /// Index of the colour of the first kind of jobs.
     first: usize,
+    of_fleet: bool,
 }
 
 /// Returns the time at which everything is over, in seconds.
@@ -50,6 +51,8 @@ struct Among {
     span: f64,
     /// Index of the colour of the first kind of jobs.
     first: usize,
+    /// `true` if this is one of the queues of a fleet, whose clock they share.
+    of_fleet: bool,
 }
 
 impl Frame {
@@ -58,7 +61,7 @@ impl Frame {
         let quota = document.queue.pool.quota();
         let lanes = count(if quota <= LANES_OF_QUOTA { quota } else { used });
         let lane = (LANES_HEIGHT / lanes.max(1)).clamp(*LANE.start(), *LANE.end());
-        Self { top, lane, lanes, span: among.span, first: among.first }
+        Self { top, lane, lanes, span: among.span, first: among.first, of_fleet: among.of_fleet }
     }
 
     /// Returns the colour of a kind of jobs.
@@ -96,7 +99,7 @@ impl Frame {
 ///
 /// Returns a sentence if the queue cannot be drawn: it has no job.
 pub fn gantt(document: &QueueDocument) -> Result<Picture, String> {
-    drawn(document, Among { span: span(document), first: 0 })
+    drawn(document, Among { span: span(document), first: 0, of_fleet: false })
 }
 
 /// Draws queues one below the other, over the same time, each kind of jobs in a colour of its own.
@@ -108,7 +111,7 @@ pub(crate) fn gantts(documents: &[QueueDocument]) -> Result<Picture, String> {
     let span = documents.iter().map(span).fold(f64::MIN_POSITIVE, f64::max);
     let (mut first, mut all) = (0, None::<Picture>);
     for document in documents {
-        let picture = drawn(document, Among { span, first })?;
+        let picture = drawn(document, Among { span, first, of_fleet: true })?;
         all = Some(match all {
             None => picture,
             Some(above) => above.above(picture),
@@ -127,7 +130,7 @@ fn drawn(document: &QueueDocument, among: Among) -> Result<Picture, String> {
     let waits = document.timeline.iter().any(|state| state.waiting > 0);
     let below = if waits { WAITING_GAP + WAITING_HEIGHT } else { 0 };
     let mut picture = Picture::new(title(document), (WIDTH, frame.bottom() + below + FOOT));
-    head(&mut picture, document);
+    head(&mut picture, document, among.of_fleet);
     legend.draw(&mut picture, HEAD);
     lanes(&mut picture, &frame, document.queue.pool.noun());
     axis(&mut picture, &frame, frame.bottom() + below);
@@ -144,10 +147,13 @@ fn drawn(document: &QueueDocument, among: Among) -> Result<Picture, String> {
     Ok(picture)
 }
 
-fn head(picture: &mut Picture, document: &QueueDocument) {
+/// Writes the title, with how long the queue takes; of a fleet's, which begin at different times, with when it ends.
+fn head(picture: &mut Picture, document: &QueueDocument, of_fleet: bool) {
     let prediction = &document.prediction;
     let cost = prediction.cost.map_or_else(String::new, |cost| format!(" · {}", usd(cost.total_usd)));
-    let summary = format!("{}{cost}", time(prediction.makespan_s));
+    let end = document.jobs.iter().map(|run| run.end_s).fold(0.0, f64::max);
+    let took = if of_fleet { format!("ends after {}", time(end)) } else { time(prediction.makespan_s) };
+    let summary = format!("{took}{cost}");
     let room = WIDTH - RIGHT - LEFT - measure(&summary, Letters::TITLE) - 24;
     picture.words(shortened(&title(document), Letters::TITLE, room), (LEFT, 22), Side::Left, Letters::TITLE);
     picture.words(summary, (WIDTH - RIGHT, 22), Side::Right, Letters::TITLE);
@@ -165,7 +171,7 @@ fn legend(document: &QueueDocument, first: usize) -> Legend {
         named.push((Sample::Words, format!("and {} more, in the same colours", kinds.len() - KINDS.len())));
     }
     named.push((Sample::Starting(KINDS[first % KINDS.len()]), "start-up, then training".into()));
-    if !document.warm.is_empty() {
+    if document.warm.iter().any(|wait| wait.end_s > wait.start_s) {
         named.push((Sample::Hatched, "kept warm".into()));
     }
     Legend::of([LEFT, WIDTH - RIGHT], named)
@@ -186,7 +192,7 @@ fn axis(picture: &mut Picture, frame: &Frame, bottom: i32) {
         picture.words(text, (x.clamp(half, WIDTH - half), bottom + 14), Side::Middle, Letters::MUTED);
     }
     picture.line((LEFT, bottom), (WIDTH - RIGHT, bottom), Colour::Muted);
-    let text = format!("{unit} since the start of the queue");
+    let text = format!("{unit} since the start of the {}", if frame.of_fleet { "fleet" } else { "queue" });
     picture.words(text, (i32::midpoint(LEFT, WIDTH - RIGHT), bottom + 34), Side::Middle, Letters::MUTED);
 }
 
@@ -231,7 +237,11 @@ fn bound(picture: &mut Picture, frame: &Frame, document: &QueueDocument) {
     let largest = document.prediction.bound.largest_s();
     let x = frame.x(first + largest);
     picture.dashed((x, frame.top - 6), (x, frame.bottom()), Colour::Ink);
-    let text = format!("no schedule takes less than {}", time(largest));
+    let text = if frame.of_fleet {
+        format!("no schedule ends before {}", time(first + largest))
+    } else {
+        format!("no schedule takes less than {}", time(largest))
+    };
     let (x, side) = if x > WIDTH / 2 { (x + 2, Side::Right) } else { (x - 2, Side::Left) };
     picture.words(text, (x, frame.top - 13), side, Letters::PLAIN);
 }
@@ -276,7 +286,7 @@ mod tests {
     #[test]
     fn every_bar_lies_inside_the_picture() {
         let document = document(30);
-        let frame = Frame::of(&document, 100, Among { span: span(&document), first: 0 });
+        let frame = Frame::of(&document, 100, Among { span: span(&document), first: 0, of_fleet: false });
         for run in &document.jobs {
             for [(left, top), (right, bottom)] in frame.blocks(&run.instances, run.start_s, run.end_s) {
                 assert!(LEFT <= left && left < right && right <= WIDTH - RIGHT, "{run:?}");

@@ -34,7 +34,7 @@ fn no_more_machines_are_used_than_there_are_and_nothing_costs() {
         // The queue of a pool is one that can be simulated by itself.
         let again: QueueSpec = toml::from_str(&toml::to_string(&pool.queue).expect("TOML")).expect("a queue");
         let files = shared(&document.fleet, COUNTS, Whose::Owned).files;
-        let again = predict_queue(&again, &files, 0).expect("a queue without mistakes");
+        let again = crate::queue::predict_queue(&again, &files, 0).expect("a queue without mistakes");
         assert!(close(again.prediction.makespan_s, pool.prediction.makespan_s));
     }
     assert_eq!((document.prediction.cold_starts, document.prediction.warm_starts), (0, 5));

@@ -96,6 +96,11 @@ pub(crate) fn duration_factors(spreads: impl IntoIterator<Item = f64>, seed: u64
     spreads.into_iter().map(factor).collect()
 }
 
+/// Runs a queue of which all jobs are known beforehand to its end: no instance is kept for nobody.
+pub(crate) fn simulate_planned(queue: &Queue) -> QueueOutcome {
+    simulate_queue(queue).without_unused()
+}
+
 impl Queue {
     /// The shortest start of any job.
     fn shortest_start(&self) -> Span {

@@ -88,6 +88,25 @@ impl QueueOutcome {
         queue.jobs.iter().zip(&self.runs).map(|(job, run)| run.start.since(job.submit)).collect()
     }
 
+    /// Returns the same without the instances that were kept for nobody: whoever knows all jobs that come gives up those of a job that
+    /// no other takes over. Nobody waits for longer, for kept instances never keep a job waiting.
+    pub(crate) fn without_unused(mut self) -> Self {
+        let is_unused = |kept: &Kept| kept.ended != WarmEnd::Reused;
+        let unused = self.kept.iter().filter(|kept| is_unused(kept));
+        let mut fewer: Vec<(Instant, bool, u32)> = unused
+            .flat_map(|kept| {
+                let instances = kept.places.len() as u32;
+                [(kept.since, false, instances), (kept.until, true, instances)]
+            })
+            .collect();
+        if !fewer.is_empty() {
+            fewer.sort_unstable();
+            self.states = with_fewer_idle(&self.states, &fewer);
+            self.kept.retain(|kept| !is_unused(kept));
+        }
+        self
+    }
+
     /// Time of instances, by its use.
     pub(crate) fn usage(&self) -> Usage {
         let time = |run: &Run, span| InstanceTime::of(run.places.len() as u32, span);
@@ -107,6 +126,28 @@ impl QueueOutcome {
     pub(crate) fn billed_warm(&self) -> Seconds {
         self.kept.iter().map(|kept| billed(kept.places.len(), kept.until.since(kept.since))).sum()
     }
+}
+
+/// Returns states in which fewer instances are kept: by so many fewer from an instant on, or again by so many more.
+fn with_fewer_idle(states: &[State], fewer: &[(Instant, bool, u32)]) -> Vec<State> {
+    let mut instants: Vec<Instant> = states.iter().map(|state| state.at).chain(fewer.iter().map(|own| own.0)).collect();
+    instants.sort_unstable();
+    instants.dedup();
+    let (mut states, mut fewer) = (states.iter().peekable(), fewer.iter().peekable());
+    let (mut now, mut unused) = (None, 0);
+    let mut all: Vec<State> = Vec::new();
+    for at in instants {
+        now = states.next_if(|state| state.at == at).or(now);
+        while let Some((_, again, instances)) = fewer.next_if(|own| own.0 == at) {
+            unused = if *again { unused - instances } else { unused + instances };
+        }
+        let Some(state) = now else { continue };
+        let state = State { at, idle: state.idle - unused, ..*state };
+        if all.last().is_none_or(|last| State { at, ..*last } != state) {
+            all.push(state);
+        }
+    }
+    all
 }
 
 impl Run {

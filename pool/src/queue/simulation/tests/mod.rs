@@ -197,18 +197,36 @@ proptest! {
 
     #[test]
     fn what_instances_do_adds_up_to_what_is_held_and_stays_within_the_quota(queue in queues()) {
-        let outcome = simulate_queue(&queue);
-        let held = |state: &State| state.starting + state.busy + state.idle;
-        let integral: InstanceTime = outcome
-            .states
-            .windows(2)
-            .map(|pair| InstanceTime::of(held(&pair[0]), pair[1].at.since(pair[0].at)))
-            .sum();
-        prop_assert_eq!(integral, outcome.usage().held());
-        let last = outcome.states.last().expect("a queue with jobs has states");
-        prop_assert_eq!((held(last), last.waiting), (0, 0));
-        prop_assert!(outcome.states.iter().all(|state| held(state) <= queue.quota));
-        prop_assert!(queue.warm_pools.is_none_or(|pools| outcome.states.iter().all(|state| state.idle <= pools.quota)));
+        for outcome in [simulate_queue(&queue), simulate_planned(&queue)] {
+            let held = |state: &State| state.starting + state.busy + state.idle;
+            let integral: InstanceTime = outcome
+                .states
+                .windows(2)
+                .map(|pair| InstanceTime::of(held(&pair[0]), pair[1].at.since(pair[0].at)))
+                .sum();
+            prop_assert_eq!(integral, outcome.usage().held());
+            let last = outcome.states.last().expect("a queue with jobs has states");
+            prop_assert_eq!((held(last), last.waiting), (0, 0));
+            prop_assert!(outcome.states.iter().all(|state| held(state) <= queue.quota));
+            prop_assert!(
+                queue.warm_pools.is_none_or(|pools| outcome.states.iter().all(|state| state.idle <= pools.quota))
+            );
+        }
+    }
+
+    /// The obvious way: at every instant those are idle that a later job takes over.
+    #[test]
+    fn a_planned_queue_runs_the_same_jobs_and_keeps_instances_for_somebody_only(queue in queues()) {
+        let (usual, planned) = (simulate_queue(&queue), simulate_planned(&queue));
+        prop_assert_eq!(&usual.runs, &planned.runs);
+        let reused: Vec<Kept> = usual.kept.into_iter().filter(|kept| kept.ended == WarmEnd::Reused).collect();
+        for state in &planned.states {
+            let idle = reused.iter().filter(|kept| kept.since <= state.at && state.at < kept.until);
+            prop_assert_eq!(state.idle, idle.map(|kept| kept.places.len() as u32).sum::<u32>(), "{:?}", state);
+        }
+        let is_new = |pair: &[State]| State { at: pair[0].at, ..pair[1] } != pair[0];
+        prop_assert!(planned.states.windows(2).all(is_new));
+        prop_assert_eq!(reused, planned.kept);
     }
 
     #[test]
