@@ -131,7 +131,9 @@ fn a_plan_that_meets_the_goal_by_little_is_warned_of_beside_one_that_is_likely_t
 #[test]
 fn the_cost_of_spot_has_an_interval_of_nine_in_ten() {
     let predicted = |budget: Option<f64>| {
-        let mut document = spot(&planned(&job()));
+        let mut asked = job();
+        asked.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+        let mut document = spot(&planned(&asked));
         document.job.goal.budget = budget;
         resimulate(&document, MachineFiles::default(), Options::default()).expect("a prediction").0.prediction
     };
