@@ -209,6 +209,9 @@ pub(crate) struct GoalArguments {
     /// The most money accepted, in USD
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = money)]
     pub(crate) budget: Option<f64>,
+    /// Machines of your own, which this file describes, in place of rented ones
+    #[arg(long, value_name = "CLUSTER.toml")]
+    pub(crate) cluster: Option<PathBuf>,
     /// Instance types, such as 'p3.*,p4d.24xlarge'
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     pub(crate) instances: Option<Vec<String>>,

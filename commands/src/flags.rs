@@ -58,11 +58,12 @@ fn flags_of_job(arguments: &JobArguments) -> [Row; 14] {
 }
 
 /// Returns the flags that say where and to what end.
-fn flags_of_goal(arguments: &GoalArguments) -> [Row; 12] {
+fn flags_of_goal(arguments: &GoalArguments) -> [Row; 13] {
     let GoalArguments {
         objective,
         deadline,
         budget,
+        cluster,
         instances,
         max_instances,
         region,
@@ -77,6 +78,7 @@ fn flags_of_goal(arguments: &GoalArguments) -> [Row; 12] {
         ("--objective", "goal.objective", objective.is_some(), "--objective cost"),
         ("--deadline", "goal.deadline", deadline.is_some(), "--deadline 3d"),
         ("--budget", "goal.budget", budget.is_some(), "--budget 5000"),
+        ("--cluster", "cluster.file", cluster.is_some(), "--cluster lab.toml"),
         (
             "--instances",
             "cluster.instances",

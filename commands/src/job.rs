@@ -190,7 +190,7 @@ fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
 }
 
 /// Rewrites a path of a flag as a job would name it: relative to the job's file, if there is one.
-fn beside_job(path: &str, job: Option<&Path>) -> String {
+pub(crate) fn beside_job(path: &str, job: Option<&Path>) -> String {
     let folder = job.and_then(Path::parent);
     folder.map_or_else(|| path.into(), |folder| files::relative(folder, Path::new(path)).display().to_string())
 }
@@ -231,6 +231,9 @@ impl Job {
         set(&mut aim.objective, goal.objective.as_ref());
         set(&mut aim.deadline, goal.deadline.as_ref());
         set(&mut aim.budget, goal.budget.as_ref());
+        if let Some(path) = &goal.cluster {
+            cluster.file = Some(beside_job(&path.display().to_string(), self.file.as_deref()));
+        }
         set(&mut cluster.instances, goal.instances.as_ref());
         set(&mut cluster.max_instances, goal.max_instances.as_ref());
         set(&mut cluster.region, goal.region.as_ref());

@@ -28,7 +28,7 @@ pub(crate) fn plan(
 ) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
     let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
-    aim(&mut spec, &arguments.goal)?;
+    aim(&mut spec, &arguments.goal, file)?;
     expect_plans(&spec, arguments.plans.as_deref())?;
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
@@ -58,16 +58,19 @@ pub(crate) fn plan(
     }
     match &document.missed {
         None => Ok(Exit::Done),
-        Some(why) => Err(Failure::new(Exit::MissedGoal, why.clone()).hint("the schedule above comes nearest")),
+        Some(why) => Err(Failure::new(Exit::MissedGoal, why.clone()).hint("the schedule above comes about as near as any")),
     }
 }
 
 /// Overrides pool and goal by flags.
-fn aim(spec: &mut FleetSpec, flags: &GoalArguments) -> Result<(), Failure> {
+fn aim(spec: &mut FleetSpec, flags: &GoalArguments, file: &Path) -> Result<(), Failure> {
     let (pool, goal) = (&mut spec.pool, &mut spec.goal);
     goal.objective = flags.objective.or(goal.objective);
     goal.deadline = flags.deadline.clone().or(goal.deadline.take());
     goal.budget = flags.budget.or(goal.budget);
+    if let Some(path) = &flags.cluster {
+        pool.file = Some(job::beside_job(&path.display().to_string(), Some(file)));
+    }
     pool.instances = flags.instances.clone().or(pool.instances.take());
     pool.max_instances = flags.max_instances.or(pool.max_instances);
     pool.region = flags.region.clone().or(pool.region.take());

@@ -192,7 +192,7 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
 /// Advises which key of a plan to vary in place of a field of a job.
 fn vary_instead(field: &str) -> String {
     let key = match field {
-        "a job" | "data.dataset" | "goal.objective" | "cluster.memory_margin" | "cluster.quotas" => {
+        "a job" | "data.dataset" | "goal.objective" | "cluster.memory_margin" | "cluster.quotas" | "cluster.file" => {
             return "give the job instead of its plan".into();
         }
         "model" => "model.*",

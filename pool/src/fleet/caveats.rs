@@ -47,7 +47,7 @@ impl Found<'_, '_> {
                 let first = self.likely.first_missed.as_ref().map(|missed| self.named(missed));
                 let first = first.filter(|named| !named.is_empty());
                 let first = first
-                    .map(|named| format!("the first to be missed would be {named}: a tighter one asks for more room"));
+                    .map(|named| format!("the first to be missed would be {named}: a tighter one leaves more room"));
                 (
                     "keep all deadlines and budgets".into(),
                     first.unwrap_or_else(|| "tighter ones ask for more room".into()),

@@ -122,7 +122,7 @@ fn a_goal_that_is_not_sure_to_be_kept_is_told_first() {
     let goal = format!("goal = {{ deadline = \"{} s\", budget = 100 }}", 1.02 * longest);
     let each = at("[goal]\nbudget = 1000", &goal);
     let named = each.warnings[0].contains("; the first to be missed would be the deadline of trial, ");
-    assert!(named && each.warnings[0].ends_with(": a tighter one asks for more room"), "{:?}", each.warnings);
+    assert!(named && each.warnings[0].ends_with(": a tighter one leaves more room"), "{:?}", each.warnings);
     let ample = at(&format!("[goal]\ndeadline = \"{} s\"", 50.0 * makespan), "");
     assert!(ample.prediction.within_goal.is_some_and(|chance| chance > 0.99));
     assert!(!ample.warnings.iter().any(|told| told.contains("likely to")), "{:?}", ample.warnings);
