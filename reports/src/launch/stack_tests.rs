@@ -110,6 +110,24 @@ fn the_stack_decides_what_is_started() {
     }
 }
 
+/// Accelerate would have DeepSpeed start all machines from one, by a file of names that nobody writes.
+#[test]
+fn each_machine_starts_its_own_ranks_of_deepspeed() {
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    let config = |changes: &[(&str, Value)]| {
+        export(changes, &deepspeed, Target::Accelerate).expect("ZeRO-3").files[1].text.clone()
+    };
+    let several = config(&[sharded()]);
+    assert!(several.contains("  deepspeed_multinode_launcher: standard\n"), "{several}");
+    let one = config(&[
+        sharded(),
+        ("plan.cluster", json!({ "instance": "p4d.24xlarge", "instances": 1 })),
+        ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 1 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+    ]);
+    assert!(!one.contains("multinode"), "{one}");
+}
+
 #[test]
 fn software_that_nobody_starts_is_noted() {
     let launch = export(&[], &stack("alpa", &[], Abilities::default()), Target::Torchrun).expect("as without it");
