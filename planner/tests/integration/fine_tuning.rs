@@ -50,6 +50,16 @@ fn full_fine_tuning_is_training() {
     assert_eq!(full.methods.len(), 3);
 }
 
+/// What most fine-tune an encoder for is no prediction of words.
+#[test]
+fn an_encoder_with_the_head_of_its_pretraining_is_told() {
+    let told = |method| {
+        let document = planned(&job("bert-base", method));
+        document.warnings.iter().any(|warning| warning.starts_with("priced with the head over the vocabulary"))
+    };
+    assert_eq!([told(Some(Method::Full)), told(None)], [true, false]);
+}
+
 #[test]
 fn weights_in_int8_take_a_byte_and_products_longer() {
     let held = |base: Option<BaseFormat>, method| {
