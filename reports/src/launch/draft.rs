@@ -6,6 +6,7 @@ use super::form;
 use super::job::Job;
 use super::network;
 use super::software::Engine;
+use super::usual_rate;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
 use crate::show::published;
@@ -13,7 +14,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_history::short_name;
 use trainyard_models::find;
-use trainyard_plan::{Assumption, Blank, LaunchFile, Method, Optimizer};
+use trainyard_plan::{Assumption, Blank, LaunchFile, Optimizer};
 
 /// A command-line flag for something that a plan does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -275,12 +276,8 @@ impl<'a> Draft<'a> {
 
     /// Returns the peak learning rate, or a placeholder; a fine-tuning has usual ones.
     pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
-        let usual = match (self.job.is_fine_tuning(), self.job.plan().method()) {
-            (true, Method::Lora | Method::Qlora) => ", usually 1e-4 to 2e-4 for adapters",
-            (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
-            _ => "",
-        };
-        let usual = self.published_rate().map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
+        let usual = self.published_rate().map(|rate| format!(", {rate}"));
+        let usual = usual.unwrap_or_else(|| usual_rate::told(self.job).to_owned());
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
     }

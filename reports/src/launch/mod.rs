@@ -35,9 +35,12 @@ mod starter;
 mod torchrun;
 mod training_arguments;
 mod units;
+mod usual_rate;
 mod words;
 mod yaml;
 
+#[cfg(test)]
+mod fine_tuning_tests;
 #[cfg(test)]
 mod own_cluster_tests;
 #[cfg(test)]

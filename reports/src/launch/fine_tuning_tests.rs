@@ -1,0 +1,60 @@
+//! What launch files say of a fine-tuning: its rates, its samples, and where its weights are loaded from and kept.
+
+use super::stack_tests::{export, given, pytorch, sharded, stack};
+use super::tests::model;
+use super::{LaunchOptions, Target};
+use serde_json::{Value, json};
+use trainyard_hardware_profiles::Abilities;
+use trainyard_plan::LaunchDocument;
+
+type Change = (&'static str, Value);
+
+fn by(method: &str, dpo: bool) -> Vec<Change> {
+    let mut tuning = json!({ "method": method });
+    if method != "full" && method != "frozen" {
+        tuning["lora"] = json!({ "rank": 16, "targets": ["all-linear"] });
+    }
+    if dpo {
+        tuning["dpo"] = json!({ "reference": "precomputed" });
+    }
+    let mut changes = vec![("job.training", json!({ "global_batch": 128, "method": method }))];
+    if dpo {
+        changes.push(("job.training.objective", json!("dpo")));
+    }
+    changes.extend((method != "full" || dpo).then_some(("plan.fine_tuning", tuning)));
+    changes
+}
+
+/// A model of the catalog, which is fine-tuned.
+fn tuned(name: &str, method: &str) -> Vec<Change> {
+    [model(name), by(method, false)].concat()
+}
+
+fn on_ddp(changes: &[Change], target: Target) -> LaunchDocument {
+    export(changes, &pytorch("pytorch-ddp", false), target).expect("replicas")
+}
+
+fn noted(launch: &LaunchDocument, words: &str) -> bool {
+    launch.notes.iter().any(|note| note.contains(words))
+}
+
+#[test]
+fn usual_rates_are_of_the_model_and_the_objective() {
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    let rate = |changes: &[Change]| {
+        let launch = export(changes, &deepspeed, Target::Torchrun).expect("replicas");
+        launch.blanks.into_iter().find(|blank| blank.placeholder == "LEARNING_RATE").expect("to fill in").what
+    };
+    for (changes, words) in [
+        (by("lora", false), "usually 1e-4 to 2e-4 for adapters"),
+        (by("full", false), "usually about 1e-5 where"),
+        (by("lora", true), "usually about 5e-6 for adapters trained on preferences"),
+        (by("full", true), "usually 5e-7 to 1e-6 where all weights are trained on preferences"),
+        (tuned("bert-base", "full"), "usually 2e-5 to 5e-5 where all weights of encoders"),
+    ] {
+        let rate = rate(&changes);
+        assert!(rate.contains(words), "{words}: {rate}");
+    }
+    assert_eq!(rate(&tuned("vit-b-16", "full")), "peak learning rate");
+    assert_eq!(rate(&[by("full", false), vec![("plan.optimizer", json!("lamb"))]].concat()), "peak learning rate");
+}
