@@ -58,3 +58,22 @@ fn usual_rates_are_of_the_model_and_the_objective() {
     assert_eq!(rate(&tuned("vit-b-16", "full")), "peak learning rate");
     assert_eq!(rate(&[by("full", false), vec![("plan.optimizer", json!("lamb"))]].concat()), "peak learning rate");
 }
+
+#[test]
+fn packed_samples_are_counted_as_sequences() {
+    let evaluation = || ("job.campaign", json!({ "evaluation": { "every_steps": 50, "samples": 503 } }));
+    let packed = [by("lora", false), vec![("job.data.lengths", json!("lengths.txt")), evaluation()]].concat();
+    let launch = on_ddp(&packed, Target::Torchrun);
+    assert!(noted(&launch, "counted on 503 sequences of 1,024 tokens into which samples"), "{:?}", launch.notes);
+    let launch = on_ddp(&[by("lora", false), vec![evaluation()]].concat(), Target::Torchrun);
+    assert!(noted(&launch, "counted on 503 samples, which"), "{:?}", launch.notes);
+}
+
+/// Memory and time of bounded scores are of separate kernels, which FlashAttention 2 would not be.
+#[test]
+fn packing_is_no_advice_where_scores_are_bounded() {
+    let launch = on_ddp(&tuned("gemma-2-2b", "lora"), Target::Torchrun);
+    assert!(noted(&launch, "attn_implementation eager") && !noted(&launch, "flash_attention_2"), "{:?}", launch.notes);
+    assert!(noted(&launch, "samples were counted as long as max_length; shorter"), "{:?}", launch.notes);
+    assert!(noted(&on_ddp(&tuned("llama-3.1-8b", "lora"), Target::Torchrun), "flash_attention_2"));
+}

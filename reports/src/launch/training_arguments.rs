@@ -453,7 +453,7 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
         draft.tells(&[Field::Evaluation]);
         draft.remark(format!(
             "evaluation was counted on {}, which the script takes from the data set (TRL's: its split `test`)",
-            counted(evaluations.samples, "sample")
+            packing::samples(draft, evaluations.samples)
         ));
     }
 }
