@@ -1,5 +1,6 @@
 //! A draft of launch files: what was told, what is noted, and what is left blank.
 
+use super::downloads;
 use super::error::LaunchError;
 use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::form;
@@ -320,6 +321,9 @@ impl<'a> Draft<'a> {
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         if self.engine != Engine::Executor && self.asked.contains(&Flag::Weights) && self.reads_the_hub() {
             self.remark(hub_token(self.target));
+            if let Some(note) = downloads::told(self) {
+                self.remark(note);
+            }
         }
         if let Some(network) = network::told(self) {
             self.remark(network);

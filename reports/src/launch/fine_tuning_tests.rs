@@ -69,6 +69,28 @@ fn packed_samples_are_counted_as_sequences() {
     assert!(noted(&launch, "counted on 503 samples, which"), "{:?}", launch.notes);
 }
 
+/// The file system of a container is small, and what lies there is downloaded again at each start.
+#[test]
+fn downloaded_weights_lie_where_there_is_room() {
+    let of = |name: &str, target: Target| on_ddp(&tuned(name, "lora"), target);
+    let pods = of("llama-3.1-70b", Target::Kubernetes);
+    assert!(pods.files[0].text.contains("name: HF_HOME\n"), "{}", pods.files[0].text);
+    assert!(pods.files[0].text.contains("value: \"/results/huggingface\"\n"), "{}", pods.files[0].text);
+    let note = "weights, about 142 GB, are downloaded to /results/huggingface (HF_HOME): the claim for results";
+    assert!(noted(&pods, note), "{:?}", pods.notes);
+    let job = of("llama-3.1-70b", Target::Sagemaker);
+    assert!(job.files[0].text.contains("\"HF_HOME\": \"/tmp/huggingface\""), "{}", job.files[0].text);
+    assert!(noted(&job, "downloaded to /tmp/huggingface (HF_HOME) on the volume"), "{:?}", job.notes);
+    assert!(noted(&of("llama-3.1-70b", Target::Torchrun), "on each machine unless HF_HOME names another folder"));
+    // Small ones, and those that lie in a folder already.
+    let small = of("gpt2", Target::Kubernetes);
+    assert!(!noted(&small, "are downloaded") && small.files[0].text.contains("HF_HOME"));
+    let options = LaunchOptions { weights: Some("/data/weights".into()), ..LaunchOptions::default() };
+    let ddp = pytorch("pytorch-ddp", false);
+    let own = given(&tuned("llama-3.1-70b", "lora"), &ddp, Target::Kubernetes, &options).expect("replicas");
+    assert!(!noted(&own, "are downloaded") && !own.files[0].text.contains("HF_HOME"), "{}", own.files[0].text);
+}
+
 /// Memory and time of bounded scores are of separate kernels, which FlashAttention 2 would not be.
 #[test]
 fn packing_is_no_advice_where_scores_are_bounded() {

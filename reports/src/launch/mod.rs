@@ -9,6 +9,7 @@
 
 mod accelerate;
 mod deepspeed;
+mod downloads;
 mod draft;
 mod ending;
 mod error;
