@@ -91,6 +91,18 @@ fn downloaded_weights_lie_where_there_is_room() {
     assert!(!noted(&own, "are downloaded") && !own.files[0].text.contains("HF_HOME"), "{}", own.files[0].text);
 }
 
+#[test]
+fn trained_blocks_are_loaded_in_single_precision_and_the_others_in_half() {
+    let words =
+        "with dtype=torch.bfloat16 and brings the blocks that are trained, and what follows them, to single precision";
+    assert!(noted(&on_ddp(&by("frozen", false), Target::Torchrun), words));
+    let exact = [by("frozen", false), vec![("plan.precision", json!("fp32"))]].concat();
+    assert!(!noted(&on_ddp(&exact, Target::Torchrun), "brings the blocks"));
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    let sharded = [by("frozen", false), vec![sharded()]].concat();
+    assert!(!noted(&export(&sharded, &deepspeed, Target::Torchrun).expect("ZeRO-3"), "brings the blocks"));
+}
+
 /// Memory and time of bounded scores are of separate kernels, which FlashAttention 2 would not be.
 #[test]
 fn packing_is_no_advice_where_scores_are_bounded() {
