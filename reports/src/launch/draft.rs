@@ -115,6 +115,11 @@ pub(super) struct Draft<'a> {
     asked: BTreeSet<Flag>,
 }
 
+/// The titles of lists: what has no value yet, what has one that nobody stated, and what the files leave out.
+pub(super) const TO_FILL_IN: &str = "To fill in";
+pub(super) const ASSUMED: &str = "Assumed, to check";
+pub(super) const UNCOVERED: &str = "Not covered by these files";
+
 /// The mark of a launch file: what tells it from one that somebody else wrote.
 pub const WRITTEN_BY: &str = "Written by `trainyard export`.";
 
@@ -338,8 +343,12 @@ impl<'a> Draft<'a> {
             if field.decides() {
                 return Err(self.cannot(field, format!("launch files for {} cannot express it", self.target.name())));
             }
-            let open = left_to_the_user(field, self.job);
-            self.notes.push(format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it")));
+            self.notes.push(if field == Field::Instance {
+                format!("these files start no machines: run them on {value}")
+            } else {
+                let open = left_to_the_user(field, self.job);
+                format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it"))
+            });
         }
         for flag in Flag::ALL {
             if self.given(flag) && !self.asked.contains(&flag) {
@@ -354,14 +363,11 @@ impl<'a> Draft<'a> {
 
     fn head(&self, what: &str) -> Head {
         let mut lines = vec![what.to_owned()];
-        let blanks = to_fill_in(self.blanks.values().chain(&self.by_hand), self.assumed.values());
-        if !blanks.is_empty() {
-            lines.extend([String::new(), "To fill in:".into()]);
-            lines.extend(blanks.iter().map(|blank| format!("- {blank}")));
-        }
-        if !self.notes.is_empty() {
-            lines.extend([String::new(), "Not covered by these files:".into()]);
-            lines.extend(self.notes.iter().map(|note| format!("- {note}")));
+        let blanks = to_fill_in(self.blanks.values().chain(&self.by_hand));
+        let sections = [(TO_FILL_IN, &blanks), (ASSUMED, &assumed(self.assumed.values())), (UNCOVERED, &self.notes)];
+        for (title, items) in sections.into_iter().filter(|(_, items)| !items.is_empty()) {
+            lines.extend([String::new(), format!("{title}:")]);
+            lines.extend(items.iter().map(|item| format!("- {item}")));
         }
         lines.extend([String::new(), WRITTEN_BY.into()]);
         Head { lines: lines.iter().map(|line| line.replace(leaves_the_line, " ")).collect() }
@@ -396,19 +402,19 @@ fn is_too_high(value: &str, optimizer: Optimizer) -> bool {
     divides && value.parse().is_ok_and(|rate: f64| rate > 1.0)
 }
 
-/// Lists the placeholders to fill in, then the assumed values that no job states, each with what sets it.
-pub(super) fn to_fill_in<'a>(
-    blanks: impl IntoIterator<Item = &'a Blank>,
-    assumed: impl IntoIterator<Item = &'a Assumption>,
-) -> Vec<String> {
-    let blanks = blanks.into_iter().map(|Blank { placeholder, what, flag }| {
+/// Lists the placeholders to fill in, each with the flag that sets it.
+pub(super) fn to_fill_in<'a>(blanks: impl IntoIterator<Item = &'a Blank>) -> Vec<String> {
+    let told = |Blank { placeholder, what, flag }: &Blank| {
         let flag = flag.as_ref().map(|flag| format!(" ({flag})")).unwrap_or_default();
         format!("{placeholder}: {what}{flag}")
-    });
-    let assumed = assumed
-        .into_iter()
-        .map(|Assumption { written, what, field }| format!("{written}: {what}, assumed here ({field})"));
-    blanks.chain(assumed).collect()
+    };
+    blanks.into_iter().map(told).collect()
+}
+
+/// Lists the assumed values that no job states, each with the field that does.
+pub(super) fn assumed<'a>(assumed: impl IntoIterator<Item = &'a Assumption>) -> Vec<String> {
+    let told = |Assumption { written, what, field }: &Assumption| format!("{written}: {what} ({field})");
+    assumed.into_iter().map(told).collect()
 }
 
 impl Head {

@@ -111,3 +111,18 @@ fn packing_is_no_advice_where_scores_are_bounded() {
     assert!(noted(&launch, "samples were counted as long as max_length; shorter"), "{:?}", launch.notes);
     assert!(noted(&on_ddp(&tuned("llama-3.1-8b", "lora"), Target::Torchrun), "flash_attention_2"));
 }
+
+#[test]
+fn what_is_assumed_is_not_to_be_filled_in() {
+    let launch = on_ddp(&[], Target::Torchrun);
+    let text = &launch.files[0].text;
+    let [blanks, assumed, rest] = ["# To fill in:\n", "# Assumed, to check:\n", "# Not covered by these files:\n"]
+        .map(|title| text.find(title).unwrap_or_else(|| panic!("{title}: {text}")));
+    assert!(blanks < assumed && assumed < rest, "{text}");
+    assert!(text[blanks..assumed].contains("# - train.py: ") && !text[blanks..assumed].contains("warmup_steps"));
+    assert!(text[assumed..rest].contains("(job.training.warm_up_steps)\n"), "{text}");
+    assert!(text.contains("# - these files start no machines: run them on 2 × p4d.24xlarge\n"), "{text}");
+    assert!(text.contains("# - your script must build gpt2 itself\n"), "{text}");
+    let listing = super::launch_listing(&launch, crate::format::Width(120));
+    assert!(listing.contains("\nAssumed, to check\n"), "{listing}");
+}

@@ -127,12 +127,11 @@ fn on_every_rank(draft: &mut Draft<'_>) {
 
 /// Tells where a script of one's own has the model from.
 pub(super) fn whose_model(draft: &mut Draft<'_>) {
-    let advice = if draft.starts_from_weights() {
-        "the script loads it from the weights, which must be of its shape"
-    } else {
-        "the script builds the model"
-    };
-    draft.note(Field::Model, advice);
+    if draft.starts_from_weights() {
+        draft.note(Field::Model, "the script loads it from the weights, which must be of its shape");
+    } else if let Some(model) = draft.told(Field::Model) {
+        draft.remark(format!("your script must build {model} itself"));
+    }
 }
 
 /// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.
