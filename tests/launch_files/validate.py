@@ -494,7 +494,8 @@ def check_plugin(known, config, has_precision):
         command, environment = prepare_deepspeed_cmd_env(known)
         # Any command is of a launcher that starts the other machines itself; torchrun's needs none.
         assert not command, command
-        assert known.num_machines == 1 or (known.node_rank, known.master_addr) == (1, "machine-0"), known
+        place = (getattr(known, "node_rank", None), getattr(known, "rdzv_endpoint", None))
+        assert known.num_machines == 1 or place == (1, "machine-0:29500"), place
         plugin = DeepSpeedPlugin
     elif known.use_fsdp or known.use_megatron_lm:
         environment = prepare_multi_gpu_env(known)
