@@ -165,7 +165,7 @@ mod tests {
         job.cluster.stack = Some("pytorch-fsdp".into());
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let methods = recommend(&problem, &Limits::default(), &job).expect("a plan").methods;
-        let lora = methods.iter().find(|own| own.method == Method::Lora).expect("it is compared");
-        assert_eq!(lora.reason.as_deref(), Some("not with this software"));
+        let qlora = methods.iter().find(|own| own.method == Method::Qlora).expect("it is compared");
+        assert_eq!(qlora.reason.as_deref(), Some("not with this software"));
     }
 }

@@ -216,7 +216,15 @@ fn a_model_that_fits_no_device_is_sharded() {
     job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
     let document = planned(&job);
     assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
-    assert_eq!(document.plan.stack.as_deref(), Some("deepspeed"));
+    assert!(matches!(document.plan.stack.as_deref(), Some("deepspeed" | "pytorch-fsdp")), "{:?}", document.plan.stack);
+    // Both share out the same weights; what is whole for a moment is units of FSDP and layers of DeepSpeed.
+    let [fsdp, deepspeed] = ["pytorch-fsdp", "deepspeed"].map(|stack| {
+        job.cluster.stack = Some(stack.into());
+        let document = planned(&job);
+        (document.plan.stack, document.prediction.memory_bytes.stages[0].parameters)
+    });
+    assert_eq!((fsdp.0.as_deref(), deepspeed.0.as_deref()), (Some("pytorch-fsdp"), Some("deepspeed")));
+    assert_eq!(fsdp.1, deepspeed.1);
 }
 
 #[test]

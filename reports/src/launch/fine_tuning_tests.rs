@@ -91,6 +91,33 @@ fn downloaded_weights_lie_where_there_is_room() {
     assert!(!noted(&own, "are downloaded") && !own.files[0].text.contains("HF_HOME"), "{}", own.files[0].text);
 }
 
+/// What is not trained stays in the format in which it was loaded, and is sharded as the adapters are.
+#[test]
+fn adapters_are_sharded_by_fsdp() {
+    let fsdp = pytorch("pytorch-fsdp", false);
+    let changes = [tuned("llama-3.1-8b", "lora"), vec![sharded(), ("plan.recompute", json!("full"))]].concat();
+    let launch = export(&changes, &fsdp, Target::Torchrun).expect("ZeRO-3");
+    let script = &launch.files[0].text;
+    for words in [
+        "--dtype bfloat16 ",
+        "--use_peft true ",
+        "  --fsdp \\\n",
+        "\"cpu_ram_efficient_loading\":true",
+        "--gradient_checkpointing true ",
+        "accelerate>=1.15,",
+        "export ACCELERATE_USE_FSDP=true\n",
+    ] {
+        assert!(script.contains(words), "{words}: {script}");
+    }
+    // PEFT does not find adapters in what FSDP checkpoints itself, and saves none.
+    assert!(!script.contains("activation_checkpointing"), "{script}");
+    assert!(noted(&launch, "one file of the adapters, which PEFT calls adapter_model.safetensors"));
+    let config = export(&changes, &fsdp, Target::Accelerate).expect("ZeRO-3").files[1].text.clone();
+    for words in ["fsdp_version: 2\n", "TRANSFORMER_BASED_WRAP", "fsdp_activation_checkpointing: false\n"] {
+        assert!(config.contains(words), "{words}: {config}");
+    }
+}
+
 #[test]
 fn trained_blocks_are_loaded_in_single_precision_and_the_others_in_half() {
     let words =

@@ -576,12 +576,7 @@ fn all_targets_clip_and_decay_alike() {
 #[test]
 fn one_of_trainer_and_accelerate_recomputes() {
     let full = ("plan.recompute", json!("full"));
-    let tuned = [
-        sharded(),
-        full.clone(),
-        ("plan.fine_tuning", json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } })),
-        ("job.training.method", json!("lora")),
-    ];
+    let tuned = [sharded(), full.clone(), ("job.training.method", json!("full"))];
     let fsdp = pytorch("pytorch-fsdp", false);
     for changes in [&tuned[..2], &tuned] {
         let files = export(changes, &fsdp, Target::Accelerate).expect("FSDP").files;
