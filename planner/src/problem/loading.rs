@@ -51,7 +51,8 @@ impl OnEveryRank {
             Bytes(HALF * frozen_experts(graph))
         } else {
             let values: u64 = graph.own_layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum();
-            Bytes(if kind.dpo { 2 } else { 1 } * SINGLE * values)
+            let models = if kind.dpo { 2 } else { 1 };
+            Bytes(models * SINGLE * values)
         };
         let ranks = pool.devices_per_instance;
         let all = of_rank.as_f64() * f64::from(ranks);
