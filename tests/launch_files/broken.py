@@ -30,6 +30,7 @@ BROKEN = {
         ("accelerate", "accelerate.yaml", "TRANSFORMER_BASED_WRAP", "TRANSFORMER_WRAP"),
         ("accelerate", "accelerate.yaml", "megatron_lm_tp_degree", "megatron_lm_tensor_degree"),
         ("accelerate", "accelerate.yaml", "deepspeed_config_file: deepspeed.json", "deepspeed_config_file: ds.json"),
+        ("accelerate", "accelerate.yaml", "multinode_launcher: standard", "multinode_launcher: pdsh"),
         ("accelerate", "accelerate.yaml", "distributed_type: DEEPSPEED", "mixed_precision: bf16\ndistributed_type: DEEPSPEED"),
         ("torchrun", "torchrun.sh", "--attn_implementation flash_attention_2", "--attn_implementation sdpa"),
         ("torchrun", "torchrun.sh", "--dtype float32", "--dtype bfloat16"),

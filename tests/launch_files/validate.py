@@ -491,7 +491,11 @@ def check_plugin(known, config, has_precision):
         # As launch_command does it.
         fields = [*config.deepspeed_config, *(["mixed_precision"] if has_precision else [])]
         known.deepspeed_fields_from_accelerate_config = ",".join(fields)
-        environment = prepare_deepspeed_cmd_env(known)[1]
+        command, environment = prepare_deepspeed_cmd_env(known)
+        # Any command is of a launcher that starts the other machines itself; torchrun's needs none.
+        assert not command, command
+        place = (getattr(known, "node_rank", None), getattr(known, "rdzv_endpoint", None))
+        assert known.num_machines == 1 or place == (1, "machine-0:29500"), place
         plugin = DeepSpeedPlugin
     elif known.use_fsdp or known.use_megatron_lm:
         environment = prepare_multi_gpu_env(known)

@@ -58,7 +58,9 @@ pub(crate) fn plan(
     }
     match &document.missed {
         None => Ok(Exit::Done),
-        Some(why) => Err(Failure::new(Exit::MissedGoal, why.clone()).hint("the schedule above comes about as near as any")),
+        Some(why) => {
+            Err(Failure::new(Exit::MissedGoal, why.clone()).hint("the schedule above comes about as near as any"))
+        }
     }
 }
 

@@ -154,7 +154,7 @@ mod tests {
         job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
         job.cluster.stack = Some("pytorch-fsdp".into());
         let methods = planned(&job).methods;
-        let lora = methods.iter().find(|own| own.method == Method::Lora).expect("it is compared");
-        assert_eq!(lora.reason.as_deref(), Some("not with this software"));
+        let qlora = methods.iter().find(|own| own.method == Method::Qlora).expect("it is compared");
+        assert_eq!(qlora.reason.as_deref(), Some("not with this software"));
     }
 }

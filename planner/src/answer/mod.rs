@@ -4,6 +4,7 @@ mod advice;
 mod bound_by;
 mod changes;
 mod draft;
+mod encoders;
 mod goal;
 mod input_warnings;
 mod layout;

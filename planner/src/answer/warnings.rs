@@ -1,6 +1,7 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
+use super::encoders::of_pretraining;
 use super::limits::Limits;
 use super::own_machines::{doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
@@ -78,6 +79,7 @@ impl Warnings<'_> {
             self.attention(),
             self.further_pretraining(),
             self.fine_tuning(),
+            self.job.training.method.and_then(|_| of_pretraining(&self.problem.model)),
             self.optimizer(),
             self.learning_rate(),
             self.loss_scaling(),

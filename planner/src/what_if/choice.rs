@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::relative::percent_of;
 use crate::search::{GIVEN_UP_MAX, INDISTINCT, MUCH, SAME};
+use serde_json::{Value, json};
 use trainyard_plan::{BatchSpec, Objective, PlanSpec, WhatIfFigures};
 use trainyard_units::counted;
 
@@ -51,19 +52,39 @@ pub(super) fn other_machines(keys: &[&str], base: &WhatIfFigures, own: &WhatIfFi
 
 /// Says that another plan than the unvaried one differs from it in time and cost by less than predictions can tell; `None` if
 /// it differs by more, or is the same plan, whose changes follow from what is varied alone.
-pub(super) fn indistinct(base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
+pub(super) fn indistinct(keys: &[&str], base: &WhatIfFigures, own: &WhatIfFigures) -> Option<String> {
     let alike = |own: f64, base: f64| (own / base - 1.0).abs() < INDISTINCT;
     let cost_alike = own.cost_usd.zip(base.cost_usd).is_none_or(|(own, base)| alike(own, base));
     // The same plan may be paid on other terms, and do another number of the same micro-batches in a step.
     let (pricing, service) = (base.plan.pricing, base.plan.service.clone());
     let batch = BatchSpec { micro: own.plan.batch.micro, ..base.plan.batch };
-    let same = base.plan == PlanSpec { pricing, service, batch, ..own.plan.clone() };
+    let own_plan = PlanSpec { pricing, service, batch, ..own.plan.clone() };
+    let same = base.plan == own_plan || beside(keys, &base.plan) == beside(keys, &own_plan);
     (!same && alike(own.in_all_s, base.in_all_s) && cost_alike).then(|| {
         format!(
-            "another plan than the unvaried one, and within what predictions can tell of it ({:.0} %)",
+            "another plan in more than what is varied; it differs by less than predictions can tell ({:.0} %)",
             100.0 * INDISTINCT
         )
     })
+}
+
+/// Returns what a plan says besides what is varied, and what follows from that.
+fn beside(keys: &[&str], plan: &PlanSpec) -> Value {
+    let mut plan = json!(plan);
+    let Some(fields) = plan.as_object_mut() else { return plan };
+    for key in keys {
+        let mut words = key.split('.');
+        let (first, last) = (words.next().unwrap_or_default(), words.next_back().unwrap_or_default());
+        let following: &[&str] = match first {
+            "training" => &["fine_tuning"],
+            "model" | "parallel" => &["stages"],
+            "instances" => &["cluster", "parallel"],
+            "instance" => &["cluster"],
+            _ => &[],
+        };
+        fields.retain(|field, _| field != first && field != last && !following.contains(&field.as_str()));
+    }
+    plan
 }
 
 /// The reason why a case does not keep the software of the unvaried plan.
@@ -143,7 +164,7 @@ fn percent(change: f64) -> String {
 pub(super) mod tests {
     use super::super::held::PassedOver;
     use super::*;
-    use trainyard_plan::{Bottleneck, ClusterSpec};
+    use trainyard_plan::{Bottleneck, ClusterSpec, FineTuningSpec, LoraSpec, Method};
 
     /// A recommended plan that takes so long, and the time of the fastest if that is another.
     pub(in super::super) fn answer(time_s: f64, fastest_s: Option<f64>) -> Answer {
@@ -212,15 +233,32 @@ pub(super) mod tests {
             own
         };
         let base = figures(100.0, 10.0, 1);
-        assert!(indistinct(&base, &figures(103.0, 9.8, 2)).is_some_and(|told| told.ends_with("(5 %)")));
+        assert!(indistinct(&["gpu.peak"], &base, &figures(103.0, 9.8, 2)).is_some_and(|told| told.ends_with("(5 %)")));
         // Twice as dear, twice as slow, and the same plan on other terms.
         let mut spot = figures(100.0, 9.8, 1);
         spot.plan.pricing = trainyard_plan::Pricing::Spot;
         let mut half = figures(100.0, 9.8, 1);
         (half.plan.batch.global, half.plan.batch.accumulation) = (base.plan.batch.global / 2, 1);
         for other in [figures(100.0, 20.0, 2), figures(200.0, 10.0, 2), spot, half] {
-            assert_eq!(indistinct(&base, &other), None);
+            assert_eq!(indistinct(&["goal.deadline"], &base, &other), None);
         }
+    }
+
+    /// The row of a table says already what it varies.
+    #[test]
+    fn the_plan_with_what_is_varied_is_no_other_plan() {
+        let tuned = |rank, micro| {
+            let mut own = priced(100.0, Some(10.0), None).figures;
+            let lora = Some(LoraSpec { rank: Some(rank), ..LoraSpec::default() });
+            own.plan.fine_tuning = Some(FineTuningSpec { method: Method::Lora, lora, trained_blocks: None, dpo: None });
+            own.plan.batch.micro = micro;
+            own
+        };
+        let base = tuned(8, 1);
+        assert_eq!(indistinct(&["training.lora.rank"], &base, &tuned(16, 1)), None);
+        assert_eq!(indistinct(&["batch.micro"], &base, &tuned(8, 2)), None);
+        assert!(indistinct(&["training.lora.rank"], &base, &tuned(16, 2)).is_some());
+        assert!(indistinct(&["batch.micro"], &base, &tuned(16, 2)).is_some());
     }
 
     #[test]

@@ -664,8 +664,9 @@ fn case(
             let otherwise = compares_otherwise(objective, base, answer);
             let other = software.and_then(|kept| other_software(kept, objective, answer));
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.name).collect();
-            let machines = || other_machines(&keys, &base.figures, &answer.figures);
-            other.or(otherwise).or_else(machines).or_else(|| indistinct(&base.figures, &answer.figures))
+            let [of_base, of_case] = [&base.figures, &answer.figures];
+            let machines = || other_machines(&keys, of_base, of_case);
+            other.or(otherwise).or_else(machines).or_else(|| indistinct(&keys, of_base, of_case))
         }),
         time_change: both.map(|(own, base)| own.in_all_s / base.in_all_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),

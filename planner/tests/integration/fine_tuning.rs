@@ -53,6 +53,16 @@ fn full_fine_tuning_is_training() {
     assert_eq!(full.methods.len(), 3);
 }
 
+/// What most fine-tune an encoder for is no prediction of words.
+#[test]
+fn an_encoder_with_the_head_of_its_pretraining_is_told() {
+    let told = |method| {
+        let document = planned(&job("bert-base", method));
+        document.warnings.iter().any(|warning| warning.starts_with("priced with the head over the vocabulary"))
+    };
+    assert_eq!([told(Some(Method::Full)), told(None)], [true, false]);
+}
+
 #[test]
 fn weights_in_int8_take_a_byte_and_products_longer() {
     let held = |base: Option<BaseFormat>, method| {
@@ -209,7 +219,15 @@ fn a_model_that_fits_no_device_is_sharded() {
     job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
     let document = planned(&job);
     assert_eq!(document.plan.state_sharding, StateSharding::Parameters);
-    assert_eq!(document.plan.stack.as_deref(), Some("deepspeed"));
+    assert!(matches!(document.plan.stack.as_deref(), Some("deepspeed" | "pytorch-fsdp")), "{:?}", document.plan.stack);
+    // Both share out the same weights; what is whole for a moment is units of FSDP and layers of DeepSpeed.
+    let [fsdp, deepspeed] = ["pytorch-fsdp", "deepspeed"].map(|stack| {
+        job.cluster.stack = Some(stack.into());
+        let document = planned(&job);
+        (document.plan.stack, document.prediction.memory_bytes.stages[0].parameters)
+    });
+    assert_eq!((fsdp.0.as_deref(), deepspeed.0.as_deref()), (Some("pytorch-fsdp"), Some("deepspeed")));
+    assert_eq!(fsdp.1, deepspeed.1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! # Source
 //!
-//! Hugging Face accelerate 1.15, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`.
+//! Hugging Face accelerate 1.15, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`;
+//! `prepare_deepspeed_cmd_env` in `utils/launch.py`.
 
 use super::deepspeed;
 use super::draft::{Draft, Finished};
@@ -44,7 +45,11 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         let gathered = plan.state_sharding() == StateSharding::Parameters;
         // The file says it, and Accelerate does not start where both do.
         config.shift_remove("mixed_precision");
-        let plugin = json!({ "deepspeed_config_file": "deepspeed.json", "zero3_init_flag": gathered });
+        let mut plugin = json!({ "deepspeed_config_file": "deepspeed.json", "zero3_init_flag": gathered });
+        if job.machines() > 1 {
+            // Else it is pdsh's, which starts all machines from one by a file of their names, and takes no rank of a machine.
+            plugin["deepspeed_multinode_launcher"] = json!("standard");
+        }
         config.insert("distributed_type".into(), json!("DEEPSPEED"));
         config.insert("deepspeed_config".into(), plugin);
     } else if draft.engine == Engine::Fsdp && plan.state_sharding() != StateSharding::None {

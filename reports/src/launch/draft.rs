@@ -1,11 +1,13 @@
 //! A draft of launch files: what was told, what is noted, and what is left blank.
 
+use super::downloads;
 use super::error::LaunchError;
 use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::form;
 use super::job::Job;
 use super::network;
 use super::software::Engine;
+use super::usual_rate;
 use super::yaml::leaves_the_line;
 use super::{LaunchOptions, Target};
 use crate::show::published;
@@ -13,7 +15,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_history::short_name;
 use trainyard_models::find;
-use trainyard_plan::{Assumption, Blank, LaunchFile, Method, Optimizer};
+use trainyard_plan::{Assumption, Blank, LaunchFile, Optimizer};
 
 /// A command-line flag for something that a plan does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +114,11 @@ pub(super) struct Draft<'a> {
     assumed: BTreeMap<Field, Assumption>,
     asked: BTreeSet<Flag>,
 }
+
+/// The titles of lists: what has no value yet, what has one that nobody stated, and what the files leave out.
+pub(super) const TO_FILL_IN: &str = "To fill in";
+pub(super) const ASSUMED: &str = "Assumed, to check";
+pub(super) const UNCOVERED: &str = "Not covered by these files";
 
 /// The mark of a launch file: what tells it from one that somebody else wrote.
 pub const WRITTEN_BY: &str = "Written by `trainyard export`.";
@@ -275,12 +282,8 @@ impl<'a> Draft<'a> {
 
     /// Returns the peak learning rate, or a placeholder; a fine-tuning has usual ones.
     pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
-        let usual = match (self.job.is_fine_tuning(), self.job.plan().method()) {
-            (true, Method::Lora | Method::Qlora) => ", usually 1e-4 to 2e-4 for adapters",
-            (true, Method::Full) => ", usually about 1e-5 where all weights are trained",
-            _ => "",
-        };
-        let usual = self.published_rate().map_or_else(|| usual.to_owned(), |rate| format!(", {rate}"));
+        let usual = self.published_rate().map(|rate| format!(", {rate}"));
+        let usual = usual.unwrap_or_else(|| usual_rate::told(self.job).to_owned());
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
     }
@@ -323,6 +326,9 @@ impl<'a> Draft<'a> {
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         if self.engine != Engine::Executor && self.asked.contains(&Flag::Weights) && self.reads_the_hub() {
             self.remark(hub_token(self.target));
+            if let Some(note) = downloads::told(self) {
+                self.remark(note);
+            }
         }
         if let Some(network) = network::told(self) {
             self.remark(network);
@@ -337,8 +343,12 @@ impl<'a> Draft<'a> {
             if field.decides() {
                 return Err(self.cannot(field, format!("launch files for {} cannot express it", self.target.name())));
             }
-            let open = left_to_the_user(field, self.job);
-            self.notes.push(format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it")));
+            self.notes.push(if field == Field::Instance {
+                format!("these files start no machines: run them on {value}")
+            } else {
+                let open = left_to_the_user(field, self.job);
+                format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it"))
+            });
         }
         for flag in Flag::ALL {
             if self.given(flag) && !self.asked.contains(&flag) {
@@ -353,14 +363,11 @@ impl<'a> Draft<'a> {
 
     fn head(&self, what: &str) -> Head {
         let mut lines = vec![what.to_owned()];
-        let blanks = to_fill_in(self.blanks.values().chain(&self.by_hand), self.assumed.values());
-        if !blanks.is_empty() {
-            lines.extend([String::new(), "To fill in:".into()]);
-            lines.extend(blanks.iter().map(|blank| format!("- {blank}")));
-        }
-        if !self.notes.is_empty() {
-            lines.extend([String::new(), "Not covered by these files:".into()]);
-            lines.extend(self.notes.iter().map(|note| format!("- {note}")));
+        let blanks = to_fill_in(self.blanks.values().chain(&self.by_hand));
+        let sections = [(TO_FILL_IN, &blanks), (ASSUMED, &assumed(self.assumed.values())), (UNCOVERED, &self.notes)];
+        for (title, items) in sections.into_iter().filter(|(_, items)| !items.is_empty()) {
+            lines.extend([String::new(), format!("{title}:")]);
+            lines.extend(items.iter().map(|item| format!("- {item}")));
         }
         lines.extend([String::new(), WRITTEN_BY.into()]);
         Head { lines: lines.iter().map(|line| line.replace(leaves_the_line, " ")).collect() }
@@ -395,19 +402,19 @@ fn is_too_high(value: &str, optimizer: Optimizer) -> bool {
     divides && value.parse().is_ok_and(|rate: f64| rate > 1.0)
 }
 
-/// Lists the placeholders to fill in, then the assumed values that no job states, each with what sets it.
-pub(super) fn to_fill_in<'a>(
-    blanks: impl IntoIterator<Item = &'a Blank>,
-    assumed: impl IntoIterator<Item = &'a Assumption>,
-) -> Vec<String> {
-    let blanks = blanks.into_iter().map(|Blank { placeholder, what, flag }| {
+/// Lists the placeholders to fill in, each with the flag that sets it.
+pub(super) fn to_fill_in<'a>(blanks: impl IntoIterator<Item = &'a Blank>) -> Vec<String> {
+    let told = |Blank { placeholder, what, flag }: &Blank| {
         let flag = flag.as_ref().map(|flag| format!(" ({flag})")).unwrap_or_default();
         format!("{placeholder}: {what}{flag}")
-    });
-    let assumed = assumed
-        .into_iter()
-        .map(|Assumption { written, what, field }| format!("{written}: {what}, assumed here ({field})"));
-    blanks.chain(assumed).collect()
+    };
+    blanks.into_iter().map(told).collect()
+}
+
+/// Lists the assumed values that no job states, each with the field that does.
+pub(super) fn assumed<'a>(assumed: impl IntoIterator<Item = &'a Assumption>) -> Vec<String> {
+    let told = |Assumption { written, what, field }: &Assumption| format!("{written}: {what} ({field})");
+    assumed.into_iter().map(told).collect()
 }
 
 impl Head {

@@ -74,6 +74,22 @@ pub(super) fn must_load_whole(draft: &Draft<'_>) -> bool {
     draft.job.plan().method() == Method::Full && draft.engine == Engine::Ddp && precision.element_bytes() < 4
 }
 
+/// Returns in which formats a script of one's own loads the weights of which the last blocks are trained, as memory was
+/// counted; `None` where everything is in single precision, and with DeepSpeed, which keeps copies of what it updates.
+fn formats_of_frozen(draft: &Draft<'_>) -> Option<String> {
+    let format = match draft.job.plan().precision() {
+        Precision::Bf16Mixed | Precision::Fp8Mixed => "bfloat16",
+        Precision::Fp16Mixed => "float16",
+        Precision::Fp32 | Precision::Tf32 => return None,
+    };
+    (draft.engine != Engine::Deepspeed).then(|| {
+        format!(
+            "the script loads the model with dtype=torch.{format} and brings the blocks that are trained, and what follows them, to \
+             single precision (module.float()), in which AdamW keeps small updates: memory was counted so"
+        )
+    })
+}
+
 /// Returns the number format in which TRL loads the model: that in which it computes, or, if all weights are trained
 /// outside DeepSpeed, single precision.
 fn format(draft: &Draft<'_>) -> &'static str {
@@ -112,6 +128,9 @@ pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(St
             "the script calls requires_grad_(False) on all but the last {blocks} of the blocks and what follows them"
         );
         draft.note(Field::FineTuning, &advice);
+        if let Some(advice) = formats_of_frozen(draft) {
+            draft.remark(advice);
+        }
         return Ok(Vec::new());
     }
     let lora = plan.spec().fine_tuning.as_ref().and_then(|own| own.lora.clone());

@@ -9,6 +9,7 @@
 
 mod accelerate;
 mod deepspeed;
+mod downloads;
 mod draft;
 mod ending;
 mod error;
@@ -36,8 +37,11 @@ mod software;
 mod starter;
 mod torchrun;
 mod training_arguments;
+mod usual_rate;
 mod yaml;
 
+#[cfg(test)]
+mod fine_tuning_tests;
 #[cfg(test)]
 mod own_cluster_tests;
 #[cfg(test)]
@@ -205,11 +209,16 @@ pub fn launch_page(document: &LaunchDocument) -> String {
     }
 }
 
-/// Lists the files, the placeholders to fill in, and the fields that the files do not express.
+/// Lists the files, the placeholders to fill in, what was assumed, and the fields that the files do not express.
 pub fn launch_listing(document: &LaunchDocument, width: Width) -> String {
     let names: Vec<String> = document.files.iter().map(|file| file.name.clone()).collect();
-    let blanks = draft::to_fill_in(&document.blanks, &document.assumed);
-    let sections = [("Files", &names), ("To fill in", &blanks), ("Not covered by these files", &document.notes)];
+    let (blanks, assumed) = (draft::to_fill_in(&document.blanks), draft::assumed(&document.assumed));
+    let sections = [
+        ("Files", &names),
+        (draft::TO_FILL_IN, &blanks),
+        (draft::ASSUMED, &assumed),
+        (draft::UNCOVERED, &document.notes),
+    ];
     lines(
         sections.into_iter().filter(|(_, items)| !items.is_empty()).map(|(title, items)| bullets(width, title, items)),
     )

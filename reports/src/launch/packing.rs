@@ -14,6 +14,7 @@ use super::draft::Draft;
 use super::field::Field;
 use super::fine_tuning;
 use trainyard_planner::lacks_flash_attention;
+use trainyard_units::counted;
 
 /// Returns `true` if TRL packs the samples, as it was counted.
 pub(super) fn is_on(draft: &Draft<'_>) -> bool {
@@ -27,6 +28,14 @@ pub(super) fn takes_flash(draft: &Draft<'_>) -> bool {
     is_on(draft) && lacks(draft).is_none()
 }
 
+/// Returns a number of samples in words: what is counted as one is a sequence of several where samples are packed, as many as
+/// the file of lengths had when the plan was made.
+pub(super) fn samples(draft: &Draft<'_>, count: u64) -> String {
+    let tokens = draft.job.plan().model().tokens_per_sample().filter(|_| is_on(draft));
+    let Some(tokens) = tokens else { return counted(count, "sample") };
+    format!("{} of {} into which samples are packed", counted(count, "sequence"), counted(tokens, "token"))
+}
+
 /// Returns why FlashAttention 2 does not compute the plan's attention; `None` if it does.
 fn lacks(draft: &Draft<'_>) -> Option<String> {
     lacks_flash_attention(draft.job.plan(), draft.job.generation())
@@ -36,11 +45,11 @@ fn lacks(draft: &Draft<'_>) -> Option<String> {
 pub(super) fn arguments(draft: &mut Draft<'_>, list: &mut Vec<(&str, String)>) {
     let data = &draft.job.document().job.data;
     if data.lengths.is_none() {
-        let of_ones_own = match lacks(draft) {
-            None => {
-                ": --packing true with --attn_implementation flash_attention_2, which needs the package flash-attn, makes them so"
-            }
-            Some(_) => "",
+        // What was priced is another attention where scores are bounded.
+        let of_ones_own = if lacks(draft).is_none() && !draft.job.changes_scores() {
+            ": --packing true with --attn_implementation flash_attention_2, which needs the package flash-attn, makes them so"
+        } else {
+            ""
         };
         draft.remark(format!("samples were counted as long as max_length{of_ones_own}; shorter ones take less"));
     } else if data.packing == Some(false) {

@@ -2,6 +2,7 @@
 
 use super::Target;
 use super::deepspeed;
+use super::downloads;
 use super::draft::Draft;
 use super::ending::{Completion, run_and_tell};
 use super::error::LaunchError;
@@ -240,6 +241,9 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if shards && draft.starts_from_weights() && draft.target != Target::Accelerate && !by_library {
         // While weights are loaded, transformers looks here for what its arguments say of FSDP; Accelerate's launcher sets it.
         set("ACCELERATE_USE_FSDP", "true");
+    }
+    if let Some(folder) = downloads::folder(draft) {
+        set(downloads::VARIABLE, folder);
     }
     if draft.job.plan().precision() == Precision::Tf32 {
         set("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1");

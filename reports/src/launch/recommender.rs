@@ -17,6 +17,7 @@ use super::program::{Program, pytorch};
 use super::reclaims::{asks_for_checkpoints, spot_notice};
 use super::software::Engine;
 use super::starter::{self, Script};
+use super::training_arguments::whose_model;
 use trainyard_models::Divisible;
 use trainyard_units::counted;
 
@@ -60,7 +61,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
         Vec::new()
     };
     let script = Script::File(draft.script());
-    draft.note(Field::Model, "the script builds the model");
+    whose_model(draft);
     told(draft);
     draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");
     draft.remark(sparse_update(draft));

@@ -19,7 +19,6 @@ use super::software::Engine;
 use serde_json::json;
 use trainyard_models::{Model, PublishedWeights, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
-use trainyard_planner::OnEveryRank;
 use trainyard_units::{counted, human_bytes};
 
 /// Stands for an optimizer that the script hands to the Trainer.
@@ -36,6 +35,10 @@ const TRANSFORMERS: &str = "5.0";
 
 /// The release of Accelerate that transformers 5 and TRL want for meshes of devices (`parallelism_config.py`).
 const ACCELERATE: &str = "1.10.1";
+
+/// The release that FSDP shards adapters with as they are counted: of what a unit holds it brings to single precision what is
+/// trained alone (`fsdp2_prepare_model` in `utils/fsdp_utils.py`).
+const ACCELERATE_OF_ADAPTERS: &str = "1.15";
 
 /// The software that shards states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +111,9 @@ pub(super) fn arguments(
 
 /// Tells if models that every rank builds whole, before FSDP shards them, may not fit into a machine's main memory.
 fn on_every_rank(draft: &mut Draft<'_>) {
-    let Some(OnEveryRank { of_rank, ranks, memory }) = draft.job.on_every_rank() else { return };
-    let (of_rank, memory) = (human_bytes(of_rank), human_bytes(memory));
-    let whole =
-        format!("main memory: each of {ranks} ranks of a machine holds the whole model in single precision, {of_rank}");
+    let Some(own) = draft.job.on_every_rank() else { return };
+    let (ranks, memory) = (own.ranks, human_bytes(own.memory));
+    let whole = format!("main memory: each of {ranks} ranks of a machine holds {}", own.held());
     draft.remark(if draft.starts_from_weights() {
         format!(
             "{whole}, before it is sharded, although cpu_ram_efficient_loading is set, of which transformers 5 takes no notice while \
@@ -125,12 +127,11 @@ fn on_every_rank(draft: &mut Draft<'_>) {
 
 /// Tells where a script of one's own has the model from.
 pub(super) fn whose_model(draft: &mut Draft<'_>) {
-    let advice = if draft.starts_from_weights() {
-        "the script loads it from the weights, which must be of its shape"
-    } else {
-        "the script builds the model"
-    };
-    draft.note(Field::Model, advice);
+    if draft.starts_from_weights() {
+        draft.note(Field::Model, "the script loads it from the weights, which must be of its shape");
+    } else if let Some(model) = draft.told(Field::Model) {
+        draft.remark(format!("your script must build {model} itself"));
+    }
 }
 
 /// Tells how many tokens samples were priced with, which the user's script decides, and memory and time with it.
@@ -163,7 +164,9 @@ pub(super) fn packages<'a>(draft: &Draft<'_>, arguments: impl IntoIterator<Item 
             _ => {}
         }
     }
-    let mut packages = vec![format!("transformers>={least}"), format!("accelerate>={ACCELERATE}")];
+    let adapters = draft.engine == Engine::Fsdp && draft.job.plan().method() == Method::Lora;
+    let accelerate = if adapters { ACCELERATE_OF_ADAPTERS } else { ACCELERATE };
+    let mut packages = vec![format!("transformers>={least}"), format!("accelerate>={accelerate}")];
     packages.extend((draft.engine == Engine::Deepspeed).then(|| "deepspeed".into()));
     packages.extend(fine_tuning::packages(draft).into_iter().map(ToOwned::to_owned));
     packages
@@ -192,12 +195,15 @@ pub(super) fn words(arguments: Vec<(String, String)>) -> Vec<Vec<String>> {
     arguments.into_iter().map(words).collect()
 }
 
-/// Returns `true` if the units of FSDP compute activations again, which spares their weights a further gathering.
+/// Returns `true` if the units of FSDP compute activations again, which spares their weights a further gathering. Around
+/// adapters they do not: PEFT does not find adapters in such units, and their checkpoints would be empty (accelerate 1.15,
+/// `_get_model_state_dict` in `utils/fsdp_utils.py`; `tests/fine_tuning/shards.py`).
 pub(super) fn recomputes_in_units(draft: &Draft<'_>, sharding: Sharding) -> bool {
     let units = sharding == Sharding::Fsdp || (sharding == Sharding::Launcher && draft.target == Target::Accelerate);
     let plan = draft.job.plan();
     // Units by size stand in each other, and what is in several would be computed as often.
     units
+        && !plan.method().has_adapters()
         && fsdp_units::least(plan).is_none()
         && draft.engine == Engine::Fsdp
         && plan.recompute() == Recompute::Full
@@ -300,7 +306,11 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
 
 /// Tells how to merge weights of which each rank saves its shard, as checkpoints are priced.
 pub(super) fn sharded_checkpoints(draft: &mut Draft<'_>) {
-    draft.remark("each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the weights");
+    draft.remark(if draft.job.plan().method() == Method::Lora {
+        "each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the adapters, which PEFT calls adapter_model.safetensors and loads with an adapter_config.json beside it (LoraConfig.save_pretrained)"
+    } else {
+        "each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the weights"
+    });
 }
 
 /// Returns the argument for how often gradients are summed, which Accelerate decides under the Trainer.
@@ -451,7 +461,7 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
         draft.tells(&[Field::Evaluation]);
         draft.remark(format!(
             "evaluation was counted on {}, which the script takes from the data set (TRL's: its split `test`)",
-            counted(evaluations.samples, "sample")
+            packing::samples(draft, evaluations.samples)
         ));
     }
 }

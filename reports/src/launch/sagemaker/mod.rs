@@ -271,7 +271,7 @@ fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
     let job = draft.job;
     let gigabytes = |bytes: u64| bytes.div_ceil(1_000_000_000);
     let data = if input.mode() == "File" { job.data_bytes().map_or(0, |bytes| gigabytes(bytes.0)) } else { 0 };
-    let weights = if job.is_fine_tuning() { gigabytes(fine_tuning::download_bytes(job.plan())) } else { 0 };
+    let weights = if draft.starts_from_weights() { gigabytes(fine_tuning::download_bytes(job.plan())) } else { 0 };
     let wanted = VOLUME_GB + data + weights + 2 * gigabytes(checkpoint_bytes(job.plan()).0);
     let wanted = job.document().job.data.volume.map_or(wanted, |volume| wanted.max(gigabytes(volume.0)));
     let disk = job.instance().map_or(0, |instance| instance.disk.value.0 / 1_000_000_000);

@@ -1,0 +1,40 @@
+//! Learning rates with which weights are usually trained further.
+
+use super::job::Job;
+use trainyard_models::{Family, Model, predicts_next_token};
+use trainyard_plan::{Method, Optimizer};
+
+/// Returns usual peak learning rates of AdamW for a fine-tuning, as what follows `peak learning rate`; none where no source
+/// is known.
+///
+/// # Source
+///
+/// Decoders: Hugging Face TRL 1.16, `trl/scripts/sft.py`; on preferences `trl/scripts/dpo.py`, and `learning_rate` in
+/// `trl/trainer/dpo_config.py`. Encoders: Devlin et al., arXiv:1810.04805, appendix A.3; with adapters Hu et al.,
+/// arXiv:2106.09685, appendix D (RoBERTa base).
+pub(super) fn told(job: &Job<'_>) -> &'static str {
+    let plan = job.plan();
+    if !job.is_fine_tuning() || !matches!(plan.optimizer(), Optimizer::AdamW | Optimizer::Adam) {
+        return "";
+    }
+    let decodes = predicts_next_token(plan.model());
+    match (plan.method(), plan.tuning_kind().dpo) {
+        (Method::Lora | Method::Qlora, true) => ", usually about 5e-6 for adapters trained on preferences",
+        (_, true) => ", usually 5e-7 to 1e-6 where all weights are trained on preferences",
+        (Method::Lora | Method::Qlora, false) if decodes => ", usually 1e-4 to 2e-4 for adapters",
+        (Method::Full, false) if decodes => ", usually about 1e-5 where all weights are trained",
+        (Method::Lora | Method::Qlora, false) if is_encoder(plan.model()) => {
+            ", usually 4e-4 to 5e-4 for adapters of encoders (Hu et al., arXiv:2106.09685, appendix D)"
+        }
+        (Method::Full, false) if is_encoder(plan.model()) => {
+            ", usually 2e-5 to 5e-5 where all weights of encoders are trained (Devlin et al., arXiv:1810.04805, appendix A.3)"
+        }
+        _ => "",
+    }
+}
+
+/// Returns `true` for an encoder of text, as BERT.
+fn is_encoder(model: &Model) -> bool {
+    matches!(model.family(), Family::Bert | Family::Electra)
+        || (model.family() == Family::Blocks && model.spec().causal == Some(false))
+}
