@@ -114,7 +114,7 @@ fn in_a_model_file(key: Option<&str>, message: &str) -> Option<String> {
 
 /// Keys that practitioners know from PEFT's `LoraConfig`, TRL's scripts and transformers' `TrainingArguments`, by the start of the
 /// table's path and their name, with what says the same here.
-const KNOWN_OTHERWISE: [(&str, &str, &str); 24] = [
+const KNOWN_OTHERWISE: [(&str, &str, &str); 28] = [
     ("training.lora.", "r", "did you mean `rank`?"),
     ("training.lora.", "lora_r", "did you mean `rank`?"),
     ("training.lora.", "lora_rank", "did you mean `rank`?"),
@@ -122,6 +122,10 @@ const KNOWN_OTHERWISE: [(&str, &str, &str); 24] = [
     ("training.lora.", "lora_dropout", "did you mean `dropout`?"),
     ("training.lora.", "target_modules", "did you mean `targets`?"),
     ("training.lora.", "lora_target_modules", "did you mean `targets`?"),
+    ("training.", "lora_rank", "`rank` stands under [training.lora]"),
+    ("training.", "lora_alpha", "`alpha` stands under [training.lora]"),
+    ("training.", "max_length", "`seq_len` stands under [model]"),
+    ("training.", "packing", "`packing` stands under [data], beside `lengths`"),
     ("training.", "batch_size", "did you mean `global_batch`?"),
     ("training.", "train_batch_size", "did you mean `global_batch`?"),
     ("training.", "per_device_train_batch_size", MICRO_BATCH),

@@ -10,8 +10,16 @@ use std::ffi::OsString;
 use trainyard_units::similar;
 
 /// Flags of other programs, and what says the same here.
-const MEANT: [(&str, &str); 12] = [
+const MEANT: [(&str, &str); 20] = [
     ("--batch", "--global-batch"),
+    ("--bf16", "--fix precision=bf16-mixed"),
+    ("--gradient-accumulation-steps", "--fix batch.accumulation=4"),
+    ("--max-length", "--seq-len"),
+    ("--max-seq-length", "--seq-len"),
+    ("--method", "--fine-tune"),
+    ("--micro-batch-size", "--fix batch.micro=2"),
+    ("--num-train-epochs", "--epochs"),
+    ("--per-device-train-batch-size", "--fix batch.micro=2"),
     ("--batch-size", "--global-batch"),
     ("--gpu", "--instances"),
     ("--gpus", "--instances"),

@@ -18,13 +18,20 @@ pub(crate) fn front(document: &PlanDocument, width: Width) -> String {
     let table = if let [_, _, ..] = terms.as_slice() {
         notes.push("USD, with the number of the point: --point N --out PLAN.json saves that plan.".to_owned());
         notes.push("Other pricing terms re-price the plans; they are not searched again.".into());
+        notes.push("A blank is beaten on those terms, or has no price.".into());
         by_terms(document, &terms, width)
     } else {
         notes.push("--point N --out PLAN.json saves point N.".into());
         let rows = all.iter().enumerate().map(|(index, point)| row(index, point));
         table(width, ["point", "terms", "on", "strategy", ">in all", ">cost"], rows)
     };
-    if !all.iter().any(|point| point.plan == document.plan) {
+    let own = &document.prediction;
+    let is_own = |point: &Alternative| {
+        let alike = |one: f64, other: f64| (one / other - 1.0).abs() < ALIKE;
+        let costs = point.cost_usd.zip(own.cost_usd);
+        alike(point.time_s, own.elapsed_s()) && costs.is_none_or(|(one, other)| alike(one, other))
+    };
+    if !all.iter().any(is_own) {
         notes.push("The recommended plan is none of them; Why says what it is preferred for.".into());
     }
     notes.extend(dates(all));
@@ -44,14 +51,21 @@ fn terms(all: &[Alternative]) -> Vec<Pricing> {
     terms
 }
 
+/// The part by which a point may differ in time and cost from a plan that is as good.
+const ALIKE: f64 = 0.001;
+
+/// The part of its time by which a plan may take longer on other terms in the same row: start-up differs, and machines are
+/// reclaimed.
+const SAME_TIME: f64 = 0.02;
+
 /// Formats points on several terms as a table with a row for each plan and a column for each of the terms. Where a plan takes
-/// another time on other terms, because machines are reclaimed, it has another row.
+/// noticeably longer on other terms it has another row.
 fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> String {
     let mut rows: Vec<(&Alternative, Vec<String>)> = Vec::new();
     for (index, point) in document.pareto.iter().enumerate() {
         let same = |first: &Alternative| {
             let on_its_terms = PlanSpec { pricing: point.plan.pricing, ..first.plan.clone() };
-            on_its_terms == point.plan && seconds(first.time_s) == seconds(point.time_s)
+            on_its_terms == point.plan && (first.time_s / point.time_s - 1.0).abs() < SAME_TIME
         };
         let row = rows.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
             rows.push((point, vec![String::new(); terms.len()]));
@@ -62,7 +76,10 @@ fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> String 
         rows[row].1[column] = format!("{} ({})", cost.unwrap_or_else(|| "–".into()), index + 1);
     }
     let header: Vec<String> = ["on", "strategy", ">in all"].into_iter().map(str::to_owned).collect();
-    let header: Vec<String> = header.into_iter().chain(terms.iter().map(|terms| format!(">{terms}"))).collect();
+    let header: Vec<String> = header
+        .into_iter()
+        .chain(terms.iter().map(|terms| format!(">{}", terms.to_string().replace('-', " "))))
+        .collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let rows = rows.into_iter().map(|(point, costs)| {
         let stack = point.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());

@@ -19,6 +19,9 @@ const SLIP: f64 = 0.96;
 /// The most names that are suggested at once.
 const SUGGESTED: usize = 5;
 
+/// The same of names of the same kin: sizes of a model.
+const KIN_MAX: usize = 8;
+
 /// Fewer letters and digits than these stand in names by chance.
 const PARTS_MIN: usize = 3;
 
@@ -33,13 +36,22 @@ fn holding(written: &str, known: &[&str]) -> Option<String> {
     (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
 }
 
-/// Lists the names whose first part is that of what was written: `vit-b-16` for `vit-base`. `None` if there are none, or too many.
+/// Lists the names that begin as what was written, up to its last part or with its first: `vit-b-16` for `vit-base`. `None` if there
+/// are none, or too many.
 fn kin(written: &str, known: &[&str]) -> Option<String> {
-    let first =
-        |name: &str| name.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).next().map(str::to_owned);
-    let found: Vec<String> =
-        known.iter().filter(|name| first(name) == first(written)).map(|name| quoted(name)).collect();
-    (1..=SUGGESTED).contains(&found.len()).then(|| either(&found))
+    let written = written.to_lowercase();
+    let first = |name: &str| name.split(|letter: char| !letter.is_alphanumeric()).next().map(str::to_owned);
+    let family = written.rsplit_once('-').map(|(family, _)| family);
+    let listed = |is_kin: &dyn Fn(&str) -> bool| {
+        let found: Vec<String> =
+            known.iter().filter(|name| is_kin(&name.to_lowercase())).map(|name| quoted(name)).collect();
+        (1..=KIN_MAX).contains(&found.len()).then(|| either(&found))
+    };
+    let of_family = |name: &str| {
+        let rest = family.and_then(|family| name.strip_prefix(family));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    listed(&of_family).or_else(|| listed(&|name| first(name) == first(&written)))
 }
 
 fn quoted(name: &str) -> String {
@@ -63,7 +75,10 @@ impl CatalogError {
         let advice = format!("`trainyard show {}s` lists the catalog", kind.to_lowercase());
         let known: Vec<&str> = known.into_iter().collect();
         let near = similar(name, known.iter().copied());
-        let slip = near.filter(|near| strsim::jaro_winkler(name, near) > SLIP).map(quoted);
+        // Another digit is another size of a model.
+        let digits = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>();
+        let same_size = |near: &str| kind != "model" || digits(name) == digits(near);
+        let slip = near.filter(|near| strsim::jaro_winkler(name, near) > SLIP && same_size(near)).map(quoted);
         let similar = slip.or_else(|| holding(name, &known)).or_else(|| kin(name, &known)).or_else(|| near.map(quoted));
         Self { kind, name: name.into(), similar, advice }
     }
@@ -113,6 +128,9 @@ mod tests {
         assert_eq!(hint("gpt2-small"), "did you mean `gpt2`, `gpt2-medium` or `gpt2-xl`?");
         assert_eq!(hint("gpt2-xll"), "did you mean `gpt2-xl`?");
         assert_eq!(hint("t5-bsae"), "did you mean `t5-base`?");
+        let sizes = ["llama-3.1-8b", "llama-3.1-70b", "llama-2-7b"];
+        let other = CatalogError::new("model", "llama-3.1-7b", sizes).hint();
+        assert_eq!(other, "did you mean `llama-3.1-8b` or `llama-3.1-70b`?");
     }
 
     #[test]

@@ -7,6 +7,7 @@ fn spec() -> ModelSpec {
     ModelSpec {
         layers: Some(1),
         hidden: Some(8),
+        ffn: Some(32),
         heads: Some(2),
         vocab: Some(16),
         seq_len: Some(4),

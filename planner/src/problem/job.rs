@@ -206,23 +206,8 @@ pub(crate) fn problem_on(
     let trained = Trained { model: &model, kind, optimizer };
     let wanted = Wanted { trained, fine_tuned: job.training.method.is_some() };
     let place = other(place(&job.cluster, resources, wanted)?);
-    if place.is_measured() && !executor_trains(kind, model.family()) {
-        let rule = format!("{} is not trained so on a measured machine, by Trainyard's own executor", model.family());
-        let (field, value) =
-            if kind.dpo { ("training.objective", "dpo".to_owned()) } else { ("training.method", kind.to_string()) };
-        return Err(Invalid::breaks(field, value, rule)
-            .with_hint("`trainyard plan` without a profile plans it for rented machines; full and lora run here")
-            .into());
-    }
-    if place.is_measured() && !EXECUTABLE.optimizers.contains(&optimizer) {
-        let names: Vec<String> = EXECUTABLE.optimizers.iter().map(ToString::to_string).collect();
-        let rule = format!("the executor, which measured machines have, has {}", names.join(", "));
-        return Err(Invalid::breaks("training.optimizer", optimizer, rule).into());
-    }
-    let other_scaling = model.spec().rotary_scaling.filter(|scaling| !scaling.is_of_frequencies());
-    if let Some(scaling) = other_scaling.filter(|_| place.is_measured()) {
-        let rule = format!("the executor, which measured machines have, does not scale rotary positions by {scaling}");
-        return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule).into());
+    if place.is_measured() {
+        executable_here(&model, kind, optimizer)?;
     }
     let model = if place.is_measured() { as_executed(model) } else { model };
     let (deadline, budget) = goal(&job.goal, &place)?;
@@ -256,6 +241,27 @@ pub(crate) fn problem_on(
         deadline,
         budget,
     })
+}
+
+/// Checks that Trainyard's own executor, which measured machines have, trains a model so.
+fn executable_here(model: &Model, kind: TuningKind, optimizer: Optimizer) -> Result<(), Invalid> {
+    if !executor_trains(kind, model.family()) {
+        let rule = format!("{} is not trained so on a measured machine, by Trainyard's own executor", model.family());
+        let (field, value) =
+            if kind.dpo { ("training.objective", "dpo".to_owned()) } else { ("training.method", kind.to_string()) };
+        return Err(Invalid::breaks(field, value, rule)
+            .with_hint("`trainyard plan` without a profile plans it for rented machines; full and lora run here"));
+    }
+    if !EXECUTABLE.optimizers.contains(&optimizer) {
+        let names: Vec<String> = EXECUTABLE.optimizers.iter().map(ToString::to_string).collect();
+        let rule = format!("the executor, which measured machines have, has {}", names.join(", "));
+        return Err(Invalid::breaks("training.optimizer", optimizer, rule));
+    }
+    if let Some(scaling) = model.spec().rotary_scaling.filter(|scaling| !scaling.is_of_frequencies()) {
+        let rule = format!("the executor, which measured machines have, does not scale rotary positions by {scaling}");
+        return Err(Invalid::conflict("model.rotary_scaling", "cluster.profile", rule));
+    }
+    Ok(())
 }
 
 /// Names the usual data set of a model in the error of a job that says nothing of the amount of its data.

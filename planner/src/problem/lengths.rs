@@ -71,7 +71,8 @@ impl Packing {
         (!self.packed && share < NEARLY_WHOLE).then(|| {
             format!(
                 "samples are counted as padded to {} tokens; collators that pad to the longest of a micro-batch, as TRL's, make them \
-                 {} on average at micro-batch {micro}, with which steps take about {:.0} % of the time that is predicted",
+                 {} on average at micro-batch {micro}, {:.0} % of the tokens: steps take less, as far as ranks do not wait for \
+                 the one with the longest",
                 human_count(self.capacity),
                 human_count(longest),
                 100.0 * share

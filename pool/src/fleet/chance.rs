@@ -16,6 +16,11 @@ use trainyard_units::{Invalid, Seconds};
 /// Prices between the lowest and the highest over which a probability is averaged.
 const PRICES: u32 = 16;
 
+/// The same for the ends of the cost, halvings of the range in which they are sought, and the probability beyond either.
+const FEWER_PRICES: u32 = 8;
+const HALVINGS: u32 = 8;
+const TAIL: f64 = 0.05;
+
 /// Standard deviations beyond those at which a goal is still kept.
 const A_LITTLE: f64 = 1e-3;
 
@@ -37,12 +42,17 @@ pub(super) struct Likely {
     pub(super) first_missed: Option<AllMissed>,
     /// Ends of the time from the first submission to the last end, in seconds: 5 % lies below, and 5 % above.
     pub(super) makespan_s: [f64; 2],
-    /// The same of the cost, in USD, at the lowest price and at the highest; `None` where nothing has a price.
+    /// The same of the cost, in USD, whatever price of those that machines may have; `None` where nothing has a price.
     pub(super) cost_usd: Option<[f64; 2]>,
 }
 
 /// Schedules that were run, by the bits of the standard deviations that times are off.
 type Known = RefCell<BTreeMap<u64, Rc<Vec<Again>>>>;
+
+/// Averages a probability over so many prices between the lowest, 0, and the highest, 1.
+fn average(prices: u32, chance: impl Fn(f64) -> f64) -> f64 {
+    (0..prices).map(|number| chance((f64::from(number) + 0.5) / f64::from(prices))).sum::<f64>() / f64::from(prices)
+}
 
 impl Doubt<'_, '_> {
     pub(super) fn likely(&self) -> Result<Likely, Invalid> {
@@ -54,7 +64,29 @@ impl Doubt<'_, '_> {
             within_goal,
             first_missed: within_goal.and_then(|chance| self.first_missed(&known, chance)),
             makespan_s: ends.map(|own| own.end - self.judge.first),
-            cost_usd: self.pools.are_priced().then(|| ends.map(|own| own.cost)),
+            cost_usd: self.pools.are_priced().then(|| self.cost(&known, &low, ends.map(|own| own.cost))),
+        })
+    }
+
+    /// Returns the ends of the cost, given those at the lowest price and the highest: both ends of price and time at once are less
+    /// likely than either.
+    fn cost(&self, known: &Known, any: &[Again], [least, most]: [f64; 2]) -> [f64; 2] {
+        if !any.iter().any(Again::has_open_price) {
+            return [least, most];
+        }
+        let within = |usd: f64| {
+            let keeps = |deviations: f64, dear: f64| {
+                self.run(known, deviations).is_ok_and(|all| self.pools.figures_again(&all, dear).cost <= usd)
+            };
+            average(FEWER_PRICES, |dear| chance_of_deviations(|deviations| keeps(deviations, dear)))
+        };
+        [TAIL, 1.0 - TAIL].map(|part| {
+            let (mut below, mut above) = (least, most);
+            for _ in 0..HALVINGS {
+                let middle = f64::midpoint(below, above);
+                if within(middle) < part { below = middle } else { above = middle }
+            }
+            above
         })
     }
 
@@ -67,13 +99,11 @@ impl Doubt<'_, '_> {
     /// Returns the probability that the goal is kept, of all prices that machines may have. `any` is one of the schedules.
     fn within_goal(&self, known: &Known, any: &[Again]) -> f64 {
         let prices = if any.iter().any(Again::has_open_price) { PRICES } else { 1 };
-        let at = |number: u32| (f64::from(number) + 0.5) / f64::from(prices);
         let keeps = |deviations: f64, dear: f64| {
             self.run(known, deviations)
                 .is_ok_and(|all| self.judge.worth(&self.pools.figures_again(&all, dear)).excess <= 0.0)
         };
-        let chance = |dear: f64| chance_of_deviations(|deviations| keeps(deviations, dear));
-        (0..prices).map(|number| chance(at(number))).sum::<f64>() / f64::from(prices)
+        average(prices, |dear| chance_of_deviations(|deviations| keeps(deviations, dear)))
     }
 
     /// Returns what is missed where times are off by a little more than they may be.

@@ -81,9 +81,12 @@ fn a_fleet_of_one_is_as_likely_to_keep_its_goal_as_its_plan() {
         assert_eq!(plan.plan, fleet.document.plans[0].plan);
         (fleet.document.prediction, plan.prediction)
     };
-    let (usual, plan) = at("", "budget = 1000");
-    let [cost, own] = [usual.cost_interval_usd, plan.cost_interval_usd].map(|interval| interval.expect("rented"));
-    assert!(cost.iter().zip(own).all(|(cost, own)| (cost / own - 1.0).abs() < 0.01), "{cost:?} {own:?}");
+    for (pool, off) in [("", 0.01), ("pricing = \"spot\"", 0.04)] {
+        let (usual, plan) = at(pool, "budget = 1000");
+        let [cost, own] = [usual.cost_interval_usd, plan.cost_interval_usd].map(|interval| interval.expect("rented"));
+        assert!(cost.iter().zip(own).all(|(cost, own)| (cost / own - 1.0).abs() < off), "{cost:?} {own:?}");
+    }
+    let (usual, _) = at("", "budget = 1000");
     let [early, late] = usual.makespan_interval_s;
     let chance = |most: f64| at("", &format!("deadline = \"{most} s\""));
     for (most, of) in [(early, 0.05), (late, 0.95), (1.1 * usual.makespan_s, 0.6)] {
