@@ -271,7 +271,7 @@ class ModelChoice(TypedDict, total=False):
     heads: int | str | None
     """Attention heads."""
     ffn: int | str | None
-    """Width inside the feed-forward part."""
+    """Width inside the feed-forward part; if left out 4 × `hidden`, of llama 8/3 × `hidden`, to a multiple of 256."""
     vocab: int | str | None
     """Vocabulary size."""
     seq_len: int | str | None
@@ -575,6 +575,10 @@ class FleetPoolSpec(TypedDict, total=False):
     """Instance types, `*` standing for any text."""
     max_instances: int | str | None
     """The quota of each type: the most instances of it that are held at once, in use or kept warm."""
+    quotas: dict[str, int | str] | None
+    """What the account may rent at once, as `cluster.quotas` of a job says it. Each type is used up to the quota that
+    applies to it.
+    """
     region: str | None
     """AWS region; us-east-1 if left out."""
     pricing: Pricing | None
@@ -1285,7 +1289,9 @@ class ModelSpec:
     head_width: int | None = None
     """Features of a head (llama, gemma2, blocks, t5, transformer-xl, mamba2); hidden / heads if left out."""
     ffn: int | None = None
-    """Width inside the feed-forward part (transformers); 4 × hidden if left out."""
+    """Width inside the feed-forward part (transformers); if left out 4 × hidden, of llama 8/3 × hidden, to a multiple
+    of 256.
+    """
     gated: bool | None = None
     """Whether feed-forward parts are gated (t5); `false` if left out."""
     vocab: int | None = None
@@ -2167,6 +2173,8 @@ class LeftOutPlan:
     """Seconds from the request for machines to the last checkpoint."""
     cost_usd: float
     """Price of the training."""
+    within_deadline: float | None = None
+    """The probability that it ends in time; absent without a deadline, and in older documents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2899,6 +2907,9 @@ class InstanceSeconds:
     """They were kept warm without a job."""
     held: float
     """All of it."""
+    paid: float = 0.0
+    """The part of it that is paid for, in whole seconds: waiting for new instances is not. Absent in older documents.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3036,6 +3047,14 @@ class FleetPrediction:
 
     makespan_s: float
     """From the first submission to the end of the last job."""
+    makespan_interval_s: Sequence[float] = ()
+    """5 % of such fleets end before the first of these, and 5 % after the second, if the predictions of all jobs are
+    off alike; zeros in older documents.
+    """
+    within_goal: float | None = None
+    """How likely it is that all deadlines and budgets are kept, of all jobs together and of each, if the predictions
+    of all jobs are off alike; absent where there are none, and in older documents.
+    """
     bound_s: float
     """What no schedule of these plans can beat."""
     gap: float
@@ -3052,6 +3071,10 @@ class FleetPrediction:
     """Training over everything that is held."""
     cost: QueueCost | None = None
     """What it costs, by the second; absent for machines without a price."""
+    cost_interval_usd: Sequence[float] | None = ()
+    """The same interval of the cost, at the lowest price that was seen and at the highest; absent for machines without
+    a price, and in older documents.
+    """
     without_warm_pool: FleetOutcome | None = None
     """The same jobs in a pool that keeps no instance warm, planned for it; absent without warm pools."""
 

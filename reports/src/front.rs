@@ -18,8 +18,9 @@ pub(crate) fn front(document: &PlanDocument, width: Width) -> String {
     let table = if let [_, _, ..] = terms.as_slice() {
         notes.push("USD, with the number of the point: --point N --out PLAN.json saves that plan.".to_owned());
         notes.push("Other pricing terms re-price the plans; they are not searched again.".into());
-        notes.push("A blank is beaten on those terms, or has no price.".into());
-        by_terms(document, &terms, width)
+        let (table, has_blanks) = by_terms(document, &terms, width);
+        notes.extend(has_blanks.then(|| "A blank is beaten on those terms, or has no price.".into()));
+        table
     } else {
         notes.push("--point N --out PLAN.json saves point N.".into());
         let rows = all.iter().enumerate().map(|(index, point)| row(index, point));
@@ -59,8 +60,8 @@ const ALIKE: f64 = 0.001;
 const SAME_TIME: f64 = 0.02;
 
 /// Formats points on several terms as a table with a row for each plan and a column for each of the terms. Where a plan takes
-/// noticeably longer on other terms it has another row.
-fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> String {
+/// noticeably longer on other terms it has another row. Tells if any cell is blank.
+fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> (String, bool) {
     let mut rows: Vec<(&Alternative, Vec<String>)> = Vec::new();
     for (index, point) in document.pareto.iter().enumerate() {
         let same = |first: &Alternative| {
@@ -75,19 +76,17 @@ fn by_terms(document: &PlanDocument, terms: &[Pricing], width: Width) -> String 
         let cost = point.cost_usd.map(|cost| usd(cost).trim_end_matches(" USD").to_owned());
         rows[row].1[column] = format!("{} ({})", cost.unwrap_or_else(|| "–".into()), index + 1);
     }
-    let header: Vec<String> = ["on", "strategy", ">in all"].into_iter().map(str::to_owned).collect();
-    let header: Vec<String> = header
-        .into_iter()
-        .chain(terms.iter().map(|terms| format!(">{}", terms.to_string().replace('-', " "))))
-        .collect();
+    let priced = terms.iter().map(|terms| format!(">{}", terms.to_string().replace('-', " ")));
+    let header: Vec<String> = ["on", "strategy", ">in all"].map(str::to_owned).into_iter().chain(priced).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let has_blanks = rows.iter().any(|(_, costs)| costs.iter().any(String::is_empty));
     let rows = rows.into_iter().map(|(point, costs)| {
         let stack = point.plan.stack.as_ref().filter(|stack| Some(*stack) != document.plan.stack.as_ref());
         let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
         let plan = [format!("{}{with}", cluster(&point.plan)), strategy_and_state(&point.plan), seconds(point.time_s)];
         plan.into_iter().chain(costs).collect::<Vec<_>>()
     });
-    columns(width, &header, rows)
+    (columns(width, &header, rows), has_blanks)
 }
 
 /// Formats a point as a row of a table: number, terms, machines, strategy, time, cost.
