@@ -38,7 +38,7 @@ pub(crate) fn predict(
     machine: &Machine,
     steps: u64,
     job: &JobSpec,
-    rent: Option<Rent>,
+    rent: Option<&Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), Invalid> {
     let outcome = simulated(plan, machine, Options::default())?;
@@ -51,7 +51,7 @@ pub(crate) fn predict_of(
     machine: &Machine,
     steps: u64,
     job: &JobSpec,
-    rent: Option<Rent>,
+    rent: Option<&Rent>,
     data: Option<&DataSet>,
     outcome: &Outcome,
 ) -> Result<Prediction, Invalid> {
@@ -96,10 +96,10 @@ pub(crate) fn predict_of(
         within_budget: None,
     };
     let (storage, curve) = (plan.input().map(|input| input.storage), target(&job.training, plan.model()));
-    if let Some(rent) = &rent {
+    if let Some(rent) = rent {
         rent.add_to(&mut prediction, storage, time_of);
     }
-    add_chances(&mut prediction, &job.goal, (rent.as_ref(), storage), curve.ok().flatten());
+    add_chances(&mut prediction, &job.goal, (rent, storage), curve.ok().flatten());
     prediction.in_all_s = Some(prediction.elapsed_s());
     Ok(prediction)
 }
@@ -380,7 +380,7 @@ pub fn resimulate(
     }
     let outcome = simulated(&plan, &machine, options)?;
     let (steps, job) = (document.prediction.steps, &document.job);
-    let prediction = predict_of(&plan, &machine, steps, job, rent, data.as_ref(), &outcome)?;
+    let prediction = predict_of(&plan, &machine, steps, job, rent.as_ref(), data.as_ref(), &outcome)?;
     let again = PlanDocument { prediction, ..document.clone() };
     Ok((PlanDocument { missed: missed_by_choice(&again), ..again }, outcome))
 }

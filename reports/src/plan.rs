@@ -109,7 +109,7 @@ fn data(document: &PlanDocument) -> Option<String> {
     let plan = plan_of(document).ok()?;
     let passes = passes(&document.job, plan.model())?;
     let of = plan.tokens_per_sample().map_or_else(String::new, |tokens| format!(" of {}", counted(tokens, "token")));
-    let plural = if passes.epochs == 1.0 { "" } else { "s" };
+    let plural = if passes.epochs > 1.0 { "s" } else { "" };
     let default = if document.job.training.epochs.is_none() { ", the default" } else { "" };
     Some(format!("{}{of}, {} epoch{plural}{default}", counted(passes.samples, "sample"), passes.epochs))
 }

@@ -129,7 +129,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let rent = Rent::new(&job, &plan, &machine, chosen.price.clone())?;
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
-    let (prediction, _) = predict(&plan, &machine, steps, &job, rent, data)?;
+    let (prediction, _) = predict(&plan, &machine, steps, &job, rent.as_ref(), data)?;
     let reason = format!(
         "point {number} of {points} on the front of time against cost, {}: {}",
         match offered {

@@ -129,10 +129,9 @@ pub(crate) fn prediction(
     let data = problem.data.as_ref().map(|data| &data.set);
     let rent = Rent::new(job, plan, &machine, problem.place.price_used(chosen.choice))?;
     match &chosen.outcome {
-        Some(outcome) => Ok((predict_of(plan, &machine, steps, job, rent, data, outcome)?, outcome.clone())),
-        None => {
-            predict(plan, &machine, steps, job, rent, data).map(|(prediction, outcome)| (prediction, Arc::new(outcome)))
-        }
+        Some(outcome) => Ok((predict_of(plan, &machine, steps, job, rent.as_ref(), data, outcome)?, outcome.clone())),
+        None => predict(plan, &machine, steps, job, rent.as_ref(), data)
+            .map(|(prediction, outcome)| (prediction, Arc::new(outcome))),
     }
 }
 

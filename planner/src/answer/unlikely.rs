@@ -85,32 +85,38 @@ impl Unlikely<'_> {
         others.retain(|plan| self.meets(plan) && known(plan));
         let worth = |plan: &Evaluated| goal.worth(Totals::found(plan));
         others.sort_by(|one, other| worth(one).total_cmp(&worth(other)));
-        let mut all: Vec<(Evaluated, f64)> =
-            others.into_iter().filter_map(|plan| self.likelihood(&plan).map(|likely| (plan, likely))).collect();
-        let safe = all.iter().position(|(_, likely)| *likely >= LIKELY).map(|index| all.swap_remove(index));
-        let other = safe.map(|(plan, likely)| self.named(&plan, likely, front)).unwrap_or_else(|| {
-            let surest = all.iter().max_by(|(_, one), (_, other)| one.total_cmp(other));
-            let surer = surest.filter(|(_, likely)| *likely > least(self.own) + WORTH_NAMING);
-            let surer = surer.map(|(plan, likely)| format!("; the likeliest: {}", self.told(plan, *likely, front)));
-            let none = format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY);
-            none + &surer.unwrap_or_default()
-        });
+        let other = self.surest_of(others, front);
         Some(format!("the plan is {}; {other}", likely(self.job, self.own)?))
     }
 
-    fn named(&self, plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
-        let best = if self.problem.objective == Objective::Cost { "cheapest" } else { "fastest" };
-        format!("the {best} that is {:.0} % likely to: {}", 100.0 * LIKELY, self.told(plan, likely, front))
+    /// Names the first of these plans that is likely, or that is likelier than the recommended one where none is.
+    fn surest_of(&self, others: Vec<Evaluated>, front: &[Alternative]) -> String {
+        let mut surest: Option<(Evaluated, f64)> = None;
+        for plan in others {
+            let Some(chance) = self.likelihood(&plan) else { continue };
+            if chance >= LIKELY {
+                let best = if self.problem.objective == Objective::Cost { "cheapest" } else { "fastest" };
+                let told = told(&plan, chance, front);
+                return format!("the {best} that is {:.0} % likely to: {told}", 100.0 * LIKELY);
+            }
+            let worst = surest.as_ref().map_or(least(self.own) + WORTH_NAMING, |(_, chance)| *chance);
+            if chance > worst {
+                surest = Some((plan, chance));
+            }
+        }
+        let none = format!("none of the plans that were compared is {:.0} % likely to", 100.0 * LIKELY);
+        let surest = surest.map(|(plan, chance)| format!("; the likeliest: {}", told(&plan, chance, front)));
+        none + &surest.unwrap_or_default()
     }
+}
 
-    /// Tells the machines of a plan, what it takes and costs, how likely it is to keep to the goal, and where it is on the front.
-    fn told(&self, plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
-        let number = front.iter().position(|point| point.plan == alternative(plan).plan);
-        let take = number.map_or_else(String::new, |number| format!("; --point {} takes it", number + 1));
-        let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
-        let time = human_duration(Seconds(plan.elapsed_s));
-        format!("{} ({time}{cost}), at {}{take}", plan.machines(), likelihood(likely))
-    }
+/// Tells the machines of a plan, what it takes and costs, how likely it is to keep to the goal, and where it is on the front.
+fn told(plan: &Evaluated, likely: f64, front: &[Alternative]) -> String {
+    let number = front.iter().position(|point| point.plan == alternative(plan).plan);
+    let take = number.map_or_else(String::new, |number| format!("; --point {} takes it", number + 1));
+    let cost = plan.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
+    let time = human_duration(Seconds(plan.elapsed_s));
+    format!("{} ({time}{cost}), at {}{take}", plan.machines(), likelihood(likely))
 }
 
 #[cfg(test)]

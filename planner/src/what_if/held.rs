@@ -92,7 +92,7 @@ impl HeldPlan {
         let data = data_of(&document.job, &plan)?;
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) =
-            predict(&plan, &machine, document.prediction.steps, &document.job, rent, data.as_ref())?;
+            predict(&plan, &machine, document.prediction.steps, &document.job, rent.as_ref(), data.as_ref())?;
         let outcome = Arc::new(outcome);
         Ok(Expected { plan, machine, prediction, outcome, warnings: Vec::new(), passed_over: None, given_up: None })
     }
@@ -226,7 +226,8 @@ impl Changed {
         // What the job says of its campaign may not go with the terms.
         let job = &self.document.job;
         let rent = Rent::new(job, &plan, &machine, price)?;
-        let predicted = data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent, data.as_ref()));
+        let predicted =
+            data_of(job, &plan).and_then(|data| predict(&plan, &machine, steps, job, rent.as_ref(), data.as_ref()));
         let (prediction, outcome) = predicted.map_err(|error| Refusal::NoPlan(told(&error)))?;
         let outcome = Arc::new(outcome);
         if let Some(key) = self.campaign {
