@@ -81,6 +81,7 @@ pub(crate) fn predict_of(
         in_all_s: None,
         start_up_s: None,
         queued_s: None,
+        weights_s: None,
         checkpoints_s: None,
         evaluations_s,
         reference_s,

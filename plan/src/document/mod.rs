@@ -133,6 +133,10 @@ pub struct Prediction {
     /// Seconds of the start-up in the scheduler's queue (`campaign.queue_wait`), of all jobs. Absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_s: Option<f64>,
+    /// Seconds of reading trained weights before the first step, which are part of its start-up. Absent where training begins
+    /// with random ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_s: Option<f64>,
     /// Seconds of writing checkpoints, if nothing interrupts the training. Absent where nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints_s: Option<f64>,
@@ -219,10 +223,10 @@ impl Prediction {
         self.time_s + self.around_s()
     }
 
-    /// Returns the seconds of the training from the end of its start-up to the last checkpoint, without reclaims:
-    /// download, steps, checkpoints, forward passes and expected failures.
+    /// Returns the seconds of the training on machines that have started, to the last checkpoint, without reclaims: reading
+    /// weights, download, steps, checkpoints, forward passes and expected failures.
     pub fn training_s(&self) -> f64 {
-        let download = self.input.map_or(0.0, |input| input.download_s);
+        let download = self.weights_s.unwrap_or(0.0) + self.input.map_or(0.0, |input| input.download_s);
         let forward = self.evaluations_s.unwrap_or(0.0) + self.reference_s.unwrap_or(0.0);
         let failed = self.failures.map_or(0.0, |failures| failures.total_s());
         download + self.time_s + self.checkpoints_s.unwrap_or(0.0) + forward + failed

@@ -23,7 +23,7 @@ pub struct OnMachines {
     pub within: Option<Seconds>,
     /// The fields with which it is recommended.
     pub fixed: Fixed,
-    /// Time from the end of the start-up to the last checkpoint: download, steps, evaluation, checkpoints and expected
+    /// Time on machines that have started, to the last checkpoint: reading weights, download, steps, evaluation, checkpoints and expected
     /// failures. Reclaims are left out.
     pub training: Seconds,
     complexity: Complexity,

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::answer::recommend;
     use crate::asking;
-    use trainyard_plan::{CampaignSpec, Objective};
+    use trainyard_plan::{CampaignSpec, Method, Objective};
 
     fn job(objective: Objective, deadline: Option<f64>) -> JobSpec {
         let mut job = asking::job("gpt2-large", 64, &["p3.*", "g4dn.12xlarge"], 4);
@@ -261,7 +261,14 @@ mod tests {
 
     #[test]
     fn a_plan_and_its_prediction_agree_on_the_time_of_the_training() {
+        for method in [None, Some(Method::Lora)] {
+            agree_on_the_time_of_the_training(method);
+        }
+    }
+
+    fn agree_on_the_time_of_the_training(method: Option<Method>) {
         let mut job = job(Objective::Cost, None);
+        job.training.method = method;
         let (node_mtbf, checkpoint_interval) = (Some("100 h".into()), Some("5 min".into()));
         job.campaign = Some(CampaignSpec { node_mtbf, checkpoint_interval, ..CampaignSpec::default() });
         let asked = asking::solvable(&job);
@@ -269,6 +276,8 @@ mod tests {
         let (predicted, _) = prediction(&asked, &job, &found).expect("a plan that was found is predicted");
         let (training, in_time) = (found.training(&asked).0, predicted.training_s());
         assert!(training > predicted.time_s && (training / in_time - 1.0).abs() < 1e-9, "{training} {in_time}");
+        // Trained weights are read in two bytes each, which no storage does in a millisecond.
+        assert_eq!(predicted.weights_s.is_some_and(|read| read > 1e-3), method.is_some(), "{:?}", predicted.weights_s);
     }
 
     #[test]

@@ -19,12 +19,12 @@ pub struct TrainingSpread {
 }
 
 impl TrainingSpread {
-    /// Returns the time from the end of the start-up to the last checkpoint, as [`OnMachines::training`] is, if steps take as much
-    /// longer than predicted as they do so many standard deviations off.
+    /// Returns the time of the training on machines that have started, as [`OnMachines::training`] is, if steps take as much longer than
+    /// predicted as they do so many standard deviations off.
     pub fn training(&self, deviations: f64) -> Seconds {
         let factor = self.spread.logarithm(deviations).exp();
         let work = Work { steps: Seconds(factor * self.work.steps.0), ..self.work };
-        TrainingCost::of(self.overheads.as_ref(), self.steps, work).training(work.download)
+        TrainingCost::of(self.overheads.as_ref(), self.steps, work).training()
     }
 }
 

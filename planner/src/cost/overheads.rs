@@ -21,6 +21,8 @@ pub(crate) struct Overheads {
     waiting: Seconds,
     /// Time from there until training can begin.
     software: Seconds,
+    /// The part of it in which trained weights are read.
+    pub(super) weights: Seconds,
     /// Writing a checkpoint.
     write: Seconds,
     /// Time from one checkpoint to the next; `None` if only the last step is followed by one.
@@ -67,6 +69,8 @@ pub(crate) struct TrainingCost {
     pub(crate) steps: Seconds,
     /// Jobs of the scheduler, one after another.
     pub(crate) jobs: u64,
+    /// Reading weights and the data set before the first step, a part of the start-up.
+    read: Seconds,
     /// Time from the request for machines to the first step, of all jobs; those after the first read a checkpoint.
     pub(crate) start_up: Seconds,
     /// The part of the start-up during which the machines are paid for.
@@ -93,6 +97,7 @@ impl TrainingCost {
                 Self {
                     steps: work.steps,
                     jobs: 1,
+                    read: work.download,
                     start_up: nothing,
                     paid_start_up: nothing,
                     queued: nothing,
@@ -134,10 +139,11 @@ impl TrainingCost {
         self.steps + self.start_up + self.checkpoints + self.interrupted() + self.forward.total()
     }
 
-    /// Returns the time from the end of the start-up to the last checkpoint, with the download of the data set, without reclaims.
-    pub(crate) fn training(&self, download: Seconds) -> Seconds {
+    /// Returns the time on machines that have started to the last checkpoint, without reclaims, with what is read before the
+    /// first step: trained weights and the data set.
+    pub(crate) fn training(&self) -> Seconds {
         let failed = self.failures.map_or(Seconds(0.0), |failures| failures.total());
-        download + self.steps + self.checkpoints + self.forward.total() + failed
+        self.read + self.steps + self.checkpoints + self.forward.total() + failed
     }
 
     /// Returns the total time lost with machines.
@@ -179,6 +185,7 @@ impl Overheads {
             queue: start.queue,
             waiting: start.machines,
             software: start.software,
+            weights: conditions.loading(),
             write,
             interval,
             job_limit: settings.job_limit,
@@ -214,6 +221,7 @@ impl Overheads {
         TrainingCost {
             steps: time,
             jobs,
+            read: self.weights + download,
             start_up: Seconds((self.queue + self.waiting).0 * jobs as f64) + paid_start_up,
             paid_start_up,
             queued: Seconds(self.queue.0 * jobs as f64),

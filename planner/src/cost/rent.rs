@@ -86,6 +86,7 @@ impl Rent {
         if let Some(overheads) = &self.overheads {
             (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
             prediction.queued_s = Some(own.queued.0).filter(|wait| *wait > 0.0);
+            prediction.weights_s = Some(overheads.weights.0).filter(|time| *time > 0.0);
             prediction.checkpoint_interval_s = overheads.interval.map(|interval| interval.0);
             let of = |limit: Seconds| JobsOfScheduler { count: own.jobs, limit_s: limit.0 };
             prediction.jobs = overheads.job_limit.map(of);

@@ -117,7 +117,7 @@ impl RunConditions<'_> {
 
     /// Returns the time in which every machine reads the trained weights that training begins with; nothing where the rate of
     /// its storage is not known.
-    fn loading(&self) -> Seconds {
+    pub(super) fn loading(&self) -> Seconds {
         let shared = self.machine.cluster.shared_storage;
         let shared = shared.map(|own| BytesPerSecond(own.machine.0.min(own.read.0 / f64::from(self.instances()))));
         let rate = shared.or_else(|| self.object_storage_rate().ok());

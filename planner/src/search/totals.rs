@@ -131,13 +131,13 @@ impl Evaluated {
         Work { steps: Seconds(self.time_s), forward: self.forward, download: Seconds(self.download_s) }
     }
 
-    /// Returns the time of the training from the end of its start-up to the last checkpoint, without reclaims: what
+    /// Returns the time of the training on machines that have started, to the last checkpoint, without reclaims: what
     /// [`trainyard_plan::document::Prediction::training_s`] is of a prediction.
     pub(crate) fn training(&self, problem: &Problem) -> Seconds {
         let work = self.work();
         let steps = problem.training.steps(self.plan.batch().global);
         let overheads = Overheads::of_plan(problem, &self.plan, &self.machine(problem), self.choice);
-        TrainingCost::of(overheads.as_ref(), steps, work).training(work.download)
+        TrainingCost::of(overheads.as_ref(), steps, work).training()
     }
 
     /// Returns the machines that the plan is for.

@@ -28,7 +28,7 @@ pub(super) struct Found<'f, 'a> {
     /// What the fleet would take without a warm pool, if it has one.
     pub(super) cold: Option<FleetOutcome>,
     pub(super) likely: Likely,
-    pub(super) limited: Option<Limited>,
+    pub(super) limited: Vec<Limited>,
 }
 
 pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, Invalid> {
@@ -166,7 +166,8 @@ impl Found<'_, '_> {
             })
             .collect();
         let kinds: Vec<String> = (0..self.solution.best.choice.len()).flat_map(|kind| self.of_kind(kind)).collect();
-        self.nearer().into_iter().chain(self.limited()).chain(self.given_up()).chain(kinds).chain(fewer).collect()
+        let quotas = self.limited.iter().map(|limited| self.shared_out(limited));
+        self.nearer().into_iter().chain(quotas).chain(self.given_up()).chain(kinds).chain(fewer).collect()
     }
 
     /// Says what the schedule that comes nearest to the goal would take and cost, where another one is preferred.
@@ -180,17 +181,17 @@ impl Found<'_, '_> {
     }
 
     /// Says how a quota is shared out among types, and what all jobs would take and cost without it.
-    fn limited(&self) -> Option<String> {
-        let Limited { key, most, without } = self.limited.as_ref()?;
+    fn shared_out(&self, limited: &Limited) -> String {
+        let Limited { key, most, without } = limited;
         let some: Vec<String> =
             most.iter().filter(|(_, most)| **most > 0).map(|(name, most)| format!("{most} × {name}")).collect();
         let others = if most.values().any(|most| *most == 0) { ", and no other type that it applies to" } else { "" };
-        Some(format!(
+        format!(
             "the quota of `{key}` is shared out: at most {}{others}; with as much for each type all would take {} and cost {}",
             some.join(" and "),
             human_duration(Seconds(without.end - self.judge.first)),
             usd(without.cost)
-        ))
+        )
     }
 
     /// Says what the best by the objective would take and cost, where others are preferred that are more than a little worse.

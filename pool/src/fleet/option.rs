@@ -23,7 +23,7 @@ pub(super) struct Kind {
 pub(super) struct JobOption {
     pub(super) instance: String,
     pub(super) instances: u32,
-    /// Time from the end of the start-up to the last checkpoint.
+    /// Time on machines that have started, to the last checkpoint.
     pub(super) time: Seconds,
     /// Index among the kind's plans.
     pub(super) plan: usize,

@@ -1,7 +1,8 @@
 //! Quotas of several types together, as EC2 counts virtual processors of a class.
 //!
 //! Each type is capped by the quota by itself. Where the best schedule takes more of a quota with several types at once, the quota is
-//! shared out among them: each of the types alone, and what those that are used may have beside each other, are tried.
+//! shared out among them: each of the types alone, and what those that are used may have beside each other, are tried. If the best
+//! of these takes more of another quota, that is shared out next, within what the first has left.
 
 use super::caveats::{Held, most_at_once};
 use super::choose::Solution;
@@ -26,8 +27,8 @@ pub(super) struct Solved {
     pub(super) solution: Solution,
     /// Number of schedules that were simulated.
     pub(super) schedules: u64,
-    /// The quota that types share, if it is shared out.
-    pub(super) limited: Option<Limited>,
+    /// The quotas that types share and that are shared out, in this order.
+    pub(super) limited: Vec<Limited>,
 }
 
 /// A quota that several types share.
@@ -37,44 +38,59 @@ pub(super) struct Limited {
     pub(super) key: String,
     /// The most instances of each type to which it applies: none of some.
     pub(super) most: BTreeMap<String, u32>,
-    /// What all jobs would take and cost without it.
+    /// What all jobs would take and cost without it, those before it kept to.
     pub(super) without: Figures,
 }
 
 impl Question<'_> {
     /// Finds the best choice and schedule in these pools, within the quotas of all types together as far as these can be shared out.
     pub(super) fn solved(&self, spec: &FleetSpec, shared: &Shared) -> Result<Solved, FleetError> {
-        let first = self.solved_in(spec, shared.clone(), self.kinds.clone())?;
-        let Some((quotas, key)) = exceeded(spec, &first)? else { return Ok(first) };
-        let (mut best, mut schedules) = (None::<Solved>, first.schedules);
-        for most in ways(&quotas, &key, &first) {
-            let shared = shared.at_most(&most);
-            let Some(kinds) = within(&self.kinds, &shared) else { continue };
+        let mut solved = self.solved_in(spec, shared.clone(), self.kinds.clone())?;
+        let (bound, impossible) = (solved.solution.bound, solved.solution.impossible);
+        while let Some((quotas, key)) = exceeded(spec, &solved)? {
+            let Some(own) = self.sharing_out(spec, &solved, &quotas, &key)? else { break };
+            // What is proved is of all ways to share the quotas out.
+            let complete = solved.solution.complete && own.solution.complete;
+            solved = own;
+            let own = &mut solved.solution;
+            (own.bound, own.impossible, own.complete) = (bound.min(own.best.worth.value), impossible, complete);
+        }
+        Ok(solved)
+    }
+
+    /// Finds the best way to share a quota out; `None` if some job has no machines then.
+    fn sharing_out(
+        &self,
+        spec: &FleetSpec,
+        without: &Solved,
+        quotas: &Quotas,
+        key: &str,
+    ) -> Result<Option<Solved>, FleetError> {
+        let (mut best, mut schedules) = (None::<Solved>, without.schedules);
+        for most in ways(quotas, key, without) {
+            let shared = without.shared.at_most(&most);
+            let Some(kinds) = within(&without.kinds, &shared) else { continue };
             let mut own = self.solved_in(spec, shared, kinds)?;
             schedules += own.schedules;
-            own.limited = Some(Limited { key: key.clone(), most, without: first.solution.best.schedule.figures });
+            let limited = Limited { key: key.to_owned(), most, without: without.solution.best.schedule.figures };
+            own.limited = [without.limited.as_slice(), &[limited]].concat();
             let worth = |solved: &Solved| solved.solution.best.worth;
             if best.as_ref().is_none_or(|best| worth(&own).beats(&worth(best))) {
                 best = Some(own);
             }
         }
-        let Some(mut best) = best else { return Ok(first) };
-        // What is proved is of all ways to share the quota out.
-        let (own, of_all) = (&mut best.solution, &first.solution);
-        (own.bound, own.impossible) = (of_all.bound.min(own.best.worth.value), of_all.impossible);
-        own.complete &= of_all.complete;
-        Ok(Solved { schedules, ..best })
+        Ok(best.map(|best| Solved { schedules, ..best }))
     }
 
     fn solved_in(&self, spec: &FleetSpec, shared: Shared, kinds: Vec<Kind>) -> Result<Solved, FleetError> {
         let mut pools = Pools::new(spec, &shared, &kinds)?;
         let solution = self.solve(&mut pools)?;
         let schedules = pools.schedules;
-        Ok(Solved { shared, kinds, solution, schedules, limited: None })
+        Ok(Solved { shared, kinds, solution, schedules, limited: Vec::new() })
     }
 }
 
-/// Returns the quotas with the first of which a schedule takes more than it allows.
+/// Returns the quotas with the first of which a schedule takes more than it allows, of those that are not shared out yet.
 fn exceeded(spec: &FleetSpec, solved: &Solved) -> Result<Option<(Quotas, String)>, Invalid> {
     let (Some(allowed), [any, ..]) = (&spec.pool.quotas, &solved.solution.best.schedule.parts[..]) else {
         return Ok(None);
@@ -85,7 +101,9 @@ fn exceeded(spec: &FleetSpec, solved: &Solved) -> Result<Option<(Quotas, String)
     let documents = parts.map(|part| predict_planned(&part.queue, &solved.shared.files));
     let documents: Vec<QueueDocument> = documents.collect::<Result<_, _>>()?;
     let held: Vec<Held<'_>> = documents.iter().filter_map(Held::of).collect();
-    let key = quotas.refusals(|each| most_at_once(&held, each)).first().map(|(key, _)| (*key).to_owned());
+    let refusals = quotas.refusals(|each| most_at_once(&held, each));
+    let is_open = |key: &&str| solved.limited.iter().all(|limited| limited.key != **key);
+    let key = refusals.iter().map(|(key, _)| *key).find(is_open).map(str::to_owned);
     Ok(key.map(|key| (quotas, key)))
 }
 

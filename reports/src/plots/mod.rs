@@ -109,6 +109,7 @@ pub(crate) mod tests {
             in_all_s: Some(1e5 + 500.0),
             start_up_s: Some(400.0),
             queued_s: None,
+            weights_s: None,
             checkpoints_s: Some(100.0),
             evaluations_s: None,
             reference_s: None,

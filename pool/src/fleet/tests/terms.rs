@@ -118,3 +118,25 @@ fn a_quota_of_several_types_is_shared_out_as_well_as_it_can_be() {
     let best = each.into_iter().fold(f64::INFINITY, f64::min);
     assert!(shared.prediction.makespan_s <= best * (1.0 + INDISTINCT), "{each:?} {}", shared.prediction.makespan_s);
 }
+
+/// The quotas of both classes are exceeded: the second is shared out within what the first leaves.
+#[test]
+fn several_quotas_are_shared_out_one_after_the_other() {
+    let jobs: String = [("trial", 64), ("other", 512), ("third", 128), ("fourth", 256)]
+        .map(|(name, batch)| JOB.replace("trial", name).replace("= 64", &format!("= {batch}")))
+        .concat();
+    let of = |quotas: &str| {
+        let pool =
+            "[pool]\ninstances = [\"g4dn.xlarge\", \"g5.xlarge\", \"p3.2xlarge\", \"p3.8xlarge\"]\nmax_instances = 4";
+        let text = format!("{pool}\n{quotas}\n[goal]\nobjective = \"time\"\n{jobs}");
+        planned(&text).expect("a fleet without mistakes").document
+    };
+    let both = of("quotas = { P = 40, \"G and VT\" = 12 }");
+    let shared = |key: &str| {
+        let start = format!("the quota of `{key}` is shared out: at most ");
+        both.reasons.iter().any(|told| told.starts_with(&start))
+    };
+    assert!(shared("P") && shared("G and VT"), "{:?}", both.reasons);
+    assert!(!both.warnings.iter().any(|told| told.contains("quota")), "{:?}", both.warnings);
+    assert!(both.prediction.makespan_s >= of("").prediction.makespan_s);
+}
