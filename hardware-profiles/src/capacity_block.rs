@@ -5,7 +5,7 @@
 //! Amazon EC2 User Guide, "Capacity Blocks for ML" (as of 2026): blocks of 1, 2, 4, …, 64 instances; of 1 to 14 days, or of
 //! whole weeks up to 182 days; instances are terminated from 30 minutes before the end.
 
-use trainyard_units::Seconds;
+use trainyard_units::{Seconds, counted};
 
 const DAY: f64 = 86_400.0;
 /// Longest block that need not be of whole weeks, in days.
@@ -45,6 +45,17 @@ pub fn booked_instances(instances: u32) -> u32 {
     if instances > MOST_INSTANCES { instances.next_multiple_of(MOST_INSTANCES) } else { instances.next_power_of_two() }
 }
 
+/// Names what is booked: `the capacity block of 8 instances`, or several where one is not enough.
+pub fn blocks_of(instances: u32) -> String {
+    match booked_instances(instances) {
+        booked @ ..=MOST_INSTANCES => format!("the capacity block of {}", counted(booked.into(), "instance")),
+        booked => format!(
+            "capacity blocks of {MOST_INSTANCES} instances, {} that must begin together,",
+            booked / MOST_INSTANCES
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +81,7 @@ mod tests {
     #[test]
     fn blocks_have_powers_of_two() {
         assert_eq!([1, 3, 8, 33, 64, 65].map(booked_instances), [1, 4, 8, 64, 64, 128]);
+        assert_eq!([1, 33].map(blocks_of), ["the capacity block of 1 instance", "the capacity block of 64 instances"]);
+        assert_eq!(blocks_of(240), "capacity blocks of 64 instances, 4 that must begin together,");
     }
 }

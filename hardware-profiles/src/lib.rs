@@ -44,7 +44,7 @@ mod cluster_file;
 mod constants;
 
 pub use abilities::Abilities;
-pub use capacity_block::{LONGEST_BLOCK, booked, booked_instances, usable_in_block};
+pub use capacity_block::{LONGEST_BLOCK, blocks_of, booked, booked_instances, usable_in_block};
 pub use catalog::{Catalog, PriceTable, USD_PER_HOUR_MAX, catalog};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,

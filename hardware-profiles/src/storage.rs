@@ -10,6 +10,8 @@ use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd};
 pub struct Storage {
     /// Rate at which all machines of a training together write what they share, such as checkpoints.
     pub checkpoints: Sourced<BytesPerSecond>,
+    /// The part of it for each machine, where all of these together are more: who trains on hundreds has storage for them.
+    pub checkpoints_of_each: Sourced<BytesPerSecond>,
     /// Amazon S3.
     pub s3: ObjectStorage,
     /// Amazon FSx for Lustre.

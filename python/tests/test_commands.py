@@ -162,6 +162,23 @@ def test_arguments_are_written_as_the_command_line_takes_them() -> None:
     assert given.words == ["plan", "--tokens=10000000000.0", "--deadline=259200.0s", "--from=a.csv"]
 
 
+class Scalar(float):
+    """A number as numpy has it: a float whose `repr` is none."""
+
+    shape = ()
+
+    def item(self) -> float:
+        return float(self)
+
+    def __repr__(self) -> str:
+        return f"np.float64({float(self)!r})"
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    given = Given("plan").flags(tokens=Scalar(1e9), vary={"data.tokens": [Scalar(1e9), Scalar(2e9)]})
+    assert given.words == ["plan", "--tokens=1000000000.0", "--vary=data.tokens=1000000000.0,2000000000.0"]
+
+
 def test_a_model_of_transformers_is_a_dictionary() -> None:
     config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100, "n_positions": 32}
     found = trainyard.plan(model=config, samples=10_000, global_batch=8, instances=["g4dn.xlarge"], max_instances=1)

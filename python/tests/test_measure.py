@@ -108,10 +108,11 @@ def test_nothing_is_written_of_a_training_that_failed_or_did_no_step(tmp_path: P
     assert not (tmp_path / "a.csv").exists()
 
 
-def test_a_trace_is_of_steps_that_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("warm_up", [0, 1])
+def test_a_trace_is_of_steps_that_do_not_count(tmp_path: Path, warm_up: int) -> None:
     trace = tmp_path / "trace.json"
-    with Measurement(tmp_path / "a.csv", warm_up=1, trace=trace, trace_steps=2, tell=None) as measurement:
-        for _ in range(5):
+    with Measurement(tmp_path / "a.csv", warm_up=warm_up, trace=trace, trace_steps=2, tell=None) as measurement:
+        for _ in range(4 + warm_up):
             torch.randn(8, 8) @ torch.randn(8, 8)
             measurement.step()
     assert len(measurement.times) == 2

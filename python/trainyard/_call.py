@@ -63,7 +63,8 @@ class Given:
 
     def flags(self, **values: Value) -> Given:
         """Adds flags, in the names of Python; those that are none or false are left out."""
-        for name, value in values.items():
+        for name, given in values.items():
+            value = cast("Value", scalar(given))
             flag = f"--{name.strip('_').replace('_', '-')}"
             if value is True:
                 self.words.append(flag)
@@ -93,7 +94,14 @@ def is_several(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
 
 
+def scalar(value: object) -> object:
+    """Returns what a number or a truth value of numpy is in Python, and anything else as it is."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "shape", None) == () else value
+
+
 def word(value: object) -> str:
+    value = scalar(value)
     if isinstance(value, timedelta):
         return f"{value.total_seconds()!r}s"
     if isinstance(value, bool):

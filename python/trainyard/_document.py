@@ -42,7 +42,7 @@ class Document:
     @classmethod
     def load(cls: type[Own], path: str | os.PathLike[str]) -> Own:
         """Reads a document that the program or `save` has written."""
-        return cls.from_json(Path(path).read_text("utf-8"))
+        return cls.from_json(Path(path).read_text("utf-8-sig"))
 
     @classmethod
     def from_json(cls: type[Own], text: str) -> Own:

@@ -82,6 +82,8 @@ class Measurement:
         self._warm_up, self._seen, self._last = warm_up, 0, time.perf_counter()
         self._trace, self._traced, self._profiler = trace, trace_steps if trace is not None else 0, None
         self._tell = tell
+        if self._traced and not warm_up:
+            self._profiler = _started_profiler()
         self._reset_memory()
 
     def step(self, tokens: int = 0) -> None:

@@ -30,6 +30,7 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
     let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
     one_account(&axes, arguments)?;
     let asked = asked(arguments)?;
+    one_table(&axes, arguments, &asked)?;
     let document = answer(&asked, &axes, arguments, output)?;
     // All outputs are made before any is written.
     let drawn = |path: &Path| {
@@ -77,6 +78,16 @@ fn one_account(axes: &[Axis], arguments: &WhatIfArguments) -> Result<(), Failure
     let Some(name) = varied else { return Ok(()) };
     let why = format!("`--quotas` and `--vary {name}` exclude each other: quotas are those of one {name}");
     Err(Failure::input(why).hint(format!("ask once for each value, with --{name}")))
+}
+
+/// Refuses to vary what decides which prices apply where the plan was made with a table of prices that is not given: others
+/// would be compared with those of the catalog.
+fn one_table(axes: &[Axis], arguments: &WhatIfArguments, asked: &Asked) -> Result<(), Failure> {
+    let Subject::Plan(held) = &asked.subject else { return Ok(()) };
+    let table = held.document.job.cluster.prices.as_ref().filter(|_| arguments.job.prices.is_none());
+    let Some((table, name)) = table.zip(axes.iter().find_map(Axis::decides_prices)) else { return Ok(()) };
+    let why = format!("`--vary {name}` asks for other prices, and the plan was made with those of `{table}`");
+    Err(Failure::input(why).hint(format!("give that table again, with --prices {table}")))
 }
 
 fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {

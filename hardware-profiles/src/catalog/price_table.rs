@@ -237,6 +237,8 @@ impl PriceTable {
     }
 
     fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, Invalid> {
+        // The reader counts the lines of a row before it has seen the second of two characters that end the one before.
+        let text = text.replace("\r\n", "\n");
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
         let header = header(&mut reader, file)?;
         let mut rows = Vec::new();
@@ -369,6 +371,16 @@ mod tests {
 
     fn query(purchase: Purchase) -> PriceQuery<'static> {
         PriceQuery { region: "us-east-1", service: Service::Ec2, purchase }
+    }
+
+    #[test]
+    fn a_mistake_is_in_the_same_line_whatever_ends_lines() {
+        let rows = "p4d.24xlarge,us-east-1,ec2,on-demand,20,2026-11-20,a list\np4d.24xlarge,us-east-1,ec2,spot,abc,2026-11-20,a list\n";
+        let text = format!("{HEADER}{rows}");
+        for text in [text.replace('\n', "\r\n"), text] {
+            let error = PriceTable::from_csv(&text, "prices.csv").expect_err("abc is no price").to_string();
+            assert!(error.starts_with("`prices.csv` line 3: `usd_per_hour` is `abc`"), "{error}");
+        }
     }
 
     #[test]

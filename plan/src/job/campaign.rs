@@ -19,8 +19,8 @@ pub struct CampaignSpec {
     /// Where checkpoints go; s3 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_storage: Option<CheckpointStorage>,
-    /// What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all, and to ebs
-    /// the throughput of a volume at each.
+    /// What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all or 1 GB/s
+    /// of each, and to ebs the throughput of a volume at each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_bandwidth: Option<String>,
     /// When the model is tested; never if left out.

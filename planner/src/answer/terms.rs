@@ -7,7 +7,7 @@ use crate::cost::{Rented, RunConditions, spread_of};
 use crate::problem::{Place, Quotas, class, price_of, purchase, settings_of};
 use crate::relative::percent_of;
 use trainyard_hardware_profiles::{
-    Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, booked, booked_instances, usable_in_block,
+    Instance, LONGEST_BLOCK, PriceQuery, Purchase, Service, blocks_of, booked, booked_instances, usable_in_block,
 };
 use trainyard_plan::document::{Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, Pricing};
@@ -168,8 +168,8 @@ impl Terms<'_> {
             )
         } else {
             format!(
-                "the capacity block of {} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time{}; ",
-                counted(instances.into(), "instance"),
+                "{} for {} costs {} USD, paid in advance, and the training uses {:.0} % of its time{}; ",
+                blocks_of(instances),
                 days(block),
                 usd(block),
                 100.0 * elapsed / block,

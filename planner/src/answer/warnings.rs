@@ -251,9 +251,11 @@ impl Warnings<'_> {
             ),
             _ => None,
         };
-        let Place::Rented(rental) = &self.problem.place else { return adapters.map(Into::into) };
+        if self.problem.place.is_measured() {
+            return adapters.map(Into::into);
+        }
         let shares_out = |stack: &Stack| stack.runs.degrees.iter().flatten().any(|degree| degree == "expert");
-        let elsewhere = (!rental.stacks.iter().any(|stack| shares_out(stack))).then_some(
+        let elsewhere = (!self.problem.place.stacks().iter().any(|stack| shares_out(stack))).then_some(
             "experts are not shared out over GPUs, because no software that is modelled does that for this model; Megatron \
              Core does it for many, and may be several times faster",
         );
@@ -262,13 +264,17 @@ impl Warnings<'_> {
             _ => false,
         };
         let mut operators = self.plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
+        let is_dropless = operators.any(|operator| dropless(&operator.kind));
         let shared_out = self.plan.mesh().parallel().expert_ranks() > 1;
-        let even = (shared_out && operators.any(|operator| dropless(&operator.kind))).then_some(
+        let even = (shared_out && is_dropless).then_some(
             "tokens are taken to spread evenly over experts, as a loss makes them do in time (in the first steps the fullest \
-             GPU has more to do and to hold), and not all that the host does for experts is counted: with many small ones a \
-             step is likely to take longer than predicted",
+             GPU has more to do and to hold)",
         );
-        let all: Vec<&str> = [adapters, elsewhere, even].into_iter().flatten().collect();
+        let host = is_dropless.then_some(
+            "not all that the host does for experts is counted: with many small ones a step is likely to take longer than \
+             predicted",
+        );
+        let all: Vec<&str> = [adapters, elsewhere, even, host].into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

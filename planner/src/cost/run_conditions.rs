@@ -161,11 +161,16 @@ impl RunConditions<'_> {
                 (rate, "[shared_storage] of the cluster file".into())
             }
             (None, None, CheckpointStorage::S3) => {
-                let (machines, most) = (self.object_storage_rate()? * writers, &storage().checkpoints);
-                if machines < most.value {
+                let machines = self.object_storage_rate()? * writers;
+                let (all, one) = (&storage().checkpoints, &storage().checkpoints_of_each);
+                let (most, source) = match one.value * writers {
+                    several if several > all.value => (several, &one.source),
+                    _ => (all.value, &all.source),
+                };
+                if machines < most {
                     (machines, format!("the S3 rate of {each} with a part of it"))
                 } else {
-                    (most.value, most.source.clone())
+                    (most, source.clone())
                 }
             }
             (None, None, CheckpointStorage::Ebs) => {

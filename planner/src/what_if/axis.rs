@@ -281,6 +281,12 @@ impl Axis {
         ["pricing", "region", "service"].contains(&name).then_some(name)
     }
 
+    /// Returns the name of its key if other prices apply with other values.
+    pub fn decides_prices(&self) -> Option<&'static str> {
+        let name = self.key.name;
+        ["pricing", "region", "service", "instance"].contains(&name).then_some(name)
+    }
+
     /// Converts the axis into its form in a document, with what the machines have at present if they are known.
     pub(crate) fn varied(&self, machine: Option<&Machine>) -> VariedKey {
         let amount = |setting: &Setting, factors: bool| match setting {

@@ -236,8 +236,8 @@ pub(super) fn or_simpler(
     solution
 }
 
-/// Returns a solution with the simplest option of a kind, of those that are `wanted` and near enough to the optimum; `None` if
-/// there is none.
+/// Returns a solution with the simplest option of a kind that is near enough to the optimum, if it is one of those that are
+/// `wanted`; of several that are as simple, the best.
 fn simplified(
     pools: &mut Pools<'_>,
     (judge, optimum): (Judge, &Chosen),
@@ -249,7 +249,7 @@ fn simplified(
     let (now, of_kind, are_priced) = (solution.best.worth, pools.alone(own).cost, pools.are_priced());
     let parts = Parts { judge, optimum, now, of_kind, are_priced };
     let mut found: Vec<(Placed, Chosen)> = Vec::new();
-    for placed in (0..pools.kinds[kind].options.len()).map(|option| Placed { kind, option }).filter(wanted) {
+    for placed in (0..pools.kinds[kind].options.len()).map(|option| Placed { kind, option }) {
         let Some(most) = (preferences.gives_up)(placed, own) else { continue };
         let mut choice = solution.best.choice.clone();
         choice[kind] = placed;
@@ -263,7 +263,7 @@ fn simplified(
         found.extend(best.map(|(worth, schedule)| (placed, Chosen { choice, schedule, worth })));
     }
     let is_simplest = |one: Placed| !found.iter().any(|(other, _)| (preferences.gives_up)(*other, one).is_some());
-    let simplest = found.iter().filter(|(one, _)| is_simplest(*one));
+    let simplest = found.iter().filter(|(one, _)| wanted(one) && is_simplest(*one));
     let (_, chosen) = simplest.min_by(|(_, a), (_, b)| a.worth.order(&b.worth))?;
     let mut simpler = solution.clone();
     simpler.simplified.push(parts.simplified(own, &chosen.worth));

@@ -113,6 +113,13 @@ fn has(draft: &Draft<'_>, is_it: impl Fn(OperatorKind) -> bool) -> bool {
     draft.job.plan().graph().layers().any(|layer| layer.operators.iter().any(|own: &Operator| is_it(own.kind)))
 }
 
+/// Returns `true` if the model has experts.
+pub(super) fn has_experts(draft: &Draft<'_>) -> bool {
+    has(draft, |kind| {
+        matches!(kind, OperatorKind::ExpertLinear { .. } | OperatorKind::Tuned(Tuned::Frozen { experts: 2.., .. }))
+    })
+}
+
 /// Expresses which weights are trained as names and values of arguments.
 pub(super) fn arguments(draft: &mut Draft<'_>, places: Places) -> Result<Vec<(String, String)>, LaunchError> {
     let plan = draft.job.plan();
@@ -265,10 +272,7 @@ fn alpha(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
 fn modules(draft: &Draft<'_>, lora: &LoraSpec) -> Result<String, LaunchError> {
     let targets = lora.targets.clone().unwrap_or_default();
     if targets.iter().any(|target| target == "all-linear") {
-        let has_experts = has(draft, |kind| {
-            matches!(kind, OperatorKind::ExpertLinear { .. } | OperatorKind::Tuned(Tuned::Frozen { experts: 2.., .. }))
-        });
-        return Ok(if has_experts { BESIDE_EXPERTS } else { "all-linear" }.into());
+        return Ok(if has_experts(draft) { BESIDE_EXPERTS } else { "all-linear" }.into());
     }
     if !matches!(draft.job.plan().model().family(), Family::Llama | Family::Gemma2 | Family::Blocks) {
         let why = "the modules of this family have names of their own; lora.targets = [\"all-linear\"] needs none";

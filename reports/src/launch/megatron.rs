@@ -390,7 +390,8 @@ fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
     if style != "constant" {
         words.set("lr-decay-iters", job.steps()).set("min-lr", job.final_learning_rate());
     }
-    draft.writes(Field::Decay, format!("lr-decay-style {style}"));
+    let least = if style == "constant" { String::new() } else { format!(", min-lr {}", job.final_learning_rate()) };
+    draft.writes(Field::Decay, format!("lr-decay-style {style}{least}"));
 }
 
 fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) -> Result<(), LaunchError> {

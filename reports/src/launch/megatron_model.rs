@@ -396,7 +396,13 @@ fn router(draft: &mut Draft<'_>, experts: Experts, routing: Option<&Router>, wor
         written = format!("moe-router-bias-update-rate {BIAS_RATE}, {written}");
         what = format!("steps of the biases, and {what}");
     }
-    draft.assumes(Field::Model, &written, &format!("{what} that spreads tokens over experts, which no job states"));
+    draft.assumes(
+        Field::Model,
+        &written,
+        &format!(
+            "{what} that spreads tokens over experts, which plans do not know (router_aux_loss_coef of a config.json)"
+        ),
+    );
 }
 
 /// Returns the loader of Megatron-LM's converter that reads weights of a model, with its arguments; `None` if none does.

@@ -33,6 +33,15 @@ const FSDP_FLAG: &str = "5.10";
 /// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
 
+/// What a script says of the model's configuration, so that experts are kept in balance; TRL's own does.
+///
+/// # Source
+///
+/// huggingface/transformers pull request 44586 and issue 48886; huggingface/trl pull request 6085.
+const UNBALANCED: &str = "transformers adds the loss that spreads tokens over experts only where the model's configuration says \
+    output_router_logits=True (router_aux_loss_coef is its weight), and some models leave it out all the same \
+    (huggingface/transformers#48886): without it a few experts get most tokens; look for aux_loss in the model's output";
+
 /// The release of Accelerate that transformers 5 and TRL want for meshes of devices (`parallelism_config.py`).
 const ACCELERATE: &str = "1.10.1";
 
@@ -92,6 +101,9 @@ pub(super) fn arguments(
         if !trls {
             draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
         }
+    }
+    if !trls && fine_tuning::has_experts(draft) {
+        draft.remark(UNBALANCED);
     }
     on_every_rank(draft);
     // The images of SageMaker's libraries for model parallelism have releases of their own.
