@@ -96,7 +96,11 @@ fn states(plan: &PlanSpec) -> Option<String> {
 pub fn strategy_and_state(plan: &PlanSpec) -> String {
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
     let ranks = plan.sharding_ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
-    format!("{}{}{ranks}{offload}", strategy(plan), sharing(plan.state_sharding))
+    let form = match plan.gradient_compression {
+        GradientCompression::None => String::new(),
+        form => format!(", gradients in {form}"),
+    };
+    format!("{}{}{ranks}{form}{offload}", strategy(plan), sharing(plan.state_sharding))
 }
 
 /// Formats what follows a strategy on what replicas share out: `, ZeRO-3`; nothing if they share out nothing.
