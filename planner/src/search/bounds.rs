@@ -200,7 +200,7 @@ impl Bounds {
         let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
         let micro = if self.has_tables { batch.micro } else { 0 };
         let key = PriceKey { choice, instances, parallel, precision, micro };
-        (key, plan.sharding_ranks(), plan.gathers_weights())
+        (key, plan.sharding_ranks(), plan.gathers_weights(), plan.gradient_compression())
     }
 
     /// Returns what is known of the communication of plans with a key.
