@@ -128,7 +128,7 @@ impl Groups {
 fn wire(plan: &Plan) -> Wire {
     match (plan.gradient_compression(), plan.precision()) {
         (GradientCompression::Fp16, _) | (_, Precision::Fp16Mixed) => Wire::F16,
-        (_, Precision::Bf16Mixed | Precision::Fp8Mixed) => Wire::Bf16,
+        (GradientCompression::Bf16, _) | (_, Precision::Bf16Mixed | Precision::Fp8Mixed) => Wire::Bf16,
         (_, Precision::Fp32 | Precision::Tf32) => Wire::F32,
     }
 }

@@ -330,8 +330,10 @@ named! {
         /// As they are.
         #[default]
         None = "none",
-        /// Half precision.
+        /// Half precision (PyTorch DDP's `fp16_compress_hook`).
         Fp16 = "fp16",
+        /// Brain floats (`bf16_compress_hook`).
+        Bf16 = "bf16",
         /// Eight bits with a scale for each block of 256 values (Dettmers, arXiv:1511.04561).
         Int8 = "int8",
         /// The largest thousandth with their positions; the rest is kept for later (Lin et al., arXiv:1712.01887).
@@ -430,6 +432,18 @@ impl Optimizer {
             Self::Lars => 8,
             Self::Lamb => 16,
             Self::AdamW | Self::Adam | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
+        }
+    }
+}
+
+impl GradientCompression {
+    /// Returns `true` if gradients travel in the format in which a step of this precision computes, or as they are.
+    pub fn suits(self, precision: Precision) -> bool {
+        match self {
+            Self::None => true,
+            Self::Fp16 => precision == Precision::Fp16Mixed,
+            Self::Bf16 => precision == Precision::Bf16Mixed,
+            Self::Int8 | Self::Dgc => false,
         }
     }
 }

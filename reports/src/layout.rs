@@ -84,7 +84,7 @@ fn states(plan: &PlanSpec) -> Option<String> {
     };
     let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
         .then(|| "gradients reduced after each micro-batch".to_owned());
-    let compression = (plan.gradient_compression != GradientCompression::None)
+    let compression = (shared && plan.gradient_compression != GradientCompression::None)
         .then(|| format!("gradients all-reduced in {}", plan.gradient_compression));
     let offload = (plan.offload != Offload::NONE).then(|| format!("offloaded: {}", plan.offload));
     let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
@@ -96,7 +96,12 @@ fn states(plan: &PlanSpec) -> Option<String> {
 pub fn strategy_and_state(plan: &PlanSpec) -> String {
     let offload = if plan.offload == Offload::NONE { String::new() } else { format!(", offload {}", plan.offload) };
     let ranks = plan.sharding_ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
-    format!("{}{}{ranks}{offload}", strategy(plan), sharing(plan.state_sharding))
+    let form = match plan.gradient_compression {
+        _ if plan.parallel.data * plan.parallel.context == 1 => String::new(),
+        GradientCompression::None => String::new(),
+        form => format!(", gradients in {form}"),
+    };
+    format!("{}{}{ranks}{form}{offload}", strategy(plan), sharing(plan.state_sharding))
 }
 
 /// Formats what follows a strategy on what replicas share out: `, ZeRO-3`; nothing if they share out nothing.

@@ -2,10 +2,10 @@
 //! fields that are held.
 
 use crate::problem::Problem;
-use crate::search::{Evaluated, other_offload, other_sharding};
+use crate::search::{Evaluated, other_compression, other_offload, other_sharding};
 use trainyard_plan::{Fixed, Plan};
 
-/// Lists what another plan has instead: other degrees, sharding, offload and software.
+/// Lists what another plan has instead: other degrees, sharding, form of gradients, offload and software.
 pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
     let [mine, theirs] = [own, other].map(|plan| plan.mesh().parallel().degrees());
     let others = mine.into_iter().zip(theirs).filter(|(own, other)| own != other);
@@ -14,6 +14,7 @@ pub(super) fn differences(own: &Plan, other: &Plan) -> Vec<String> {
     [
         (!degrees.is_empty()).then(|| degrees.join(" × ")),
         other_sharding(own, other),
+        other_compression(own, other),
         other_offload(own, other),
         stack.map(Into::into),
     ]
@@ -45,6 +46,7 @@ pub(super) fn held_as(problem: &Problem, fixed: &Fixed, found: &Evaluated) -> Fi
         state_sharding: Some(plan.state_sharding()),
         sharding_ranks: plan.sharding_ranks().or(fixed.sharding_ranks),
         gradient_reduction: Some(plan.gradient_reduction()),
+        gradient_compression: Some(plan.gradient_compression()),
         offload: Some(plan.offload()),
         ..fixed.clone()
     }

@@ -18,7 +18,9 @@ use std::sync::Mutex;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
-use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding};
+use trainyard_plan::{
+    Fixed, GradientCompression, Objective, Offload, Plan, PlanSpec, Precision, Recompute, ScheduleName, StateSharding,
+};
 use trainyard_sim::footprint;
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
@@ -88,7 +90,7 @@ impl Reasons<'_> {
     /// Lists what was sought and all reasons that apply, the most important first, each with the search that it rests
     /// on.
     pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
-        let reasons: [fn(&Self) -> Option<String>; 15] = [
+        let reasons: [fn(&Self) -> Option<String>; 16] = [
             |own| Some(own.objective()),
             |own| own.preferred.clone(),
             Self::cluster,
@@ -96,6 +98,7 @@ impl Reasons<'_> {
             Self::degrees,
             |own| Some(own.bound.clone()),
             Self::sharding,
+            Self::compression,
             Self::micro_batch,
             Self::precision,
             Self::eight_bits,
@@ -556,6 +559,17 @@ impl Reasons<'_> {
             }
             (None, large) => format!("{what}: unsharded states at these degrees {}", does_not_fit(large?)),
         })
+    }
+
+    /// Compares with gradients in single precision.
+    fn compression(&self) -> Option<String> {
+        let own = self.chosen.plan.gradient_compression();
+        if own == GradientCompression::None || self.fixed.gradient_compression.is_some() {
+            return None;
+        }
+        let other = format!("gradients summed in {own} (a communication hook of DDP): without it");
+        let held = |held| Fixed { gradient_compression: Some(GradientCompression::None), ..held };
+        self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
 
     /// Compares with 1F1B or, if that was chosen, with GPipe.

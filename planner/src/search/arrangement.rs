@@ -1,6 +1,6 @@
 //! In what else than its degrees a plan differs from another one.
 
-use trainyard_plan::{Offload, Plan};
+use trainyard_plan::{GradientCompression, Offload, Plan};
 
 /// Says of a plan that its state is not sharded.
 pub(crate) const UNSHARDED: &str = "unsharded states";
@@ -9,8 +9,13 @@ pub(crate) const UNSHARDED: &str = "unsharded states";
 /// micro-batch and the number format: `interleaved-1f1b with 3 model chunks a stage`, `ZeRO-1`.
 pub(super) fn arrangement(own: &Plan, other: &Plan) -> Vec<String> {
     let other_schedule = schedule(other).filter(|theirs| schedule(own).as_ref() != Some(theirs));
-    let parts =
-        [other_schedule, other_sharding(own, other), other_offload(own, other), other_recomputation(own, other)];
+    let parts = [
+        other_schedule,
+        other_sharding(own, other),
+        other_compression(own, other),
+        other_offload(own, other),
+        other_recomputation(own, other),
+    ];
     let mut all: Vec<String> = parts.into_iter().flatten().collect();
     if all.is_empty() {
         let (micro, precision) = (other.batch().micro, other.precision());
@@ -31,6 +36,15 @@ pub(crate) fn other_offload(own: &Plan, other: &Plan) -> Option<String> {
     (own.offload() != other.offload()).then(|| match other.offload() {
         Offload::NONE => "no offload".into(),
         offload => format!("offload {offload}"),
+    })
+}
+
+/// Says in which form gradients of another plan travel, if it is not that of this one.
+pub(crate) fn other_compression(own: &Plan, other: &Plan) -> Option<String> {
+    let form = other.gradient_compression();
+    (own.gradient_compression() != form).then(|| match form {
+        GradientCompression::None => "gradients summed in single precision".into(),
+        form => format!("gradients summed in {form}"),
     })
 }
 

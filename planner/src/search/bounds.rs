@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
-use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Recompute, StagePass, StageSpec, Stages};
+use trainyard_plan::{
+    Fixed, GradientCompression, Mesh, ParallelSpec, Placement, Plan, Recompute, StagePass, StageSpec, Stages,
+};
 use trainyard_sim::{
     Communications, Computed, LayerKernels, LayerTable, Machine, Wiring, expected_max_sigma, micro_batches,
 };
@@ -33,7 +35,8 @@ pub(crate) struct Bounds {
     even: Vec<bool>,
     /// Of each layer whether it is one of those.
     repeated: Vec<bool>,
-    compressed: bool,
+    /// In which form gradients travel, if that is held.
+    form: Option<GradientCompression>,
     /// `true` if only some rows of some parameters get gradients.
     has_tables: bool,
     placement: Placement,
@@ -62,7 +65,7 @@ impl Bounds {
             has_tables: graph.updated_parameters() != graph.parameters(),
             even: space.choices().map(|choice| space.cuts_evenly(choice)).collect(),
             repeated: repeated(&graph),
-            compressed: fixed.gradient_compression.is_some(),
+            form: fixed.gradient_compression,
             clusters,
             placement: fixed.placement.unwrap_or_default(),
             prices: BTreeMap::new(),
@@ -197,7 +200,7 @@ impl Bounds {
         let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
         let micro = if self.has_tables { batch.micro } else { 0 };
         let key = PriceKey { choice, instances, parallel, precision, micro };
-        (key, plan.sharding_ranks(), plan.gathers_weights())
+        (key, plan.sharding_ranks(), plan.gathers_weights(), plan.gradient_compression())
     }
 
     /// Returns what is known of the communication of plans with a key.
@@ -240,12 +243,14 @@ impl Bounds {
 
     /// Returns a lower bound of the seconds in which each machine of a stage sends its part of one sum of the stage's
     /// gradients to the others (half of what an all-reduce moves). Zero where a stage is on one machine, or where this
-    /// bound may not hold: with compressed gradients, other placements or experts.
+    /// bound may not hold: with gradients that are held in other forms, other placements or experts.
     fn reduction(&self, candidate: &Candidate) -> f64 {
         let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
         let devices = cluster.first().devices_per_instance;
         let ranks = parallel.data * parallel.tensor * parallel.context;
-        let plain = !self.compressed && self.placement == Placement::Cluster && parallel.expert == 1;
+        // No form that is sought has less than the two bytes of mixed precision.
+        let two_bytes = self.form.is_none_or(|form| form.suits(candidate.precision));
+        let plain = two_bytes && self.placement == Placement::Cluster && parallel.expert == 1;
         // Every machine of a stage has all of its weights and nothing else.
         let whole = ranks.is_multiple_of(devices) && devices.is_multiple_of(parallel.tensor) && !cluster.is_mixed();
         if !plain || !whole || ranks == devices {

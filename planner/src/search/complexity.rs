@@ -1,7 +1,7 @@
 //! The complexity of a plan beyond data parallelism.
 
 use super::space::{Candidate, Variant};
-use trainyard_plan::{Offload, ParallelSpec, Plan, Precision, StateSharding};
+use trainyard_plan::{GradientCompression, Offload, ParallelSpec, Plan, Precision, StateSharding};
 
 /// The deepest pipeline that is usual: that of Llama 3 405B (Llama Team, arXiv:2407.21783, table 4).
 pub(super) const DEEPEST_USUAL: u32 = 16;
@@ -56,6 +56,8 @@ pub(crate) struct Complexity {
     unusual_states: bool,
     /// `true` if models and data must be converted, and weights back: of as many parts that is the most work.
     converted: bool,
+    /// `true` if gradients are compressed, which is a line in a script.
+    compressed: bool,
 }
 
 impl Complexity {
@@ -82,6 +84,7 @@ impl Complexity {
             state_sharding: plan.state_sharding(),
             sharding_ranks: plan.sharding_ranks(),
             gradient_reduction: plan.gradient_reduction(),
+            gradient_compression: plan.gradient_compression(),
             offload: plan.offload(),
         };
         Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary)
@@ -116,6 +119,7 @@ impl Complexity {
             parts: parts.iter().filter(|part| **part).count() as u32,
             unusual_states,
             converted: !ordinary.own_scripts,
+            compressed: variant.gradient_compression != GradientCompression::None,
         }
     }
 }
@@ -151,6 +155,14 @@ mod tests {
         };
         assert!(of(true, StateSharding::None) < of(false, StateSharding::Optimizer));
         assert!(of(true, StateSharding::Gradients) < of(false, StateSharding::Gradients));
+    }
+
+    #[test]
+    fn a_hook_goes_before_sharding_and_behind_neither() {
+        let of = |variant| Complexity::of_parts(ParallelSpec::default(), Precision::Bf16Mixed, &variant, ORDINARY);
+        let hooked = of(Variant { gradient_compression: GradientCompression::Bf16, ..Variant::PLAIN });
+        let sharded = of(Variant { state_sharding: StateSharding::Gradients, ..Variant::PLAIN });
+        assert!(of(Variant::PLAIN) < hooked && hooked < sharded && hooked.set_up() == of(Variant::PLAIN).set_up());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Prices of layers, and what decides them: what bounds are made of, and what searches for a model share.
 
-use trainyard_plan::{ParallelSpec, Precision, Recompute};
+use trainyard_plan::{GradientCompression, ParallelSpec, Precision, Recompute};
 
 /// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
 /// less.
@@ -88,8 +88,8 @@ impl Weights {
 pub(super) type CutKey = (PriceKey, Recompute, u32);
 
 /// Everything that decides how long a plan's communication takes at least: the key of its layers, the ranks that shard a
-/// state, and whether weights are gathered.
-pub(crate) type CommunicationKey = (PriceKey, Option<u32>, bool);
+/// state, whether weights are gathered, and in which form gradients travel.
+pub(crate) type CommunicationKey = (PriceKey, Option<u32>, bool, GradientCompression);
 
 #[cfg(test)]
 mod tests {

@@ -431,7 +431,7 @@ mod tests {
     use super::*;
     use crate::answer::{Limits, recommend};
     use crate::asking;
-    use trainyard_plan::{CampaignSpec, Fixed, Method, ScheduleName};
+    use trainyard_plan::{CampaignSpec, Fixed, GradientCompression, Method, Precision, ScheduleName};
 
     #[test]
     fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
@@ -454,6 +454,22 @@ mod tests {
         };
         assert_eq!(stack(5e9).as_deref(), Some("pytorch-ddp-compiled"));
         assert_eq!(stack(100e9).as_deref(), Some("megatron-core"));
+    }
+
+    /// Over 10 Gbit/s the sum of gradients decides, and FSDP and DeepSpeed send them in half precision of their own.
+    #[test]
+    fn nobody_shards_a_small_network_for_the_format_of_its_gradients() {
+        let plan = |precision| {
+            let mut job = asking::job("resnet50", 256, &["p3.2xlarge"], 2);
+            (job.data.samples, job.goal.objective) = (Some(1_281_167), Some(Objective::Time));
+            job.training.precision = Some(vec![precision]);
+            let plan = asking::planned(&job).plan;
+            (plan.stack, plan.cluster.instances, plan.state_sharding, plan.gradient_compression)
+        };
+        let ddp = |form| (Some("pytorch-ddp-compiled".into()), 2, StateSharding::None, form);
+        assert_eq!(plan(Precision::Fp16Mixed), ddp(GradientCompression::Fp16));
+        // Single precision is not cut to less.
+        assert_eq!(plan(Precision::Fp32).3, GradientCompression::None);
     }
 
     /// Interleaving takes 5 % off a pipeline that may be set up either way.

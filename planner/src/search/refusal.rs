@@ -27,7 +27,7 @@ impl Space<'_> {
             state_sharding: held.0.unwrap_or(usual.0),
             recompute: held.1.unwrap_or(usual.1),
             placement: self.placement(),
-            gradient_compression: self.compression(),
+            gradient_compression: self.fixed().gradient_compression.unwrap_or_default(),
             precision: every_gpu_has(self.problem().method()),
             fine_tuning: self.problem().fine_tuning.clone(),
             ..PlanSpec::plain(self.problem().model.spec(), cluster, self.graph().len())

@@ -6,8 +6,9 @@
 //!   scaling.
 //! - Gradients that are shared out but summed once a step after several micro-batches: they are whole until then.
 //! - Context parallelism with less than thousands of tokens for each rank.
-//! - What changes the training itself or rarely pays: weights of two versions (2bw), compressed gradients, state shared
-//!   out among some replicas, other placements and algorithms of collectives. They are there when they are held.
+//! - What changes the training itself or rarely pays: weights of two versions (2bw), gradients compressed to less than half
+//!   precision, state shared out among some replicas, other placements and algorithms of collectives. They are there when
+//!   they are held.
 //! - GPipe where there is 1F1B, which takes as long and holds less; ZB-V, and more than four chunks of layers on a stage.
 //!
 //! What the stack of a choice does not run is not in the space at all.
@@ -64,6 +65,7 @@ pub(crate) struct Variant {
     /// Number of replicas over which the state is sharded, if not all.
     pub(crate) sharding_ranks: Option<u32>,
     pub(crate) gradient_reduction: GradientReduction,
+    pub(crate) gradient_compression: GradientCompression,
     pub(crate) offload: Offload,
 }
 
@@ -75,6 +77,7 @@ impl Variant {
         state_sharding: StateSharding::None,
         sharding_ranks: None,
         gradient_reduction: GradientReduction::Step,
+        gradient_compression: GradientCompression::None,
         offload: Offload::NONE,
     };
 
@@ -200,10 +203,6 @@ impl<'a> Space<'a> {
         self.fixed.placement.unwrap_or_default()
     }
 
-    pub(crate) fn compression(&self) -> GradientCompression {
-        self.fixed.gradient_compression.unwrap_or_default()
-    }
-
     pub(crate) fn machine(&self, candidate: &Candidate) -> Arc<Machine> {
         self.machine_of(candidate.choice, candidate.instances)
     }
@@ -295,6 +294,7 @@ impl<'a> Space<'a> {
             state_sharding: variant.state_sharding,
             sharding_ranks: variant.sharding_ranks,
             gradient_reduction: variant.gradient_reduction,
+            gradient_compression: variant.gradient_compression,
             offload: variant.offload,
             optimizer: self.problem.optimizer,
             fine_tuning: self.problem.fine_tuning.clone(),
@@ -431,8 +431,7 @@ impl<'a> Space<'a> {
                 let batch = BatchSpec { global, micro, accumulation: replica / micro };
                 let variants = self.variants(choice, parallel, batch);
                 for (precision, recompute) in self.formats(choice, parallel, precisions) {
-                    let software = self.software(choice);
-                    let runs = |variant: &&Variant| software.offloads_with(variant.offload, recompute);
+                    let runs = |variant: &&Variant| self.runs(choice, variant, (precision, recompute));
                     let plans = variants.iter().filter(runs).count() as u32;
                     let candidate = Candidate { choice, instances, parallel, batch, precision, recompute, plans };
                     if plans > 0 && candidate.has(&self.fixed) {
@@ -468,12 +467,17 @@ impl<'a> Space<'a> {
     /// Lists the variants of a candidate: for each schedule, the less sharded ones first.
     pub(crate) fn variants_of(&self, candidate: &Candidate) -> Vec<Variant> {
         let mut all = self.variants(candidate.choice, candidate.parallel, candidate.batch);
-        let software = self.software(candidate.choice);
-        all.retain(|variant| software.offloads_with(variant.offload, candidate.recompute));
+        all.retain(|variant| self.runs(candidate.choice, variant, (candidate.precision, candidate.recompute)));
         all
     }
 
-    /// Lists the variants with these degrees and batch, whatever is recomputed.
+    /// Returns `true` if a variant is there in a number format and with what is recomputed.
+    fn runs(&self, choice: usize, variant: &Variant, (precision, recompute): (Precision, Recompute)) -> bool {
+        self.software(choice).offloads_with(variant.offload, recompute)
+            && (self.fixed.gradient_compression.is_some() || variant.gradient_compression.suits(precision))
+    }
+
+    /// Lists the variants with these degrees and batch, whatever the number format and what is recomputed.
     fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
         let states = self.states(choice, parallel, batch.accumulation);
@@ -537,7 +541,8 @@ impl<'a> Space<'a> {
         all.into_iter().flat_map(chunks).collect()
     }
 
-    /// Lists the variants of state sharding, sharding group, gradient reduction and offload, the least sharded first.
+    /// Lists the variants of state sharding, sharding group, gradient reduction, form of gradients and offload, the least
+    /// sharded first.
     fn states(&self, choice: usize, parallel: ParallelSpec, accumulation: u64) -> Vec<Variant> {
         let (software, copies) = (self.software(choice), parallel.data * parallel.context);
         let mut all = Vec::new();
@@ -554,17 +559,38 @@ impl<'a> Space<'a> {
                         (!alone || state_sharding == StateSharding::None || kept)
                             && (!kept || !self.measured() || self.fixed.offload.is_some())
                     };
-                    all.extend(offloads.map(|(offload, _)| *offload).filter(sensible).map(|offload| Variant {
-                        state_sharding,
-                        sharding_ranks,
-                        gradient_reduction,
-                        offload,
-                        ..Variant::PLAIN
+                    let compressions = self.compressions(choice, state_sharding, copies);
+                    let offloads = offloads.map(|(offload, _)| *offload).filter(sensible);
+                    all.extend(offloads.flat_map(|offload| {
+                        compressions.iter().map(move |gradient_compression| Variant {
+                            state_sharding,
+                            sharding_ranks,
+                            gradient_reduction,
+                            gradient_compression: *gradient_compression,
+                            offload,
+                            ..Variant::PLAIN
+                        })
                     }));
                 }
             }
         }
         all
+    }
+
+    /// Lists the forms in which replicas sum gradients: as the software does it and, where that is in single precision and it
+    /// has a hook for it, in a format of two bytes, which other software takes of its own.
+    fn compressions(&self, choice: usize, sharding: StateSharding, copies: u32) -> Vec<GradientCompression> {
+        if let Some(held) = self.fixed.gradient_compression {
+            return vec![held];
+        }
+        let stack = &self.alone[choice].stack;
+        let is_wide = !stack.compute_precision_gradients.value && stack.runs.gradient_compression.is_some();
+        if self.measured() || copies == 1 || sharding != StateSharding::None || !is_wide {
+            return vec![GradientCompression::None];
+        }
+        let runs = &self.software(choice).gradient_compression;
+        let sought = [GradientCompression::None, GradientCompression::Fp16, GradientCompression::Bf16];
+        sought.into_iter().filter(|form| runs.contains(form)).collect()
     }
 
     /// Lists the offloads that plans of a choice may use.
@@ -710,6 +736,7 @@ impl Variant {
             && is_held(fixed.virtual_stages, self.virtual_stages)
             && is_held(fixed.state_sharding, self.state_sharding)
             && is_held(fixed.gradient_reduction, self.gradient_reduction)
+            && is_held(fixed.gradient_compression, self.gradient_compression)
             && is_held(fixed.offload, self.offload)
             && fixed.sharding_ranks.is_none_or(|held| self.sharding_ranks == Some(held))
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_history::short_name;
 use trainyard_models::find;
-use trainyard_plan::{Assumption, Blank, LaunchFile, Optimizer};
+use trainyard_plan::{Assumption, Blank, GradientCompression, LaunchFile, Optimizer};
 
 /// A command-line flag for something that a plan does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,6 +189,16 @@ impl<'a> Draft<'a> {
         if !is_said(field, self.job) {
             let assumption = Assumption { written, what: field.about().into(), field: field.path().into() };
             self.assumed.insert(field, assumption);
+        }
+    }
+
+    /// Returns the communication hook of DistributedDataParallel by which replicas sum gradients in the plan's form, as
+    /// PyTorch names it.
+    pub(super) fn gradient_hook(&self) -> Option<&'static str> {
+        match self.job.plan().gradient_compression() {
+            GradientCompression::Fp16 if self.engine == Engine::Ddp => Some("fp16_compress_hook"),
+            GradientCompression::Bf16 if self.engine == Engine::Ddp => Some("bf16_compress_hook"),
+            _ => None,
         }
     }
 

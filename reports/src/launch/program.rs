@@ -65,10 +65,15 @@ impl Program {
                  script with a loop of its own does with model.to(memory_format=torch.channels_last)",
             );
         }
-        let starter = (is_told || is_module || channels_last).then(|| Starter {
+        let gradient_hook = draft.gradient_hook();
+        if gradient_hook.is_some() {
+            draft.tells(&[Field::GradientCompression]);
+        }
+        let starter = (is_told || is_module || channels_last || gradient_hook.is_some()).then(|| Starter {
             script: script.clone(),
             stop_steps,
             channels_last,
+            gradient_hook,
             search: None,
         });
         Self {

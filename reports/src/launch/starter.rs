@@ -49,6 +49,8 @@ pub(super) struct Starter {
     pub(super) stop_steps: Option<u64>,
     /// `true` if maps of the network are to lie channels last, which transformers' Trainer leaves as they are.
     pub(super) channels_last: bool,
+    /// The communication hook of DistributedDataParallel that sums gradients in another format, as PyTorch names it.
+    pub(super) gradient_hook: Option<&'static str>,
     /// Where a checkpoint to go on from is looked for; then the script is named here and not among the arguments.
     pub(super) search: Option<Search>,
 }
@@ -66,15 +68,16 @@ impl Starter {
 
     fn text(&self) -> String {
         let imports: String = self.imports().iter().map(|name| format!("import {name}\n")).collect();
-        let libraries = if self.stop_steps.is_some() || self.channels_last {
-            "\nimport torch\nimport transformers.trainer\nfrom transformers import TrainerCallback\n"
-        } else {
-            ""
+        let libraries = match (self.stop_steps.is_some() || self.channels_last, self.gradient_hook) {
+            (true, _) => "\nimport torch\nimport transformers.trainer\nfrom transformers import TrainerCallback\n",
+            (false, Some(_)) => "\nimport torch\n",
+            (false, None) => "",
         };
+        let hook = self.gradient_hook.map(gradient_hook).unwrap_or_default();
         let stop = self.stop_steps.map(stop).unwrap_or_default();
         let search = self.search.as_ref().map(search).unwrap_or_default();
         let layout = if self.channels_last { CHANNELS_LAST } else { "" };
-        format!("# {}\n{imports}{libraries}{layout}{stop}\n{search}{}", self.what(), self.start())
+        format!("# {}\n{imports}{libraries}{hook}{layout}{stop}\n{search}{}", self.what(), self.start())
     }
 
     fn what(&self) -> String {
@@ -89,7 +92,8 @@ impl Starter {
             ""
         };
         let layout = if self.channels_last { "; the network's maps lie channels last" } else { "" };
-        format!("Starts {script}{goes_on}{stops}{layout}.")
+        let hook = self.gradient_hook.map_or_else(String::new, |hook| format!("; replicas sum gradients by {hook}"));
+        format!("Starts {script}{goes_on}{stops}{layout}{hook}.")
     }
 
     fn imports(&self) -> Vec<&'static str> {
@@ -146,6 +150,28 @@ class ChannelsLast(TrainerCallback):
 
 transformers.trainer.DEFAULT_CALLBACKS.append(ChannelsLast)
 ";
+
+/// Returns the class that registers a communication hook where a script, or accelerate for it, wraps its model.
+///
+/// # Source
+///
+/// PyTorch 2.15, `register_comm_hook` in `torch/nn/parallel/distributed.py` and `default_hooks.py` in
+/// `torch/distributed/algorithms/ddp_comm_hooks`; accelerate 1.15, `prepare_model` in `src/accelerate/accelerator.py`.
+fn gradient_hook(name: &str) -> String {
+    format!(
+        "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+
+class SummedByHook(torch.nn.parallel.DistributedDataParallel):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.register_comm_hook(None, default_hooks.{name})
+
+
+torch.nn.parallel.DistributedDataParallel = SummedByHook
+"
+    )
+}
 
 /// Returns the callback by which ranks agree on the step after which they stop.
 fn stop(steps: u64) -> String {
@@ -205,7 +231,7 @@ mod tests {
     use super::*;
 
     fn starter(script: Script, stop_steps: Option<u64>) -> Starter {
-        Starter { script, stop_steps, channels_last: false, search: None }
+        Starter { script, stop_steps, channels_last: false, gradient_hook: None, search: None }
     }
 
     #[test]
@@ -231,6 +257,18 @@ mod tests {
                 ["import torch\n", "on_init_end"].map(|words| text.find(words).expect("it is there"));
             assert!(imported < used && text.contains("DEFAULT_CALLBACKS.append(ChannelsLast)\n"), "{text}");
             assert_eq!(text.contains("append(Stop)"), steps.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hook_is_registered_before_the_script_wraps_its_model() {
+        for steps in [None, Some(1)] {
+            let own = starter(Script::File("train.py".into()), steps);
+            assert!(!own.text().contains("hook"));
+            let text = Starter { gradient_hook: Some("bf16_compress_hook"), ..own }.text();
+            let at = |words| text.find(words).expect("it is there");
+            assert!(at("import torch\n") < at("register_comm_hook(None, default_hooks.bf16_compress_hook)"), "{text}");
+            assert!(at("DistributedDataParallel = SummedByHook\n") < at("runpy.run_path"), "{text}");
         }
     }
 

@@ -42,7 +42,7 @@ impl Compression {
     pub(crate) fn sent(self, values: u64) -> Bytes {
         Bytes(match self.form {
             GradientCompression::None => values * self.plain,
-            GradientCompression::Fp16 => values * self.plain.min(2),
+            GradientCompression::Fp16 | GradientCompression::Bf16 => values * self.plain.min(2),
             GradientCompression::Int8 => values + 4 * values.div_ceil(BLOCK),
             GradientCompression::Dgc => self.members * values.div_ceil(DGC_SPARSITY) * SPARSE_BYTES,
         })
@@ -53,9 +53,9 @@ impl Compression {
         let (values, plain) = (values as f64, self.plain as f64);
         match self.form {
             GradientCompression::None => 0.0,
-            GradientCompression::Fp16 if self.plain <= 2 => 0.0,
+            GradientCompression::Fp16 | GradientCompression::Bf16 if self.plain <= 2 => 0.0,
             // Read, write the short form; read that, write back.
-            GradientCompression::Fp16 => values * 2.0 * (plain + 2.0),
+            GradientCompression::Fp16 | GradientCompression::Bf16 => values * 2.0 * (plain + 2.0),
             GradientCompression::Int8 => values * 2.0 * (plain + 1.0),
             GradientCompression::Dgc => values * plain * DGC_PASSES,
         }

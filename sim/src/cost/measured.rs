@@ -225,7 +225,8 @@ impl LinkCosts for MeasuredMachine {
 /// Bytes of what ranks bring together: weights in single precision, gradients in that of compute, or as the plan
 /// compresses them.
 fn carried(plan: &Plan, exchange: Exchange) -> Bytes {
-    let compressed = plan.gradient_compression() == GradientCompression::Fp16;
+    let halves = [GradientCompression::Fp16, GradientCompression::Bf16];
+    let compressed = halves.contains(&plan.gradient_compression());
     exchange.held.weight_bytes(match exchange.content {
         Content::Gradients if compressed => Precision::Fp16Mixed.element_bytes(),
         Content::Gradients => plan.precision().element_bytes(),

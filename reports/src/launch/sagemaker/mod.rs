@@ -160,7 +160,8 @@ fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
     let of_trainer = !recommender::has_tables(draft);
     let stop_steps = (of_trainer && program.is_told).then(|| draft.job.stop_steps());
     let channels_last = of_trainer && draft.job.lays_channels_last();
-    Starter { script: program.script.clone(), stop_steps, channels_last, search: Some(search) }
+    let gradient_hook = draft.gradient_hook();
+    Starter { script: program.script.clone(), stop_steps, channels_last, gradient_hook, search: Some(search) }
 }
 
 /// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
