@@ -309,7 +309,8 @@ mod tests {
 
     #[test]
     fn moments_in_eight_bits_are_of_the_stacks_that_name_them() {
-        let run = names_of_those_that(catalog().stacks(), |software| software.updates_with(Optimizer::AdamW8bit));
+        let mut run = names_of_those_that(catalog().stacks(), |software| software.updates_with(Optimizer::AdamW8bit));
+        run.sort();
         assert_eq!(run, ["deepspeed", "pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp"]);
         let model = trainyard_models::find("llama-3.2-1b").expect("in the catalog").model.clone();
         let of = |optimizer| Trained { model: &model, kind: TuningKind::FULL, optimizer };
