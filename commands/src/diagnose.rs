@@ -114,7 +114,7 @@ fn in_a_model_file(key: Option<&str>, message: &str) -> Option<String> {
 
 /// Keys that practitioners know from PEFT's `LoraConfig`, TRL's scripts and transformers' `TrainingArguments`, by the start of the
 /// table's path and their name, with what says the same here.
-const KNOWN_OTHERWISE: [(&str, &str, &str); 28] = [
+const KNOWN_OTHERWISE: [(&str, &str, &str); 29] = [
     ("training.lora.", "r", "did you mean `rank`?"),
     ("training.lora.", "lora_r", "did you mean `rank`?"),
     ("training.lora.", "lora_rank", "did you mean `rank`?"),
@@ -135,6 +135,7 @@ const KNOWN_OTHERWISE: [(&str, &str, &str); 28] = [
     ("training.", "gradient_checkpointing", "the plan has it; `--fix recompute=full` holds it, `none` is without"),
     ("training.", "lr", "did you mean `learning_rate`?"),
     ("training.", "lr_scheduler_type", "did you mean `decay`?"),
+    ("training.", "optim", "did you mean `optimizer`?"),
     ("training.", "max_steps", "did you mean `steps`?"),
     ("training.", "num_train_epochs", "did you mean `epochs`?"),
     ("training.", "bf16", "did you mean `precision = \"bf16-mixed\"`?"),

@@ -129,7 +129,7 @@ impl Method {
                     .with_use_trust_ratio(false)
                     .build(),
             ),
-            other @ Kind::RmsProp => unreachable!("plans with {other} are refused before they run"),
+            other @ (Kind::AdamW8bit | Kind::RmsProp) => unreachable!("plans with {other} are refused before they run"),
         }
     }
 }
@@ -360,7 +360,7 @@ pub(crate) fn means_of(kind: Kind) -> &'static [&'static str] {
         Kind::AdamW | Kind::Adam | Kind::Lamb => &["first_moments", "second_moments"],
         Kind::Momentum | Kind::Lars => &["velocities"],
         Kind::Sgd => &[],
-        Kind::RmsProp => unreachable!("plans with it are refused before they run"),
+        Kind::AdamW8bit | Kind::RmsProp => unreachable!("plans with it are refused before they run"),
     }
 }
 
@@ -414,7 +414,7 @@ mod tests {
                     velocity = std::array::from_fn(|i| velocity[i] * momentum + slope[i]);
                     velocity
                 }
-                Kind::RmsProp => unreachable!("it is not run"),
+                Kind::AdamW8bit | Kind::RmsProp => unreachable!("it is not run"),
             };
             (0..3).for_each(|i| weight[i] -= rate * change[i]);
         }

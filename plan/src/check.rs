@@ -325,6 +325,16 @@ pub(crate) fn fine_tuning(spec: &PlanSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Checks that the processor can update what it is given.
+pub(crate) fn update(spec: &PlanSpec) -> Result<(), Invalid> {
+    if spec.optimizer.is_in_eight_bits() && spec.offload.optimizer.is_some() {
+        let rule = format!("the kernels of {} run on GPUs alone, in bitsandbytes and torchao alike", spec.optimizer);
+        let hint = format!("set optimizer = \"{}\", or offload without it", spec.optimizer.in_32_bits());
+        return Err(wrong("offload", spec.offload, rule, hint));
+    }
+    Ok(())
+}
+
 /// Checks what is sharded, and over how many ranks.
 pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), Invalid> {
     let Some(ranks) = spec.sharding_ranks else { return Ok(()) };

@@ -274,9 +274,12 @@ impl Executable {
     }
 
     /// Returns what of it there is with an optimizer: where replicas shard flat runs of values, one with a rate for each
-    /// tensor needs whole states.
+    /// tensor needs whole states; one in eight bits is updated on GPUs alone.
     #[must_use]
-    pub fn for_optimizer(self, optimizer: Optimizer) -> Self {
+    pub fn for_optimizer(mut self, optimizer: Optimizer) -> Self {
+        if optimizer.is_in_eight_bits() {
+            self.offloads.to_mut().retain(|(offload, _)| offload.optimizer.is_none());
+        }
         if !self.flat_shards || !optimizer.has_rates_of_tensors() {
             return self;
         }

@@ -87,7 +87,7 @@ pub use job::{
 pub use lower::{Lowering, Repetition, Shortened, UpdatedWeights, lower, lower_shortened};
 pub use memory::{
     Lifetime, Resident, Retention, checkpoint_bytes, checkpoint_bytes_of, kept_activations_with, kept_elsewhere,
-    resident, resident_with,
+    least_optimizer_state, resident, resident_with,
 };
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use offload::{Offload, Store};

@@ -10,7 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use trainyard_models::ModelSpec;
-use trainyard_units::human_count;
+use trainyard_units::{Bytes, human_count};
+
+/// Values that share a scale where moments are in eight bits: bitsandbytes from 0.44 on (`optim/optimizer.py`,
+/// `Optimizer2State.init_state`), torchao (`optim/adam.py`, `AdamW8bit`), which transformers' Trainer hands the same number.
+pub(crate) const EIGHT_BIT_BLOCK: u64 = 256;
 
 /// How a training job is laid out: model, machines, degrees, batch, schedule and precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -346,6 +350,9 @@ named! {
     Optimizer {
         /// Two moments per parameter, weight decay apart (Loshchilov and Hutter, arXiv:1711.05101).
         AdamW = "adamw" | "adam-w",
+        /// AdamW with both moments in eight bits, and a scale for each block of 256 values (Dettmers et al.,
+        /// arXiv:2110.02861), as bitsandbytes and torchao have it.
+        AdamW8bit = "adamw-8bit" | "adamw8bit" | "adam-8bit" | "adam8bit" | "adamw-bnb-8bit" | "adamw-torch-8bit",
         /// Two moments per parameter, weight decay part of the gradient (Kingma and Ba, arXiv:1412.6980).
         Adam = "adam",
         /// No state.
@@ -409,13 +416,37 @@ impl Precision {
 }
 
 impl Optimizer {
-    /// Returns the bytes of optimizer state per parameter.
-    pub fn state_bytes(self) -> u64 {
+    /// Returns the bytes of optimizer state of so many parameters; of moments in eight bits with the scales of whole blocks,
+    /// and if none stays in 32 bits: the least. [`ParameterCounts::state_bytes`](crate::ParameterCounts::state_bytes) has
+    /// the bytes of tensors.
+    pub fn state(self, parameters: u64) -> Bytes {
         match self {
-            Self::AdamW | Self::Adam | Self::RmsProp | Self::Lamb => 8,
-            Self::Momentum | Self::Lars => 4,
-            Self::Sgd => 0,
+            Self::AdamW | Self::Adam | Self::RmsProp | Self::Lamb => Bytes(8) * parameters,
+            Self::Momentum | Self::Lars => Bytes(4) * parameters,
+            Self::AdamW8bit => Bytes(2) * parameters + Bytes(8) * (parameters / EIGHT_BIT_BLOCK),
+            Self::Sgd => Bytes(0),
         }
+    }
+
+    /// Returns `true` if moments are in eight bits, for which there are kernels on GPUs alone.
+    pub fn is_in_eight_bits(self) -> bool {
+        self == Self::AdamW8bit
+    }
+
+    /// Returns the same optimizer with all of its state in 32 bits.
+    #[must_use]
+    pub fn in_32_bits(self) -> Self {
+        if self == Self::AdamW8bit { Self::AdamW } else { self }
+    }
+
+    /// Returns `true` for those that step along a running mean of gradients, divided by the root of that of their squares.
+    pub fn has_means(self) -> bool {
+        matches!(self, Self::AdamW | Self::AdamW8bit | Self::Adam | Self::Lamb)
+    }
+
+    /// Returns `true` for Adam and AdamW, in whatever format their moments are.
+    pub fn is_adam(self) -> bool {
+        matches!(self, Self::AdamW | Self::AdamW8bit | Self::Adam)
     }
 
     /// Returns `true` if the rate of each tensor follows from its norms, so that an update needs whole tensors, or norms
@@ -431,7 +462,7 @@ impl Optimizer {
         match self {
             Self::Lars => 8,
             Self::Lamb => 16,
-            Self::AdamW | Self::Adam | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
+            Self::AdamW | Self::AdamW8bit | Self::Adam | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
         }
     }
 }

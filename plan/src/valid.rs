@@ -209,7 +209,13 @@ impl Plan {
         let copies = stages.at(0).0 != stages.at(stages.chunks() - 1).0 && layers.end == self.graph().len();
         let shared = if copies { self.shared_on_rank() } else { 0 };
         let any = u32::from(shared > 0);
-        let copy = ParameterCounts { parameters: shared, tensors: any, matrices: any, ..ParameterCounts::default() };
+        let copy = ParameterCounts {
+            parameters: shared,
+            tensors: any,
+            matrices: any,
+            in_32_bits: shared,
+            ..ParameterCounts::default()
+        };
         own.fold(copy, std::ops::Add::add)
     }
 
@@ -289,11 +295,12 @@ impl Plan {
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;
+        check::update(&spec)?;
         spec.input.map_or(Ok(()), check::input)?;
         let (pipeline, chunks) = (spec.parallel.pipeline, spec.virtual_stages);
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, chunks, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
-        let parameters_of_kinds = architecture.held.parameters(spec.batch.micro, mesh.sharing(), graph.distinct());
+        let parameters_of_kinds = architecture.held.parameters(&spec, &mesh, graph.distinct());
         Ok(Self { spec, architecture, mesh, stages, parameters_of_kinds, memory_of_kinds: OnceLock::new() })
     }
 }

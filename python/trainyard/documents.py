@@ -71,7 +71,7 @@ TuningObjective = Literal["sft", "dpo"]
 Reference = Literal["model", "precomputed"]
 
 # Optimizers, by the state they keep.
-Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum", "rmsprop", "lars", "lamb"]
+Optimizer = Literal["adamw", "adamw-8bit", "adam", "sgd", "sgd-momentum", "rmsprop", "lars", "lamb"]
 
 # Number formats.
 Precision = Literal["fp32", "tf32", "fp16-mixed", "bf16-mixed", "fp8-mixed"]

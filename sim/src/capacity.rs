@@ -9,7 +9,7 @@ use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::{AttentionKernel, DropoutSpec, Image, OperatorKind};
 use trainyard_plan::{
     Lifetime, Method, Plan, Precision, Resident, Retention, StageId, Store, kept_activations_with, kept_elsewhere,
-    resident, resident_with,
+    least_optimizer_state, resident, resident_with,
 };
 use trainyard_units::{Bytes, human_bytes};
 
@@ -195,7 +195,7 @@ fn costs(machine: &Machine) -> &dyn DeviceCosts {
     device_costs(&machine.cluster.first().device)
 }
 
-/// Memory of a rank of a stage for each layer: whole states, and what one micro-batch leaves behind of activations, if
+/// Memory of a rank of a stage for each layer: whole states, of the optimizer's the least, and what one micro-batch leaves behind of activations, if
 /// `plan` shares out nothing. Layers that are alike are counted once.
 pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
     let retention = retention(plan, machine);
@@ -205,7 +205,8 @@ pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
         *kinds[*kind].get_or_insert_with(|| {
             let alone = layer..layer + 1;
             let activations = kept_activations_with(plan, &alone, retention);
-            Resident { activations, ..resident_with(plan, StageId(0), &[alone], retention) }
+            let optimizer_state = least_optimizer_state(plan, plan.held(&alone));
+            Resident { activations, optimizer_state, ..resident_with(plan, StageId(0), &[alone], retention) }
         })
     };
     order.iter().enumerate().map(held).collect()

@@ -41,6 +41,8 @@ VARIED = {
     "lamb": ("replicated", {"plan.optimizer": "lamb"}),
     "lamb-zero-2": ("fully-sharded", {"plan.optimizer": "lamb", "plan.state_sharding": "gradients"}),
     "rmsprop": ("replicated", {"plan.optimizer": "rmsprop"}),
+    "adamw-8bit": ("replicated", {"plan.optimizer": "adamw-8bit"}),
+    "adamw-8bit-shards": ("fully-sharded", {"plan.optimizer": "adamw-8bit"}),
     "rates": (
         "replicated",
         {

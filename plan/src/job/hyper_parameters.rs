@@ -35,7 +35,7 @@ impl HyperParameters {
         let plain =
             Self { betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.0, decay_exempt, momentum: 0.9, trust: 1e-3 };
         match optimizer {
-            Optimizer::AdamW => Self { betas: [0.9, 0.95], weight_decay: 0.1, ..plain },
+            Optimizer::AdamW | Optimizer::AdamW8bit => Self { betas: [0.9, 0.95], weight_decay: 0.1, ..plain },
             Optimizer::Lamb => Self { epsilon: 1e-6, weight_decay: 0.01, ..plain },
             Optimizer::Lars => Self { weight_decay: 5e-4, ..plain },
             Optimizer::Momentum => Self { weight_decay: 1e-4, ..plain },
@@ -49,10 +49,10 @@ impl HyperParameters {
     }
 
     /// Returns the hyper-parameters with which `optimizer` usually trains models of the kind of `model` from random
-    /// weights. They differ from [`Self::of`] for AdamW alone.
+    /// weights. They differ from [`Self::of`] for AdamW alone, whatever the format of its moments.
     pub fn for_model(optimizer: Optimizer, model: &Model) -> Self {
         let usual = Self::of(optimizer);
-        if optimizer != Optimizer::AdamW {
+        if optimizer.in_32_bits() != Optimizer::AdamW {
             return usual;
         }
         let (betas, epsilon, weight_decay) = adamw(model);
@@ -138,6 +138,7 @@ mod tests {
         ] {
             let expected = HyperParameters { betas, epsilon, weight_decay, ..HyperParameters::of(Optimizer::AdamW) };
             assert_eq!(of(name, Optimizer::AdamW), expected, "{name}");
+            assert_eq!(of(name, Optimizer::AdamW8bit), expected, "{name}: the paper changes none");
         }
         for optimizer in [Optimizer::Momentum, Optimizer::Lars, Optimizer::Lamb, Optimizer::Adam] {
             assert_eq!(of("bert-large", optimizer), HyperParameters::of(optimizer), "{optimizer}");

@@ -280,7 +280,7 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
     let larger = nearest.filter(|nearest| nearest.needed <= largest);
     let larger = larger.map(|nearest| format!("take GPUs with at least {} times the memory", nearest.times()));
-    let WaysOut { freed, stack, instances, machines, instance, main_memory, seq_len, method } = ways_out;
+    let WaysOut { freed, optimizer, stack, instances, machines, instance, main_memory, seq_len, method } = ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
     });
@@ -298,7 +298,8 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
         machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
-    let ways: Vec<String> = freed.chain(ways).flatten().collect();
+    let lighter = optimizer.map(|own| format!("keep AdamW's moments in eight bits (training.optimizer = \"{own}\")"));
+    let ways: Vec<String> = std::iter::once(lighter).chain(freed).chain(ways).flatten().collect();
     let last = match method {
         Some(Method::Lora) => "train adapters instead of all weights (--fine-tune lora)",
         Some(_) => "keep the weights in 4 bits (--fine-tune qlora)",

@@ -5,7 +5,7 @@
 //! Memory is counted, nothing is simulated: each draft is a plan of its own, with the layers cut evenly if it is split.
 
 use super::solve::recommended;
-use crate::problem::Problem;
+use crate::problem::{Problem, executable_on};
 use crate::relative::apart;
 use crate::search::Evaluated;
 use crate::shortfall::TooLarge;
@@ -211,7 +211,7 @@ impl<'a> Remedies<'a> {
     fn steps(&self, plain: &Draft) -> Vec<Step> {
         [
             self.fewer_layers(plain),
-            lighter_optimizer(plain),
+            self.lighter_optimizer(plain),
             self.smaller_batch(plain),
             self.smaller_input(plain),
             self.narrower_format(plain),
@@ -304,6 +304,20 @@ impl<'a> Remedies<'a> {
         }
     }
 
+    /// Returns the step to an optimizer with less state: the same one in eight bits, where the software has that, but for
+    /// networks with batch normalisation, which are usually trained by SGD with momentum.
+    fn lighter_optimizer(&self, plain: &Draft) -> Option<Step> {
+        let runs = || executable_on(&self.machine).is_ok_and(|runs| runs.updates_with(Optimizer::AdamW8bit));
+        let optimizer = match plain.optimizer {
+            Optimizer::AdamW if !self.problem.model.normalises_over_batches() && runs() => Optimizer::AdamW8bit,
+            Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => Optimizer::Momentum,
+            Optimizer::Momentum | Optimizer::Lars => Optimizer::Sgd,
+            Optimizer::AdamW8bit | Optimizer::Sgd => return None,
+        };
+        let draft = Draft { optimizer, ..plain.clone() };
+        Some(Step { name: format!("{optimizer} for {}", plain.optimizer), changes_training: true, draft, taken: None })
+    }
+
     /// Shares the tokens of a sample out where the recommended plan does.
     fn sharing_tokens(&self, plain: &Draft) -> Option<Step> {
         let context = self.chosen.mesh().context();
@@ -339,16 +353,6 @@ impl<'a> Remedies<'a> {
             taken: (own != (1, 1)).then(|| split_name(own)),
         })
     }
-}
-
-fn lighter_optimizer(plain: &Draft) -> Option<Step> {
-    let optimizer = match plain.optimizer.state_bytes() {
-        8 => Optimizer::Momentum,
-        4 => Optimizer::Sgd,
-        _ => return None,
-    };
-    let draft = Draft { optimizer, ..plain.clone() };
-    Some(Step { name: format!("{optimizer} for {}", plain.optimizer), changes_training: true, draft, taken: None })
 }
 
 /// Merges into a draft what another one changes of the plain one.

@@ -516,7 +516,7 @@ pub(crate) fn varied_batches(problem: &Problem) -> Option<String> {
         Optimizer::Sgd | Optimizer::Momentum => "linearly (Goyal et al., arXiv:1706.02677)",
         Optimizer::Lars => "linearly (You et al., arXiv:1708.03888)",
         Optimizer::Lamb => "with its square root (You et al., arXiv:1904.00962)",
-        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp => {
+        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp => {
             "with its square root (Malladi et al., arXiv:2205.10287)"
         }
     };
@@ -531,7 +531,9 @@ fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
     let ratio = global as f64 / reference as f64;
     match optimizer {
         Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars => ratio,
-        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => ratio.sqrt(),
+        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => {
+            ratio.sqrt()
+        }
     }
 }
 
@@ -562,7 +564,7 @@ fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images:
             let warm_up = warm_up(", after a warm-up that grows with it");
             format!("{times} times (square root{warm_up}: You et al., arXiv:1904.00962)")
         }
-        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp => {
+        Optimizer::AdamW | Optimizer::AdamW8bit | Optimizer::Adam | Optimizer::RmsProp => {
             format!("{times} times (square root: Malladi et al., arXiv:2205.10287)")
         }
     };

@@ -1,5 +1,5 @@
-//! What would let a plan fit that does not: a held field that is left free, other software, more machines, GPUs with more
-//! memory, shorter samples. Each is tried by the search of a draft before it is told.
+//! What would let a plan fit that does not: a held field that is left free, an optimizer with less state, other software, more
+//! machines, GPUs with more memory, shorter samples. Each is tried by the search of a draft before it is told.
 
 use super::goal::{fewest, with_at_most};
 use super::left_out::{cheapest_sizes, priced};
@@ -10,7 +10,7 @@ use crate::search::Evaluated;
 use rayon::prelude::*;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
-use trainyard_plan::{Field, FineTuningSpec, Fixed, Method};
+use trainyard_plan::{Field, FineTuningSpec, Fixed, Method, Optimizer};
 use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
@@ -34,6 +34,8 @@ const MACHINES_TRIED: [u32; 5] = [2, 4, 8, 16, 32];
 pub struct WaysOut {
     /// Held fields without any one of which a plan fits.
     pub freed: Vec<Freed>,
+    /// An optimizer that does the same with less state, on the software that the job names.
+    pub optimizer: Option<Optimizer>,
     /// Software that people use today, beside the one that the job names.
     pub stack: Option<String>,
     /// Machines of a type that is rented.
@@ -65,13 +67,14 @@ impl WaysOut {
     /// Tries them for a problem of which the smallest plan needs so much memory on a device.
     pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
         let (seq_len, method) = (seq_len(problem, fixed), method(problem, fixed));
-        let freed = freed(problem, fixed);
+        let (freed, optimizer) = (freed(problem, fixed), optimizer(problem, fixed));
         let Some(rental) = problem.place.rental() else {
             let (machines, main_memory) = (machines(problem, fixed), main_memory(problem, fixed));
-            return Self { freed, machines, main_memory, seq_len, method, ..Self::default() };
+            return Self { freed, optimizer, machines, main_memory, seq_len, method, ..Self::default() };
         };
         Self {
             freed,
+            optimizer,
             machines: None,
             main_memory: None,
             stack: stack(problem, rental, fixed),
@@ -151,6 +154,27 @@ fn more_machines(
     let missed = index.checked_sub(1).map_or(own, |before| tried[before]);
     // Numbers between two multiples of what is held need not divide, so that none of them is.
     Some(fewest(missed, plan, |most| on(most, None)))
+}
+
+/// Tries AdamW with its moments in eight bits, on those of the stacks that have it.
+fn optimizer(problem: &Problem, fixed: &Fixed) -> Option<Optimizer> {
+    if problem.optimizer != Optimizer::AdamW || problem.model.normalises_over_batches() {
+        return None;
+    }
+    let lighter = Problem { optimizer: Optimizer::AdamW8bit, ..problem.clone() };
+    let able = |stack: &Arc<Stack>| executable(stack).is_ok_and(|software| trains(&software, lighter.trained()));
+    let mut place = problem.place.clone();
+    let stacks = match &mut place {
+        Place::Rented(rental) => &mut rental.stacks,
+        Place::Owned { stacks, .. } => stacks,
+    };
+    stacks.retain(able);
+    let first = stacks.first()?.clone();
+    if let Place::Owned { machine, .. } = &mut place {
+        machine.stack = first;
+    }
+    let optimizer = lighter.optimizer;
+    fits(&Problem { place, ..lighter }, fixed).then_some(optimizer)
 }
 
 fn on(problem: &Problem, rental: Rental) -> Problem {
@@ -311,6 +335,25 @@ mod tests {
         // A model that is trained from its beginning has no weights to leave as they are.
         let new = told(None);
         assert!(new.ends_with("or take a smaller model"), "{new}");
+    }
+
+    /// 18 bytes for each of 1.24 billion parameters do not fit in 24 GB beside the software, 13.5 do.
+    #[test]
+    fn moments_in_eight_bits_are_named_first_where_the_software_has_them() {
+        let told = |stack: &str| {
+            let mut job = asking::job("llama-3.2-1b", 16, &["g5.xlarge"], 1);
+            (job.model.seq_len, job.data.samples) = (Some(1024), Some(10_000));
+            (job.training.method, job.cluster.stack) = (Some(Method::Full), Some(stack.into()));
+            let problem = asking::solvable(&job);
+            let limits =
+                Limits { fixed: Fixed::parse(&["precision=bf16-mixed".into()]).expect("a field"), ..Limits::default() };
+            recommend(&problem, &limits, &job).expect_err("it is too large").hint().expect("there is one")
+        };
+        let has = told("pytorch-ddp");
+        let first = "keep AdamW's moments in eight bits (training.optimizer = \"adamw-8bit\"), ";
+        assert!(has.starts_with(first), "{has}");
+        let lacks = told("pytorch-fsdp-compiled");
+        assert!(!lacks.contains("eight bits"), "{lacks}");
     }
 
     #[test]

@@ -60,9 +60,9 @@ fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invali
         return Err(Invalid::conflict("training.final_learning_rate", "training.decay", rule));
     }
     let has_velocity = matches!(optimizer, Optimizer::Momentum | Optimizer::Lars);
-    let has_means = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
+    let has_means = optimizer.has_means();
     let has_root = has_means || optimizer == Optimizer::RmsProp;
-    let means = "adamw, adam and lamb";
+    let means = "adamw, adamw-8bit, adam and lamb";
     let numbers = [
         (
             "training.momentum",
@@ -75,7 +75,7 @@ fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invali
             "training.epsilon",
             spec.epsilon.map(|epsilon| epsilon.to_string()),
             has_root,
-            "adamw, adam, lamb and rmsprop",
+            "adamw, adamw-8bit, adam, lamb and rmsprop",
         ),
     ];
     for (field, value, is_used, users) in numbers {
@@ -128,7 +128,7 @@ mod tests {
             all.filter(|kind| check_hyper_parameters(spec, *kind).is_ok()).collect::<Vec<_>>()
         };
         assert_eq!(accepted(&velocity), [Optimizer::Momentum, Optimizer::Lars]);
-        assert_eq!(accepted(&betas), [Optimizer::AdamW, Optimizer::Adam, Optimizer::Lamb]);
+        assert_eq!(accepted(&betas), [Optimizer::AdamW, Optimizer::AdamW8bit, Optimizer::Adam, Optimizer::Lamb]);
         // Tieleman and Hinton's rule divides by a root too.
         let with_root = accepted(&epsilon);
         assert_eq!(with_root.len(), 4, "{with_root:?}");

@@ -32,6 +32,17 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 /// Number formats that all software has.
 const EVERYWHERE: &[Precision] = &[Precision::Fp32, Precision::Tf32, Precision::Fp16Mixed, Precision::Bf16Mixed];
 
+/// Optimizers that all software has: those in eight bits are in libraries of their own.
+const WITHOUT_A_LIBRARY: &[Optimizer] = &[
+    Optimizer::AdamW,
+    Optimizer::Adam,
+    Optimizer::Sgd,
+    Optimizer::Momentum,
+    Optimizer::RmsProp,
+    Optimizer::Lars,
+    Optimizer::Lamb,
+];
+
 /// Converts the description of a stack into the plans that it can run.
 ///
 /// # Errors
@@ -82,7 +93,10 @@ pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
             GradientCompression::ALL,
         )?,
         collectives: words.among("collectives", runs.collectives.as_deref(), Collectives::ALL)?,
-        optimizers: words.among("optimizers", runs.optimizers.as_deref(), Optimizer::ALL)?,
+        optimizers: match runs.optimizers.as_deref() {
+            Some(named) => words.among("optimizers", Some(named), Optimizer::ALL)?,
+            None => Cow::Borrowed(WITHOUT_A_LIBRARY),
+        },
         offloads: words.offloads()?,
         offloads_checkpoints: runs.offloads_checkpoints,
         placements: runs.placements.as_ref().is_none_or(|names| names.iter().any(|name| name != "cluster")),
@@ -291,6 +305,20 @@ mod tests {
         assert_eq!((refusal.field, refusal.allowed.as_str()), ("state_sharding", allowed));
         assert_eq!(refused(&held, &of_these(runs("deepspeed"), of(Optimizer::AdamW)), None), None);
         assert_eq!(refused(&held, &of_these(runs("trainyard-executor"), of(Optimizer::Lamb)), None), None);
+    }
+
+    #[test]
+    fn moments_in_eight_bits_are_of_the_stacks_that_name_them() {
+        let mut run = names_of_those_that(catalog().stacks(), |software| software.updates_with(Optimizer::AdamW8bit));
+        run.sort();
+        assert_eq!(run, ["deepspeed", "pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp"]);
+        let model = trainyard_models::find("llama-3.2-1b").expect("in the catalog").model.clone();
+        let of = |optimizer| Trained { model: &model, kind: TuningKind::FULL, optimizer };
+        let held = Fixed::parse(&["offload=optimizer".into()]).expect("a field");
+        let deepspeed = || executable(&stack("deepspeed")).expect("well described");
+        let refusal = refused(&held, &of_these(deepspeed(), of(Optimizer::AdamW8bit)), None).expect("no kernels");
+        assert_eq!((refusal.field, refusal.allowed.as_str()), ("offload", "only none"));
+        assert_eq!(refused(&held, &of_these(deepspeed(), of(Optimizer::AdamW)), None), None);
     }
 
     #[test]

@@ -150,6 +150,13 @@ fn a_model_too_large_for_one_device_is_told_what_makes_room_in_the_order_of_tryi
         "offload to main memory",
     ];
     assert_eq!(names, expected);
+    asked.cluster.stack = Some("deepspeed".into());
+    let lighter = plan(&asked, &["instances=1", "precision=fp32"]).remedies;
+    assert_eq!(
+        lighter.get(2).map(|remedy| remedy.remedy.as_str()),
+        Some("adamw-8bit for adamw"),
+        "software that has it"
+    );
     let remedy = |name: &str| document.remedies.iter().find(|remedy| remedy.remedy == name).expect("there");
     assert!(!remedy("micro-batch 1").fits && !remedy("full recomputation").fits);
     assert!(remedy("offload to main memory").fits);

@@ -270,6 +270,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     let mut parameters = Map::new();
     let name = match kind {
+        Optimizer::AdamW8bit => return in_eight_bits(draft, config, reader),
         Optimizer::AdamW => "AdamW",
         Optimizer::Adam => {
             parameters.insert("adam_w_mode".into(), json!(false));
@@ -313,7 +314,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
             kernel_is_compiled(draft);
         }
     }
-    if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
+    if kind.has_means() {
         parameters.insert("betas".into(), json!(rule.betas));
         parameters.insert("eps".into(), json!(rule.epsilon));
         draft.writes(Field::Betas, format!("betas {:?}", rule.betas));
@@ -321,11 +322,32 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     }
     config.insert("optimizer".into(), json!({ "type": name, "params": parameters }));
     // Those that treat each value by itself are the same on flat partitions, although DeepSpeed has not tested them.
-    let tested = matches!(kind, Optimizer::AdamW | Optimizer::Adam);
-    let partitioned = config.get("zero_optimization").is_some_and(|zero| zero["stage"] != 0);
-    if !tested && partitioned {
+    if !matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
+        allow_untested(config);
+    }
+}
+
+fn allow_untested(config: &mut Map<String, Value>) {
+    if config.get("zero_optimization").is_some_and(|zero| zero["stage"] != 0) {
         config.insert("zero_allow_untested_optimizer".into(), json!(true));
     }
+}
+
+/// Leaves the optimizer out of the configuration, which has no name for it: the Trainer makes the one of its arguments
+/// (`integrations/deepspeed.py`, `deepspeed_optim_sched`), a script hands over its own.
+fn in_eight_bits(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
+    allow_untested(config);
+    if reader == Reader::Trainer {
+        draft.tells(&[Field::Optimizer]);
+        return;
+    }
+    let rule = draft.job.hyper_parameters();
+    let (betas, epsilon, decay) = (rule.betas, rule.epsilon, rule.weight_decay);
+    let rate = draft.learning_rate_or_blank("peak learning rate");
+    let call =
+        format!("bitsandbytes.optim.AdamW8bit(…, lr={rate}, betas={betas:?}, eps={epsilon}, weight_decay={decay})");
+    draft.note(Field::Optimizer, &format!("DeepSpeed has no name for it; hand deepspeed.initialize {call}"));
+    draft.remark(format!("the script needs {}", super::fine_tuning::BITSANDBYTES));
 }
 
 /// Says that DeepSpeed compiles the kernel of its Adam when training first starts, which a container without the CUDA
@@ -353,7 +375,10 @@ fn learning_rate(draft: &mut Draft<'_>, reader: Reader) -> Option<Value> {
 fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
     let job = draft.job;
     let (warm_up, steps, last) = (job.warm_up(), job.steps(), job.final_learning_rate());
-    // Without a scheduler here, the Trainer makes the one that its arguments name.
+    // Without a scheduler here, the Trainer makes the one that its arguments name; as the optimizer, so its schedule.
+    if reader == Reader::Trainer && job.plan().optimizer().is_in_eight_bits() {
+        return;
+    }
     let Some(rate) = learning_rate(draft, reader) else { return };
     // The parameters that all schedules have.
     let warm = json!({

@@ -301,7 +301,7 @@ impl<'a> Draft<'a> {
     /// Tells the learning rate of the model's published pretraining, where the job is one too, by the same optimizer.
     fn published_rate(&self) -> Option<String> {
         let plan = self.job.plan();
-        let is_alike = matches!(plan.optimizer(), Optimizer::AdamW | Optimizer::Adam) && !self.job.is_fine_tuning();
+        let is_alike = plan.optimizer().is_adam() && !self.job.is_fine_tuning();
         let entry = find(plan.model().name()).ok().filter(|_| is_alike)?;
         let tokens = plan.model().tokens_per_sample().map(|tokens| tokens * plan.batch().global);
         entry.learning_rate.as_ref().map(|rate| published(rate, tokens))
@@ -408,7 +408,7 @@ fn hub_token(target: Target) -> &'static str {
 /// Returns `true` for a rate with which no training with the optimizer gets anywhere, such as 20 for 2e-4: those that divide
 /// by the root of a mean of squares step by about the rate, whatever the gradient. The rates of the others have no such bound.
 fn is_too_high(value: &str, optimizer: Optimizer) -> bool {
-    let divides = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb | Optimizer::RmsProp);
+    let divides = optimizer.has_means() || optimizer == Optimizer::RmsProp;
     divides && value.parse().is_ok_and(|rate: f64| rate > 1.0)
 }
 

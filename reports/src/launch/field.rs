@@ -65,7 +65,7 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
 fn of_the_rule(field: Field, job: &Job<'_>) -> Option<String> {
     let (kind, said, rule) = (job.plan().optimizer(), job.training(), job.hyper_parameters());
     let has_velocity = matches!(kind, Optimizer::Momentum | Optimizer::Lars);
-    let has_means = matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
+    let has_means = kind.has_means();
     match field {
         Field::WeightDecay => Some(rule.weight_decay.to_string()),
         Field::Momentum => (has_velocity || said.momentum.is_some()).then(|| rule.momentum.to_string()),

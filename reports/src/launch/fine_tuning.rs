@@ -239,8 +239,9 @@ const TRL_WITH_KERNELS: &str = "trl[kernels]>=1.16";
 
 /// PEFT as TRL wants it (`peft` of its extras).
 const PEFT: &str = "peft>=0.13";
-/// The least release that transformers 5 loads quantised weights with (`utils/import_utils.py`).
-const BITSANDBYTES: &str = "bitsandbytes>=0.46.1";
+/// The least release that transformers 5 loads quantised weights with (`utils/import_utils.py`); its optimizers in eight bits
+/// have blocks of 256 values since 0.44.
+pub(super) const BITSANDBYTES: &str = "bitsandbytes>=0.46.1";
 
 /// Returns the packages that the script needs beside transformers and Accelerate.
 pub(super) fn packages(draft: &Draft<'_>) -> Vec<&'static str> {

@@ -314,7 +314,7 @@ impl<'a> Job<'a> {
     /// where nothing is said, which are the numbers of Adam.
     pub(super) fn hyper_parameters(&self) -> HyperParameters {
         let optimizer = self.plan.optimizer();
-        let usual = if optimizer == Optimizer::AdamW && self.is_fine_tuning() {
+        let usual = if optimizer.in_32_bits() == Optimizer::AdamW && self.is_fine_tuning() {
             HyperParameters::of(Optimizer::Adam)
         } else {
             HyperParameters::for_model(optimizer, self.plan.model())

@@ -351,7 +351,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError
             words.set("optimizer", "adam");
             draft.note(Field::Optimizer, "Megatron-LM's adam keeps weight decay out of the gradient, as adamw does");
         }
-        Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
+        Optimizer::AdamW8bit | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
             return Err(draft.cannot(Field::Optimizer, "Megatron-LM trains with adamw, adam, sgd and sgd-momentum"));
         }
     }

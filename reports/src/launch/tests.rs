@@ -145,6 +145,7 @@ fn variations_of_the_rest() -> Vec<Variation> {
         one("plan.collectives", json!("smddp")),
         one("plan.optimizer", json!("sgd")),
         one("plan.optimizer", json!("sgd-momentum")),
+        one("plan.optimizer", json!("adamw-8bit")),
         one("plan.optimizer", json!("lars")),
         one("plan.optimizer", json!("lamb")),
         one("plan.optimizer", json!("rmsprop")),
@@ -301,6 +302,37 @@ fn an_optimizer_that_no_argument_names_keeps_the_trainer_from_starting() {
     // DeepSpeed's configuration names it.
     let named = [("plan.stack", json!("deepspeed")), ("plan.optimizer", json!("lamb"))];
     assert!(!file(&with(&named), Target::Torchrun, "torchrun.sh").contains("--optim"));
+}
+
+/// bitsandbytes updates whole tensors and flat partitions, torchao the DTensors of FSDP 2.
+#[test]
+fn moments_in_eight_bits_are_asked_for_by_the_name_of_the_library_that_has_them() {
+    let of = |changes: &[Field], target| {
+        let document = with(&[&[("plan.optimizer", json!("adamw-8bit"))], changes].concat());
+        plain(&document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()))
+    };
+    let script = |launch: &LaunchDocument| launch.files.iter().map(|file| file.text.clone()).collect::<String>();
+    let whole = script(&of(&[], Target::Torchrun));
+    assert!(whole.contains("--optim adamw_8bit ") && whole.contains("--adam_beta2 0.95 "), "{whole}");
+    assert!(whole.contains("bitsandbytes>=0.46.1") && whole.contains("embeddings in 32 bits"), "{whole}");
+    let shards = script(&of(&sharded(), Target::Torchrun));
+    assert!(shards.contains("--optim adamw_torch_8bit ") && shards.contains("torchao>=0.15"), "{shards}");
+    assert!(!shards.contains("bitsandbytes"), "{shards}");
+    let zero = [("plan.stack", json!("deepspeed")), ("plan.state_sharding", json!("gradients"))];
+    for (target, trainer) in [(Target::Torchrun, true), (Target::Deepspeed, false)] {
+        let launch = of(&zero, target);
+        let config = launch.files.iter().find(|file| file.name == "deepspeed.json").expect("a configuration");
+        let config: Value = serde_json::from_str(&config.text).expect("JSON");
+        assert!(
+            config.get("optimizer").is_none() && config["zero_allow_untested_optimizer"] == json!(true),
+            "{config}"
+        );
+        assert_eq!(script(&launch).contains("--optim adamw_8bit "), trainer);
+        assert_eq!(launch.notes.iter().any(|note| note.contains("bitsandbytes.optim.AdamW8bit(")), !trainer);
+    }
+    let document = with(&[("plan.optimizer", json!("adamw-8bit"))]);
+    let error = plain(&document, Target::Megatron).expect_err("not in Megatron-LM").to_string();
+    assert!(error.starts_with("`plan.optimizer` is adamw-8bit, but Megatron-LM"), "{error}");
 }
 
 #[test]

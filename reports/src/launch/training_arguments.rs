@@ -30,6 +30,9 @@ const SGD_ARGUMENTS: &str = "5.3";
 /// The release from which on `--fsdp` is a flag, and FSDP of version 2 if nothing is said (`training_args.py`).
 const FSDP_FLAG: &str = "5.10";
 
+/// The least release that transformers 5 takes (`TORCHAO_MIN_VERSION` in `utils/import_utils.py`).
+const TORCHAO: &str = "torchao>=0.15";
+
 /// The release of which the other arguments are.
 const TRANSFORMERS: &str = "5.0";
 
@@ -180,7 +183,12 @@ pub(super) fn packages<'a>(draft: &Draft<'_>, arguments: impl IntoIterator<Item 
     let accelerate = if adapters { ACCELERATE_OF_ADAPTERS } else { ACCELERATE };
     let mut packages = vec![format!("transformers>={least}"), format!("accelerate>={accelerate}")];
     packages.extend((draft.engine == Engine::Deepspeed).then(|| "deepspeed".into()));
-    packages.extend(fine_tuning::packages(draft).into_iter().map(ToOwned::to_owned));
+    let mut others = fine_tuning::packages(draft);
+    if draft.job.plan().optimizer().is_in_eight_bits() {
+        others.push(if draft.engine == Engine::Fsdp { TORCHAO } else { fine_tuning::BITSANDBYTES });
+    }
+    others.dedup();
+    packages.extend(others.into_iter().map(ToOwned::to_owned));
     packages
 }
 
@@ -356,7 +364,9 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     // Moments of adapters in bfloat16 stay in single precision, as they are counted.
     let paged = draft.job.plan().method() == Method::Qlora && draft.engine != Engine::Deepspeed;
-    let adamw = if paged {
+    let adamw = if kind.is_in_eight_bits() {
+        in_eight_bits(draft, paged)
+    } else if paged {
         "paged_adamw_32bit"
     } else if draft.job.has_fused_optimizer() {
         "adamw_torch_fused"
@@ -364,7 +374,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
         "adamw_torch"
     };
     match kind {
-        Optimizer::AdamW => list.add("optim", adamw),
+        Optimizer::AdamW | Optimizer::AdamW8bit => list.add("optim", adamw),
         // Without weight decay Adam and AdamW are the same.
         Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", adamw),
         Optimizer::Sgd => list.add("optim", "sgd"),
@@ -396,7 +406,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     }
     draft.note(Field::DecayExempt, "the Trainer leaves out biases and norms; override its get_decay_parameter_names");
     // The Trainer has no LAMB, but DeepSpeed does, whose configuration must agree with these arguments.
-    if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
+    if kind.has_means() {
         let [first, second] = rule.betas;
         list.add("adam_beta1", first);
         list.add("adam_beta2", second);
@@ -407,6 +417,19 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let norm = draft.job.clip_norm();
     draft.writes(Field::ClipNorm, format!("max_grad_norm {norm}"));
     list.add("max_grad_norm", norm);
+}
+
+/// Returns the Trainer's name of AdamW with moments in eight bits: bitsandbytes updates no DTensors, which parameters are
+/// under FSDP 2 (its issues 89 and 1633), torchao does (pytorch/ao, pull request 484).
+fn in_eight_bits(draft: &mut Draft<'_>, paged: bool) -> &'static str {
+    if draft.engine == Engine::Fsdp {
+        draft.remark("torchao compiles the update of each shape of tensors in the first step, which takes minutes");
+        return "adamw_torch_8bit";
+    }
+    if draft.engine == Engine::Ddp {
+        draft.remark("the Trainer has bitsandbytes keep the moments of embeddings in 32 bits, as memory was counted");
+    }
+    if paged { "paged_adamw_8bit" } else { "adamw_8bit" }
 }
 
 /// Returns what to do about an optimizer that no argument names. Under the placeholder the Trainer does not start, and

@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use trainyard_models::{Family, Model, predicts_next_token};
-use trainyard_plan::{Method, Optimizer};
+use trainyard_plan::Method;
 
 /// Returns usual peak learning rates of AdamW for a fine-tuning, as what follows `peak learning rate`; none where no source
 /// is known.
@@ -14,7 +14,7 @@ use trainyard_plan::{Method, Optimizer};
 /// arXiv:2106.09685, appendix D (RoBERTa base).
 pub(super) fn told(job: &Job<'_>) -> &'static str {
     let plan = job.plan();
-    if !job.is_fine_tuning() || !matches!(plan.optimizer(), Optimizer::AdamW | Optimizer::Adam) {
+    if !job.is_fine_tuning() || !plan.optimizer().is_adam() {
         return "";
     }
     let decodes = predicts_next_token(plan.model());

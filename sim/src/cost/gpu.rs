@@ -135,7 +135,7 @@ impl DeviceCosts for Gpu {
         touched: u64,
     ) -> Result<Seconds, MachineError> {
         let pricing = GpuPricing::new(self, usage);
-        Ok(pricing.update(optimizer, held.updated(), touched) + pricing.separate_update(optimizer, held.tensors))
+        Ok(pricing.update(optimizer, held, touched) + pricing.separate_update(optimizer, held.tensors))
     }
 
     fn memory_rate(&self) -> f64 {
@@ -589,9 +589,9 @@ impl<'a> GpuPricing<'a> {
 
     /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it; of tables,
     /// what was looked up.
-    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, looked_up: u64) -> Seconds {
-        let bytes = |parameters, looked_up| update_bytes(optimizer, self.precision, parameters, looked_up).as_f64();
-        Seconds((bytes(parameters, 0) * self.stack.update_traffic.value + bytes(0, looked_up)) / self.memory_rate())
+    pub(crate) fn update(&self, optimizer: Optimizer, held: ParameterCounts, looked_up: u64) -> Seconds {
+        let dense = update_bytes(optimizer, self.precision, held).as_f64() * self.stack.update_traffic.value;
+        Seconds((dense + row_update_bytes(optimizer, looked_up).as_f64()) / self.memory_rate())
     }
 
     /// Time that an update adds where every tensor is updated by kernels of its own.
@@ -604,13 +604,22 @@ impl<'a> GpuPricing<'a> {
     }
 }
 
-/// Bytes that an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes,
-/// which rows of tables do not have.
-pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64, looked_up: u64) -> Bytes {
+/// Bytes that an update of what is outside tables reads and writes: the gradient, the weight, the optimizer's state, and the
+/// copy that computes. Moments in eight bits are brought to single precision and back inside the kernel (Dettmers et al.,
+/// arXiv:2110.02861, section 2.1): they are traffic of eight bits.
+pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, held: ParameterCounts) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
-    // Gradient read, weight read and written, state read and written, and what norms need.
-    let alike = 12 + 2 * optimizer.state_bytes() + optimizer.norm_bytes();
-    Bytes(alike + copy) * parameters + Bytes(alike) * looked_up
+    Bytes(besides_state(optimizer) + copy) * held.updated() + held.updated_state(optimizer) * 2
+}
+
+/// The same for so many values in rows of tables, which have no copy that computes and all of their state in 32 bits.
+pub(crate) fn row_update_bytes(optimizer: Optimizer, looked_up: u64) -> Bytes {
+    Bytes(besides_state(optimizer)) * looked_up + optimizer.in_32_bits().state(looked_up) * 2
+}
+
+/// Gradient read, weight read and written, and what norms need, in bytes per value.
+fn besides_state(optimizer: Optimizer) -> u64 {
+    12 + optimizer.norm_bytes()
 }
 
 /// The arithmetic unit that a precision's matrix products run on.
@@ -722,6 +731,17 @@ mod tests {
         assert!((time(Precision::Tf32, Optimizer::AdamW) - 0.4).abs() < 1e-12);
         assert!(time(Precision::Fp16Mixed, Optimizer::AdamW).abs() < 1e-12);
         assert!(time(Precision::Fp32, Optimizer::Lamb).abs() < 1e-12);
+    }
+
+    /// Of 256 parameters: 14 bytes each beside the state, which is read and written, 2 bytes each and two scales.
+    #[test]
+    fn an_update_in_eight_bits_streams_what_it_keeps() {
+        let held = ParameterCounts { parameters: 256, ..ParameterCounts::default() };
+        let of = |optimizer, held| update_bytes(optimizer, Precision::Bf16Mixed, held);
+        assert_eq!(of(Optimizer::AdamW8bit, held), Bytes(256 * 14 + 2 * (512 + 8)));
+        let exempt = ParameterCounts { in_32_bits: 256, ..held };
+        assert_eq!(of(Optimizer::AdamW8bit, exempt), of(Optimizer::AdamW, held));
+        assert_eq!(row_update_bytes(Optimizer::AdamW8bit, 10), row_update_bytes(Optimizer::AdamW, 10));
     }
 
     #[test]

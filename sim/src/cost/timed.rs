@@ -73,7 +73,7 @@ pub(super) fn class_of_update(optimizer: Optimizer) -> Option<OperatorClass> {
         Optimizer::Momentum => Some(OperatorClass::Momentum),
         Optimizer::Lars => Some(OperatorClass::Lars),
         Optimizer::Lamb => Some(OperatorClass::Lamb),
-        Optimizer::RmsProp => None,
+        Optimizer::AdamW8bit | Optimizer::RmsProp => None,
     }
 }
 

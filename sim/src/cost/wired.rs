@@ -4,7 +4,7 @@ use super::collective::over_links;
 use super::compression::Compression;
 use super::costs::{COPY_LATENCY, Costs, Placed};
 use super::device::{LinkCosts, device_costs};
-use super::gpu::update_bytes;
+use super::gpu::{row_update_bytes, update_bytes};
 use super::operation::{Operation, Phase};
 use crate::machine::MachineError;
 use crate::wiring::Wiring;
@@ -136,8 +136,10 @@ impl LinkCosts for Wired {
     ) -> Result<Operation, MachineError> {
         let (optimizer, precision) = (of.plan.optimizer(), of.plan.precision());
         let times = of.machine.stack.host_update_traffic.as_ref().map_or(1.0, |traffic| traffic.value);
-        let streamed = update_bytes(optimizer, precision, held.updated(), of.plan.touched(held)).as_f64() * times;
-        let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
+        let rows = row_update_bytes(optimizer, of.plan.touched(held));
+        let streamed = (update_bytes(optimizer, precision, held) + rows).as_f64() * times;
+        let master = Bytes(precision.master_bytes()) * held.updated();
+        let state = (held.updated_state(optimizer) + master).as_f64();
         let machine = of.layout().position(rank).instance;
         let through =
             |link, volume| Phase { latency: COPY_LATENCY, volume, limit: f64::INFINITY, uses: vec![(link, 1.0)] };
