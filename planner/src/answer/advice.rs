@@ -3,7 +3,7 @@
 use crate::problem::{Data, InputChoice, Problem};
 use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
-use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec};
+use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec, SampleFormat};
 use trainyard_sim::LoaderRates;
 use trainyard_units::{Seconds, counted, human_count};
 
@@ -17,6 +17,8 @@ pub(crate) struct Advice<'a> {
     /// The step without waiting, and the number of steps.
     step: Seconds,
     steps: u64,
+    /// `true` if samples are images that could be stored smaller.
+    shrinks: bool,
     /// All inputs that its machines allow, the simpler first, if only counts are held.
     others: Vec<(InputSpec, LoaderRates)>,
 }
@@ -39,7 +41,8 @@ impl<'a> Advice<'a> {
             others.splice(..0, supplies(InputChoice { storage: Some(input.storage), ..counts }));
         }
         let step = Seconds(prediction.step_time_s - predicted.input_stall_s);
-        Some(Self { input, predicted, step, steps: prediction.steps, others })
+        let shrinks = data.set.format == SampleFormat::Jpeg;
+        Some(Self { input, predicted, step, steps: prediction.steps, shrinks, others })
     }
 
     /// Explains why samples are loaded in this way: how much longer steps would wait with the simpler inputs that differ
@@ -99,6 +102,10 @@ impl<'a> Advice<'a> {
     /// Says what would help, outside the fields of a plan.
     fn beyond(&self) -> &'static str {
         match self.predicted.bottleneck {
+            Bottleneck::Decode if self.shrinks => {
+                "images that are shrunk once to about what the network sees would help (data.bytes_per_sample), or machines with \
+                 more processors for each GPU"
+            }
             Bottleneck::Decode => {
                 "machines with more processors for each GPU would help, or samples stored as raw arrays"
             }

@@ -5,7 +5,7 @@ use super::solve::aim;
 use super::terms::unpriced_copies;
 use super::warnings::Warnings;
 use crate::amount::usd;
-use crate::problem::{Place, named_set};
+use crate::problem::{Data, Place, chosen, named_set};
 use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
 use trainyard_plan::{BatchSpec, DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
@@ -86,15 +86,16 @@ impl Warnings<'_> {
         let packed = self.slowdown_of_single_files(&data.set).map(|slowdown| {
             format!(
                 "samples are supposed to lie in files of 128 MiB (WebDataset, TFRecord): in one file each the training \
-                 takes {slowdown:.1} times as long; data.files tells another number"
+                 takes {}; data.files tells another number",
+                longer(slowdown)
             )
         });
         let told: Vec<String> = guessed.map(str::to_owned).into_iter().chain(packed).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// Returns how many times as long the training takes if every sample is a file, where the job does not say how many
-    /// files there are, machines reach them over a network, and it is noticeable.
+    /// Returns how many times as long the training takes if every sample is a file, read in the way that is best then, where
+    /// the job does not say how many files there are, machines reach them over a network, and it is noticeable.
     fn slowdown_of_single_files(&self, data: &DataSet) -> Option<f64> {
         let (input, predicted) = (self.plan.input()?, self.prediction.input.as_ref()?);
         let remote = !matches!(input.storage, StorageMode::Nvme | StorageMode::Memory);
@@ -106,14 +107,19 @@ impl Warnings<'_> {
         let machine = self.problem.place.machine_of(self.choice, self.plan);
         let step = Seconds(self.prediction.step_time_s - predicted.input_stall_s);
         let intake = Intake { mesh: self.plan.mesh(), global_batch, micro_batch };
-        let time = |data: &DataSet| {
-            let rates = LoaderRates::new(intake, &machine, data, input).ok()?.of_equal_samples();
+        let time = |rates: LoaderRates| {
             let feed = rates.feed(step, steps);
-            Some(feed.time.0 + feed.download.0)
+            feed.time.0 + feed.download.0
         };
+        let own = LoaderRates::new(intake, &machine, data, input).ok()?.of_equal_samples();
         let samples = data.samples.or_else(|| steps.checked_mul(global_batch))?;
         let single = DataSet { samples: Some(samples), files: Some(samples), ..*data };
-        let slowdown = time(&single)? / time(data)?;
+        let single = Data { set: single, ..self.problem.data? };
+        let fixed = self.limits.map(|limits| limits.fixed.clone()).unwrap_or_default();
+        let batch = self.plan.batch();
+        let ways = single.supplies(&fixed, &machine, self.plan.mesh().parallel(), batch).ok()?;
+        let way = chosen(&ways, (step, micro_batch), steps)?;
+        let slowdown = time(ways.into_iter().nth(way)?.1) / time(own);
         (slowdown > 1.0 + NOTICEABLE).then_some(slowdown)
     }
 
@@ -128,6 +134,11 @@ impl Warnings<'_> {
              model.decoder_seq_len tells another length"
         ))
     }
+}
+
+/// Says that something takes so many times as long: `3 % longer`, `4.2 times as long`.
+fn longer(times: f64) -> String {
+    if times < 2.0 { format!("{:.0} % longer", 100.0 * (times - 1.0)) } else { format!("{times:.1} times as long") }
 }
 
 #[cfg(test)]

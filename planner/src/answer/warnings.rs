@@ -385,16 +385,24 @@ impl Warnings<'_> {
         } else {
             format!("{} in place of {}", told(step), told(own))
         };
+        let steps = match &self.problem.training {
+            Training::Target(curve) => format!(", and nobody knows how many steps adamw needs to {}", curve.target),
+            _ => String::new(),
+        };
         Some(format!(
             "the optimizer is taken to be adamw: networks with batch normalisation are usually trained by SGD with \
-             momentum, with which a step of this plan takes {takes}; training.optimizer = \"sgd-momentum\" in a job file \
-             plans for that"
+             momentum, with which a step of this plan takes {takes}{steps}; training.optimizer = \"sgd-momentum\" in a job \
+             file plans for that"
         ))
     }
 
     /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
     /// or the smallest with which its target was reached.
     fn learning_rate(&self) -> Option<String> {
+        if matches!(self.problem.training, Training::Target(_)) && self.optimizer().is_some() {
+            // The published trainings had rates of another optimizer.
+            return None;
+        }
         let (reference, whose) = match self.problem.training {
             Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
             _ => (self.problem.global_batches.min(), "that of the smallest allowed".into()),

@@ -199,8 +199,12 @@ impl InputChoice {
         }
         let host = machine.cluster.first().host.as_ref();
         let rented = host.is_some_and(|host| host.remote.is_some());
-        let storages: &[StorageMode] = if rented {
+        // A stream of all files one behind the other tells nothing of where a sample ends that is a file.
+        let streams = data.files.zip(data.samples).is_none_or(|(files, samples)| files.saturating_mul(2) <= samples);
+        let storages: &[StorageMode] = if rented && streams {
             &[StorageMode::S3FastFile, StorageMode::S3Pipe, StorageMode::S3File, StorageMode::FsxLustre]
+        } else if rented {
+            &[StorageMode::S3FastFile, StorageMode::S3File, StorageMode::FsxLustre]
         } else if machine.cluster.shared_storage.is_some() {
             &[StorageMode::Shared]
         } else {

@@ -290,10 +290,10 @@ impl<'a> Draft<'a> {
         Flag::LearningRate.given(self.options).map(ToOwned::to_owned).or(of_job)
     }
 
-    /// Returns the peak learning rate, or a placeholder; a fine-tuning has usual ones.
+    /// Returns the peak learning rate, or a placeholder, with usual ones where some are known.
     pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
         let usual = self.published_rate().map(|rate| format!(", {rate}"));
-        let usual = usual.unwrap_or_else(|| usual_rate::told(self.job).to_owned());
+        let usual = usual.unwrap_or_else(|| usual_rate::told(self.job));
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", &format!("{what}{usual}")))
     }

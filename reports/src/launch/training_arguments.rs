@@ -17,7 +17,7 @@ use super::places::Places;
 use super::reclaims::spot_notice;
 use super::software::Engine;
 use serde_json::json;
-use trainyard_models::{Model, PublishedWeights, predicts_next_token};
+use trainyard_models::{Model, PublishedWeights, Sample, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::{counted, human_bytes};
 
@@ -72,6 +72,13 @@ pub(super) fn arguments(
     let plan = draft.job.plan();
     let mut list = List::default();
     list.add("output_dir", places.results(draft));
+    if !fine_tuning::is_trls(draft) {
+        // Scripts in the style of Hugging Face's examples train only then, and turn images into tensors in a transform of the
+        // data set, which needs the columns that the model does not.
+        list.add("do_train", true);
+        let images = matches!(plan.model().sample(), Sample::Image(_));
+        list.0.extend(images.then(|| ("remove_unused_columns".into(), "false".into())));
+    }
     list.add("max_steps", draft.job.steps());
     list.add("per_device_train_batch_size", plan.batch().micro);
     list.add("gradient_accumulation_steps", plan.batch().accumulation);
@@ -467,7 +474,10 @@ fn schedule(draft: &mut Draft<'_>, list: &mut List) {
 
 fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
     if draft.job.plan().input().is_some_and(|input| input.decode == DecodePlace::Gpu) {
-        // The Trainer's own loader would start processes that have nothing to do.
+        // A script that leaves the loader to the Trainer decodes with as many processes, and not in the one that trains.
+        list.add("dataloader_num_workers", draft.job.plan().input().map_or(0, |input| input.workers));
+        // To skip batches the Trainer asks for a data set, which DALI's iterator has not.
+        list.add("ignore_data_skip", true);
         draft.note(Field::Decode, DALI);
         draft.remark("the Trainer builds a DataLoader of its own: override its get_train_dataloader (get_eval_dataloader for evaluations) to return DALI's iterator, of which each rank reads its own part (shard_id, num_shards)");
         draft.note(Field::Workers, "threads of DALI's pipeline on each rank (num_threads)");

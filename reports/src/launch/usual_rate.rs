@@ -2,17 +2,38 @@
 
 use super::job::Job;
 use trainyard_models::{Family, Model, predicts_next_token};
-use trainyard_plan::Method;
+use trainyard_plan::{Method, Optimizer};
 
-/// Returns usual peak learning rates of AdamW for a fine-tuning, as what follows `peak learning rate`; none where no source
-/// is known.
+/// Returns usual peak learning rates, as what follows `peak learning rate`, of AdamW for a fine-tuning and of SGD for networks
+/// with batch normalisation; none where no source is known.
 ///
 /// # Source
 ///
 /// Decoders: Hugging Face TRL 1.16, `trl/scripts/sft.py`; on preferences `trl/scripts/dpo.py`, and `learning_rate` in
 /// `trl/trainer/dpo_config.py`. Encoders: Devlin et al., arXiv:1810.04805, appendix A.3; with adapters Hu et al.,
-/// arXiv:2106.09685, appendix D (RoBERTa base).
-pub(super) fn told(job: &Job<'_>) -> &'static str {
+/// arXiv:2106.09685, appendix D (RoBERTa base). Images: Goyal et al., arXiv:1706.02677, section 5.1, linear in the batch.
+pub(super) fn told(job: &Job<'_>) -> String {
+    let plan = job.plan();
+    if plan.optimizer() == Optimizer::Momentum && !job.is_fine_tuning() && plan.model().normalises_over_batches() {
+        let rate = OF_256 * plan.batch().global as f64 / 256.0;
+        return format!(
+            ", usually about {} for this batch (Goyal et al., arXiv:1706.02677, section 5.1)",
+            human_rate(rate)
+        );
+    }
+    of_fine_tuning(job).into()
+}
+
+/// The learning rate with which networks for images are trained by SGD with momentum in batches of 256.
+const OF_256: f64 = 0.1;
+
+/// Formats a learning rate with two digits.
+fn human_rate(rate: f64) -> String {
+    let scale = 10_f64.powf(1.0 - rate.log10().floor());
+    ((rate * scale).round() / scale).to_string()
+}
+
+fn of_fine_tuning(job: &Job<'_>) -> &'static str {
     let plan = job.plan();
     if !job.is_fine_tuning() || !plan.optimizer().is_adam() {
         return "";
@@ -37,4 +58,14 @@ pub(super) fn told(job: &Job<'_>) -> &'static str {
 fn is_encoder(model: &Model) -> bool {
     matches!(model.family(), Family::Bert | Family::Electra)
         || (model.family() == Family::Blocks && model.spec().causal == Some(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_rate;
+
+    #[test]
+    fn rates_have_two_digits() {
+        assert_eq!([0.4, 0.0125, 3.2, 12.8].map(human_rate), ["0.4", "0.013", "3.2", "13"]);
+    }
 }
