@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(accepted(&betas), [Optimizer::AdamW, Optimizer::AdamW8bit, Optimizer::Adam, Optimizer::Lamb]);
         // Tieleman and Hinton's rule divides by a root too.
         let with_root = accepted(&epsilon);
-        assert_eq!(with_root.len(), 4, "{with_root:?}");
+        assert_eq!(with_root.len(), 5, "{with_root:?}");
         assert!(with_root.contains(&Optimizer::RmsProp), "{with_root:?}");
         assert_eq!(accepted(&decay), Optimizer::ALL);
         let error = check_hyper_parameters(&velocity, Optimizer::Sgd).expect_err("it has no velocity");
