@@ -93,6 +93,10 @@ pub struct Abilities {
     /// (PEFT), and quantised weights (bitsandbytes).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fine_tuning: Vec<String>,
+    /// Why methods of fine-tuning are not planned that people may expect of the software, by their names: the part of a
+    /// sentence behind `because`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fine_tuning_refused: BTreeMap<String, String>,
     /// Which weights can be trained on preferences (TRL's `DPOTrainer`), as `plan.fine_tuning.method` names them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dpo: Vec<String>,

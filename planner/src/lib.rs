@@ -58,8 +58,9 @@ mod asking;
 
 pub use amount::{expected_count, likelihood, usd};
 pub use answer::{
-    CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, QuotaShare, SharedInstances,
-    TrainingSpread, WaysOut, draft, likely, on_each, on_each_briefly, optimum, point, prices_of_shared, recommend,
+    CERTAIN, Draft, Freed, GivenUp, LIKELY, Limits, NoPlan, OnEach, OnMachines, OtherMethod, QuotaShare,
+    SharedInstances, TrainingSpread, WaysOut, draft, likely, on_each, on_each_briefly, optimum, point,
+    prices_of_shared, recommend,
 };
 pub use cache::SearchCache;
 pub use campaign::campaign;

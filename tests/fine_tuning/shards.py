@@ -6,7 +6,9 @@ Needs torch, transformers, peft and accelerate; nothing is downloaded, and no GP
 - adapters compute in bfloat16,
 - the loss falls, and is the same where the model recomputes its blocks, or FSDP does,
 - a checkpoint holds adapters alone, under PEFT's names, and is loaded again; where FSDP recomputes, it holds nothing, so that
-  launch files leave recomputation to the model.
+  launch files leave recomputation to the model,
+- with whole states a checkpoint holds the same adapters whole, and what the Trainer saves beside it PEFT loads, with the
+  same loss.
 """
 
 import pathlib
@@ -15,7 +17,7 @@ import sys
 import torch
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from accelerate.utils import DistributedType, load_fsdp_model, save_fsdp_model
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -34,11 +36,11 @@ def adapted():
     return get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
 
 
-def prepared(accelerator, recomputes):
+def prepared(accelerator, recomputes, states="SHARDED_STATE_DICT"):
     """The model and its optimizer, sharded, and how they are sharded; `recomputes`: what computes activations again."""
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2, reshard_after_forward=True, auto_wrap_policy="transformer_based_wrap",
-        state_dict_type="SHARDED_STATE_DICT", cpu_ram_efficient_loading=True, activation_checkpointing=recomputes == "FSDP",
+        state_dict_type=states, cpu_ram_efficient_loading=True, activation_checkpointing=recomputes == "FSDP",
     )  # fmt: skip
     # Accelerate takes FSDP for GPUs alone.
     accelerator.state.distributed_type = DistributedType.FSDP
@@ -82,6 +84,33 @@ def check_checkpoint(accelerator, model, plugin, folder, is_empty):
         load_fsdp_model(plugin, accelerator, model, str(folder), adapter_only=True)
 
 
+def check_whole_states(accelerator, samples, folder):
+    """Saves as the Trainer does (`save_model`, `save_fsdp_model`), and loads both again."""
+    model, optimizer, plugin = prepared(accelerator, "model", "FULL_STATE_DICT")
+    list(losses(accelerator, model, optimizer, samples))
+    with torch.no_grad():
+        trained = model(input_ids=samples, labels=samples).loss.item()
+    # On processors Accelerate is back at replicas by now.
+    accelerator.state.distributed_type = DistributedType.FSDP
+    weights = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        model.save_pretrained(folder, state_dict=weights)
+        again = PeftModel.from_pretrained(adapted().unload(), folder)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            loaded = again(input_ids=samples, labels=samples).loss.item()
+        assert abs(loaded - trained) < 0.02, (loaded, trained)
+    save_fsdp_model(plugin, accelerator, model, str(folder), adapter_only=True)
+    accelerator.wait_for_everyone()
+    saved = torch.load(folder / "pytorch_model_fsdp.bin")
+    own = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in own.items()}, saved
+    for value in own.values():
+        value.data.mul_(0)
+    load_fsdp_model(plugin, accelerator, model, str(folder), adapter_only=True)
+    with torch.no_grad():
+        assert model(input_ids=samples, labels=samples).loss.item() == trained
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     accelerator = Accelerator(mixed_precision="bf16", cpu=True)
@@ -97,6 +126,7 @@ def main():
         check_formats(model, optimizer, inputs)
         check_checkpoint(accelerator, model, plugin, folder / recomputes, recomputes == "FSDP")
     assert ways[0] == ways[1] == ways[2] and ways[0][-1] < ways[0][0], ways
+    check_whole_states(accelerator, samples, folder / "whole")
     accelerator.print(f"adapters are sharded: losses {ways[0]}")
 
 

@@ -46,4 +46,4 @@ pub use terms::{QuotaShare, SharedInstances};
 pub use training_spread::TrainingSpread;
 pub use unlikely::{CERTAIN, LIKELY, likely};
 pub(crate) use warnings::{Warnings, varied_batches};
-pub use ways_out::{Freed, WaysOut};
+pub use ways_out::{Freed, OtherMethod, WaysOut};

@@ -2,11 +2,11 @@
 
 use super::limits::Limits;
 use super::nearest_fit::nearest_fit;
-use super::ways_out::{Freed, WaysOut};
+use super::ways_out::{Freed, OtherMethod, WaysOut};
 use crate::cost::JOB_OF_A_STEP;
 use crate::problem::{
     Description, GlobalBatches, Place, Problem, executable_on, names_of_those_that, never_as_many, of_these, of_today,
-    of_type, refused, software_of, trains,
+    of_type, refused, software_of, trains, why_refused,
 };
 use crate::search::{Found, Space};
 use crate::shortfall::Shortfall;
@@ -253,7 +253,10 @@ fn no_software_trains(
             TuningKind::FULL => problem.model.name().to_owned(),
             kind => format!("by {kind}"),
         };
-        let stacks = format!("does not train {what} here");
+        let own = problem.place.stacks().iter().find(|stack| stack.name == *held);
+        let why = own.and_then(|stack| why_refused(stack, problem.method()));
+        let why = why.map_or_else(String::new, |why| format!(", because {why}"));
+        let stacks = format!("does not train {what} here{why}");
         let others = names_of_those_that(problem.place.stacks(), able);
         return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
     }
@@ -280,7 +283,8 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     let largest = catalog().gpus().iter().map(|gpu| gpu.memory.value).max().unwrap_or(Bytes(0));
     let larger = nearest.filter(|nearest| nearest.needed <= largest);
     let larger = larger.map(|nearest| format!("take GPUs with at least {} times the memory", nearest.times()));
-    let WaysOut { freed, optimizer, stack, instances, machines, instance, main_memory, seq_len, method } = ways_out;
+    let WaysOut { freed, optimizer, stack, instances, machines, instance, main_memory, seq_len, method, loaded_whole } =
+        ways_out;
     let freed = freed.iter().map(|Freed { field, memory, machines }| {
         Some(format!("leave {field} free (a plan on {machines} then fits in {})", human_bytes(*memory)))
     });
@@ -300,12 +304,25 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
     ];
     let lighter = optimizer.map(|own| format!("keep AdamW's moments in eight bits (training.optimizer = \"{own}\")"));
     let ways: Vec<String> = std::iter::once(lighter).chain(freed).chain(ways).flatten().collect();
-    let last = match method {
-        Some(Method::Lora) => "train adapters instead of all weights (--fine-tune lora)",
-        Some(_) => "keep the weights in 4 bits (--fine-tune qlora)",
-        None => "take a smaller model",
+    let last = method.as_ref().map_or_else(|| "take a smaller model".into(), otherwise_tuned);
+    let why = loaded_whole.map_or_else(String::new, |weights| {
+        format!(
+            "; each GPU loads all quantised weights, {}, before it shares them out, so that more GPUs do not help",
+            human_bytes(weights)
+        )
+    });
+    if ways.is_empty() { last + &why } else { format!("{}, or {last}{why}", ways.join(", ")) }
+}
+
+/// Advises to fine-tune by another method.
+fn otherwise_tuned(other: &OtherMethod) -> String {
+    let what = match (other.of_job, other.instead) {
+        (Method::Qlora, Method::Lora) => "keep the weights in 16 bits, which GPUs share out",
+        (_, Method::Lora) => "train adapters instead of all weights",
+        _ => "keep the weights in 4 bits",
     };
-    if ways.is_empty() { last.into() } else { format!("{}, or {last}", ways.join(", ")) }
+    let on = other.instance.as_ref().map_or_else(String::new, |instance| format!(" --instances {instance}"));
+    format!("{what} (--fine-tune {}{on})", other.instead)
 }
 
 pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
@@ -332,7 +349,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             needed: least.needed,
             available: least.available,
             nearest: nearest_fit(problem, &limits.fixed, least),
-            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, least.needed)),
+            ways_out: Box::new(WaysOut::new(problem, &limits.fixed, least)),
         },
         None if problem.place.is_measured() => NoPlan::Unmeasured,
         None => NoPlan::Endless,
@@ -655,7 +672,9 @@ mod tests {
         let mut job = job();
         (job.data.tokens, job.data.samples, job.training.method) = (None, Some(1000), Some(Method::Qlora));
         let (error, hint) = refused_of(&job, Resources::default(), &["stack=pytorch-fsdp"]);
-        assert_eq!(error.to_string(), "`stack` is pytorch-fsdp, which does not train by qlora here");
+        let why =
+            "`stack` is pytorch-fsdp, which does not train by qlora here, because FSDP 2 changes weights in 4 bits";
+        assert!(error.to_string().starts_with(why), "{error}");
         assert!(hint.starts_with("these do: ") && hint.contains("deepspeed") && hint.contains("pytorch-ddp"), "{hint}");
         job.training.method = Some(Method::Lora);
         let (error, _) = refused_of(&job, Resources::default(), &["offload=optimizer+parameters"]);

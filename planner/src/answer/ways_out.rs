@@ -7,10 +7,12 @@ use super::nearest_fit::fitting;
 use crate::edits::{MachineChange, Part, Setting};
 use crate::problem::{Place, Problem, Rental, executable, of_today, trains, valid, with_seq_len};
 use crate::search::Evaluated;
+use crate::shortfall::Shortfall;
 use rayon::prelude::*;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
-use trainyard_plan::{Field, FineTuningSpec, Fixed, Method, Optimizer};
+use trainyard_models::{FrozenWeights, Sharing};
+use trainyard_plan::{Field, FineTuningSpec, Fixed, LoraSpec, Method, Optimizer};
 use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
@@ -48,8 +50,20 @@ pub struct WaysOut {
     pub main_memory: Option<Bytes>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
-    /// A method of fine-tuning that takes less memory than the job's.
-    pub method: Option<Method>,
+    /// Fine-tuning by another method.
+    pub method: Option<OtherMethod>,
+    /// Quantised weights that are more than a GPU has: each loads all of them before they are shared out, so that more GPUs
+    /// do not help.
+    pub loaded_whole: Option<Bytes>,
+}
+
+/// A method of fine-tuning in place of a job's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherMethod {
+    pub of_job: Method,
+    pub instead: Method,
+    /// The type of machine that it takes, where the job's own are not enough.
+    pub instance: Option<String>,
 }
 
 /// A held field without which a plan fits.
@@ -64,25 +78,23 @@ pub struct Freed {
 }
 
 impl WaysOut {
-    /// Tries them for a problem of which the smallest plan needs so much memory on a device.
-    pub(super) fn new(problem: &Problem, fixed: &Fixed, needed: Bytes) -> Self {
+    /// Tries them for a problem of which the smallest plan lacks so much memory on a device.
+    pub(super) fn new(problem: &Problem, fixed: &Fixed, least: Shortfall) -> Self {
         let (seq_len, method) = (seq_len(problem, fixed), method(problem, fixed));
+        let loaded_whole = quantised(problem).filter(|weights| *weights > least.available);
         let (freed, optimizer) = (freed(problem, fixed), optimizer(problem, fixed));
+        let every = Self { freed, optimizer, seq_len, method, loaded_whole, ..Self::default() };
         let Some(rental) = problem.place.rental() else {
             let (machines, main_memory) = (machines(problem, fixed), main_memory(problem, fixed));
-            return Self { freed, optimizer, machines, main_memory, seq_len, method, ..Self::default() };
+            return Self { machines, main_memory, ..every };
         };
-        Self {
-            freed,
-            optimizer,
-            machines: None,
-            main_memory: None,
-            stack: stack(problem, rental, fixed),
-            instances: instances(problem, rental, fixed),
-            instance: instance(problem, rental, fixed, needed),
-            seq_len,
-            method,
-        }
+        let instance = instance(problem, rental, fixed, least.needed);
+        let method = match every.method {
+            None if instance.is_none() => method_on_larger(problem, rental, fixed),
+            found => found,
+        };
+        let (stack, instances) = (stack(problem, rental, fixed), instances(problem, rental, fixed));
+        Self { stack, instances, instance, method, ..every }
     }
 }
 
@@ -209,23 +221,49 @@ fn seq_len(problem: &Problem, fixed: &Fixed) -> Option<u64> {
     })
 }
 
-/// Finds the method with which a fine-tuning fits: adapters in place of all weights, and adapters beside weights in four bits.
-fn method(problem: &Problem, fixed: &Fixed) -> Option<Method> {
-    let lighter: &[Method] = match problem.method() {
+/// Lists the methods that may fit where a job's does not: adapters in place of all weights, and beside weights in four bits;
+/// and beside weights in 16 bits where those in four, which GPUs load whole, are too many.
+fn others(problem: &Problem) -> &'static [Method] {
+    match problem.method() {
         Method::Full if problem.loads_weights => &[Method::Lora, Method::Qlora],
         Method::Lora => &[Method::Qlora],
+        Method::Qlora => &[Method::Lora],
         _ => &[],
-    };
+    }
+}
+
+/// Returns the problem with the same adapters, if it has any, by another method.
+fn by(problem: &Problem, method: Method) -> Option<Problem> {
     let own = problem.fine_tuning.as_ref();
-    let by = |method: Method| match own.filter(|own| own.method == Method::Lora) {
-        Some(own) => Some(FineTuningSpec { method, ..own.clone() }),
-        None => FineTuningSpec::towards(own.and_then(|own| own.dpo), method, None, None).ok()?,
-    };
-    let fits_by = |method: &Method| {
-        let lighter = by(*method).and_then(|own| problem.by(Some(own)));
-        lighter.is_some_and(|problem| fits(&problem, fixed))
-    };
-    lighter.iter().copied().find(fits_by)
+    let lora = own.and_then(|own| own.lora.clone()).map(|lora| LoraSpec { base: None, ..lora });
+    let spec = FineTuningSpec::towards(own.and_then(|own| own.dpo), method, lora.as_ref(), None).ok()?;
+    problem.by(spec)
+}
+
+/// Finds a method with which a fine-tuning fits on the job's machines.
+fn method(problem: &Problem, fixed: &Fixed) -> Option<OtherMethod> {
+    let fits_by = |method: &Method| by(problem, *method).is_some_and(|problem| fits(&problem, fixed));
+    let instead = others(problem).iter().copied().find(fits_by)?;
+    Some(OtherMethod { of_job: problem.method(), instead, instance: None })
+}
+
+/// Finds a method with which a fine-tuning fits on GPUs with more memory than those of the job, though by its own it fits on
+/// none.
+fn method_on_larger(problem: &Problem, rental: &Rental, fixed: &Fixed) -> Option<OtherMethod> {
+    let memory = |own: &Instance| rental.catalog.gpu(&own.gpu).ok().map(|gpu| gpu.memory.value);
+    let largest = rental.instances.iter().filter_map(|(own, _)| memory(own)).max()?;
+    let on = |method: &Method| Some((*method, instance(&by(problem, *method)?, rental, fixed, largest + Bytes(1))?));
+    let (instead, instance) = others(problem).iter().find_map(on)?;
+    Some(OtherMethod { of_job: problem.method(), instead, instance: Some(instance) })
+}
+
+/// Returns the bytes of the weights that stay as they are, where they are quantised.
+fn quantised(problem: &Problem) -> Option<Bytes> {
+    let graph = problem.graph();
+    let operators = graph.own_layers().flat_map(|layer| &layer.operators);
+    let frozen = operators.map(|own| own.frozen_weights(Sharing::WHOLE)).fold(FrozenWeights::default(), |a, b| a + b);
+    // The others, of tables and norms, are in half precision.
+    (frozen.quantised > 0).then_some(Bytes(2 * frozen.values + frozen.quantised))
 }
 
 /// Finds the cheapest type that was not searched and has on each GPU more memory than the smallest plan needs.
@@ -234,7 +272,8 @@ fn instance(problem: &Problem, rental: &Rental, fixed: &Fixed, needed: Bytes) ->
     let is_new = |own: &&Instance| rental.instances.iter().all(|(other, _)| other.name != own.name);
     let types: Vec<&Instance> = rental.catalog.instances().iter().filter(is_new).collect();
     let memory = |own: &Instance| rental.catalog.gpu(&own.gpu).ok().map(|gpu| gpu.memory.value);
-    let has_room = |memory: Bytes| rental.stacks.iter().any(|stack| usable(memory, stack) >= needed);
+    // While weights are loaded a plan takes what it leaves free of a device later.
+    let has_room = |memory: Bytes| memory >= needed;
     let mut others = priced(rental, &types, price);
     others.retain(|(own, _)| memory(own).is_some_and(has_room));
     cheapest_sizes(&mut others);
@@ -366,5 +405,32 @@ mod tests {
         let Err(NoPlan::OutOfMemory { ways_out, .. }) = refused else { panic!("a plan fits") };
         // 1.86 USD an hour; the p3dn.24xlarge, whose GPUs have less memory, costs 31.
         assert_eq!(ways_out.instance.as_deref(), Some("g6e.xlarge"));
+    }
+
+    /// What is said of a model whose weights in four bits are too many for these machines.
+    fn in_four_bits(model: &str, types: &[&str]) -> (WaysOut, String) {
+        let mut job = asking::job(model, 64, types, 16);
+        (job.model.seq_len, job.data.samples) = (Some(1024), Some(10_000));
+        job.training.method = Some(Method::Qlora);
+        let error = recommend(&asking::solvable(&job), &Limits::default(), &job).expect_err("it is too large");
+        let hint = error.hint().expect("there is one");
+        let NoPlan::OutOfMemory { ways_out, .. } = error else { panic!("{error}") };
+        (*ways_out, hint)
+    }
+
+    #[test]
+    fn weights_that_gpus_share_out_are_named_where_quantised_ones_are_loaded_whole() {
+        // 68.45 billion weights of 4.127 bits and 2.1 billion of 16, 36.7 GiB, of which a GPU has 24.
+        let (ways, hint) = in_four_bits("llama-3.1-70b", &["g5.12xlarge"]);
+        let weights = ways.loaded_whole.expect("more than a GPU has").as_f64();
+        assert!((weights / (68.45e9 * 4.127 / 8.0 + 2.1e9 * 2.0) - 1.0).abs() < 0.01, "{weights}");
+        assert!(hint.contains("keep the weights in 16 bits, which GPUs share out (--fine-tune lora)"), "{hint}");
+        assert!(hint.ends_with("before it shares them out, so that more GPUs do not help"), "{hint}");
+        // Those of 405 billion are too many for any GPU, and in 16 bits for 16 machines with 24 GB on each.
+        let (ways, hint) = in_four_bits("llama-3.1-405b", &["g5.12xlarge"]);
+        let other = ways.method.expect("adapters beside weights in 16 bits");
+        assert_eq!((ways.instance, other.instead), (None, Method::Lora));
+        let instance = other.instance.expect("larger GPUs");
+        assert!(hint.contains(&format!("(--fine-tune lora --instances {instance})")), "{hint}");
     }
 }

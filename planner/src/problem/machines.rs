@@ -5,7 +5,7 @@ use super::place::{Description, Place, Rental, catalog_with, executor_stack};
 use super::price_not_found::price_not_found;
 use super::quota::Quotas;
 use super::resources::Resources;
-use super::software::{AUTO_STACK, Trained, executable, names_of_those_that, of_today, trains};
+use super::software::{AUTO_STACK, Trained, executable, names_of_those_that, of_today, trains, why_refused};
 use super::terms::{price_of, purchase};
 use super::transport::{has_instead, on_no_instance, transport_named};
 use std::borrow::Cow;
@@ -209,7 +209,8 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, wanted: Wanted<'_>) -> Resu
         let way = if kind == TuningKind::FULL { String::new() } else { format!(" by {kind}") };
         let updates = all.iter().any(|stack| executable(stack).is_ok_and(|runs| runs.updates_with(optimizer)));
         let by = if updates { String::new() } else { format!(" with {optimizer}") };
-        let rule = format!("plans of {}{way}{by} with it are not modelled", model.name());
+        let why = why_refused(&all[0], kind.method).map_or_else(String::new, |why| format!(", because {why}"));
+        let rule = format!("plans of {}{way}{by} with it are not modelled{why}", model.name());
         return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }
     let margin = memory_margin(choice)?;

@@ -49,7 +49,8 @@ pub use resources::Resources;
 pub(crate) use software::AUTO_STACK;
 pub use software::executable;
 pub(crate) use software::{
-    executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, with_chosen_attention,
+    executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, why_refused,
+    with_chosen_attention,
 };
 pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};

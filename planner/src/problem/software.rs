@@ -212,6 +212,11 @@ pub(crate) fn trains(software: &Executable, trained: Trained<'_>) -> bool {
     software.refused_model(model).is_none() && head && software.trains(kind) && software.updates_with(optimizer)
 }
 
+/// Returns why a stack is not planned for a method of fine-tuning, where it says so.
+pub(crate) fn why_refused(stack: &Stack, method: Method) -> Option<&str> {
+    stack.runs.fine_tuning_refused.get(&method.to_string()).map(String::as_str)
+}
+
 /// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run
 /// them all.
 pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Divisible>) -> Option<NotExecutable> {

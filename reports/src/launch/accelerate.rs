@@ -10,6 +10,7 @@ use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
+use super::fsdp_checkpoints;
 use super::fsdp_units;
 use super::places::Places;
 use super::program::{Program, environment};
@@ -125,7 +126,8 @@ fn plain_type(draft: &Draft<'_>) -> &'static str {
 fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let reshards = training_arguments::reshards_after_forward(draft)?;
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
-    training_arguments::sharded_checkpoints(draft);
+    let saved = fsdp_checkpoints::of(draft);
+    draft.remark(saved.told());
     let least = fsdp_units::least_told(draft);
     let mut fields = json!({
         "fsdp_version": 2,
@@ -133,7 +135,7 @@ fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
         "fsdp_auto_wrap_policy": if least.is_some() { "SIZE_BASED_WRAP" } else { "TRANSFORMER_BASED_WRAP" },
         "fsdp_activation_checkpointing": training_arguments::recomputes_in_units(draft, Sharding::Launcher),
         "fsdp_offload_params": false,
-        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        "fsdp_state_dict_type": saved.state_dict_type(),
         "fsdp_cpu_ram_efficient_loading": true,
     });
     if let Some(least) = least {

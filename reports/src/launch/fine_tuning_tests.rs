@@ -111,10 +111,35 @@ fn adapters_are_sharded_by_fsdp() {
     }
     // PEFT does not find adapters in what FSDP checkpoints itself, and saves none.
     assert!(!script.contains("activation_checkpointing"), "{script}");
-    assert!(noted(&launch, "one file of the adapters, which PEFT calls adapter_model.safetensors"));
     let config = export(&changes, &fsdp, Target::Accelerate).expect("ZeRO-3").files[1].text.clone();
     for words in ["fsdp_version: 2\n", "TRANSFORMER_BASED_WRAP", "fsdp_activation_checkpointing: false\n"] {
         assert!(config.contains(words), "{words}: {config}");
+    }
+}
+
+/// Shards are nothing that PEFT loads; what it loads is gathered beside all weights, for which a machine may lack the memory.
+#[test]
+fn adapters_are_saved_as_peft_loads_them_where_the_model_has_room_in_main_memory() {
+    let fsdp = pytorch("pytorch-fsdp", false);
+    let on = |instance: &str, target| {
+        let machines = ("plan.cluster", json!({ "instance": instance, "instances": 16 }));
+        let changes = [tuned("llama-3.1-8b", "lora"), vec![sharded(), machines]].concat();
+        export(&changes, &fsdp, target).expect("ZeRO-3")
+    };
+    // 8.03 billion weights are 15 GiB in half precision; a g5.xlarge has 16 GiB, a g5.2xlarge 32.
+    for (instance, states, words) in [
+        ("g5.2xlarge", "FULL_STATE_DICT", "the first machine gathers the whole model, 15.0 GiB"),
+        ("g5.xlarge", "SHARDED_STATE_DICT", "one file of the adapters, which PEFT calls adapter_model.safetensors"),
+    ] {
+        let launch = on(instance, Target::Torchrun);
+        assert!(
+            launch.files[0].text.contains(&format!("\"state_dict_type\":\"{states}\"")),
+            "{}",
+            launch.files[0].text
+        );
+        assert!(noted(&launch, words), "{:?}", launch.notes);
+        let config = on(instance, Target::Accelerate).files[1].text.clone();
+        assert!(config.contains(&format!("fsdp_state_dict_type: {states}\n")), "{config}");
     }
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod field;
 mod fine_tuning;
 mod form;
+mod fsdp_checkpoints;
 mod fsdp_units;
 mod job;
 mod kubernetes;

@@ -42,9 +42,13 @@ fn a_request_leaves_the_name_of_its_job_to_the_command() {
 #[test]
 fn a_sharded_checkpoint_is_whole_with_the_metadata_of_its_parts() {
     let starter = |document: &Value| file(document, Target::Sagemaker, "start.py");
-    let sharded = with(&[sharded(), vec![("plan.cluster.instance", json!("p3dn.24xlarge"))]].concat());
-    assert!(starter(&sharded).contains("\"pytorch_model_fsdp_0/.metadata\",\"optimizer_0/.metadata\"]"));
+    let on_v100 =
+        |changes: Vec<_>| with(&[sharded(), changes, vec![("plan.cluster.instance", json!("p3dn.24xlarge"))]].concat());
+    assert!(starter(&on_v100(Vec::new())).contains("\"pytorch_model_fsdp_0/.metadata\",\"optimizer_0/.metadata\"]"));
     assert!(starter(&document()).contains("required = [\"trainer_state.json\"]\n"));
+    let lora = json!({ "method": "lora", "lora": { "rank": 16, "targets": ["all-linear"] } });
+    let adapters = [("job.training.method", json!("lora")), ("plan.fine_tuning", lora)];
+    assert!(starter(&on_v100(adapters.to_vec())).contains("\"pytorch_model_fsdp.bin\",\"optimizer.bin\"]"));
 }
 
 /// The machines of SkyPilot have PyTorch at most.

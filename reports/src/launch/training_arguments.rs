@@ -10,6 +10,7 @@ use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::{DALI, DROPOUT, Field, USUAL_DROPOUT};
 use super::fine_tuning;
+use super::fsdp_checkpoints;
 use super::fsdp_units;
 use super::job::CHECKPOINTS_KEPT;
 use super::packing;
@@ -312,7 +313,8 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
     if let Some(reshards) = reshards_after_forward(draft)? {
         // Version 2.
         list.flag("fsdp");
-        let mut config = json!({ "reshard_after_forward": reshards, "state_dict_type": "SHARDED_STATE_DICT" });
+        let saved = fsdp_checkpoints::of(draft);
+        let mut config = json!({ "reshard_after_forward": reshards, "state_dict_type": saved.state_dict_type() });
         if let Some(least) = fsdp_units::least_told(draft) {
             config["auto_wrap_policy"] = json!("SIZE_BASED_WRAP");
             config["min_num_params"] = json!(least);
@@ -324,20 +326,11 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
             config["cpu_ram_efficient_loading"] = json!(true);
         }
         list.add("fsdp_config", config);
-        sharded_checkpoints(draft);
+        draft.remark(saved.told());
     }
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     reduction(draft, list);
     Ok(())
-}
-
-/// Tells how to merge weights of which each rank saves its shard, as checkpoints are priced.
-pub(super) fn sharded_checkpoints(draft: &mut Draft<'_>) {
-    draft.remark(if draft.job.plan().method() == Method::Lora {
-        "each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the adapters, which PEFT calls adapter_model.safetensors and loads with an adapter_config.json beside it (LoraConfig.save_pretrained)"
-    } else {
-        "each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the weights"
-    });
 }
 
 /// Returns the argument for how often gradients are summed, which Accelerate decides under the Trainer.

@@ -13,6 +13,7 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::fine_tuning;
+use super::fsdp_checkpoints;
 use super::places::Places;
 use super::program::{Program, data_parallel, environment};
 use super::recommender;
@@ -152,8 +153,7 @@ fn requirements(draft: &Draft<'_>, training: &Training) -> Option<LaunchFile> {
 fn starter(draft: &Draft<'_>, program: &Program) -> Starter {
     let mut required = vec!["trainer_state.json"];
     if draft.engine == Engine::Fsdp && draft.job.plan().state_sharding() != StateSharding::None {
-        // Written once all ranks have written their part.
-        required.extend(["pytorch_model_fsdp_0/.metadata", "optimizer_0/.metadata"]);
+        required.extend(fsdp_checkpoints::of(draft).files());
     }
     let search = Search { results: PLACES.results.unwrap_or_default(), required };
     // A script without arguments looks for its checkpoints itself, and may not be the Trainer's.
