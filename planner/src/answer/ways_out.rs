@@ -13,7 +13,6 @@ use std::sync::Arc;
 use trainyard_hardware_profiles::{Instance, Stack};
 use trainyard_models::{FrozenWeights, Sharing};
 use trainyard_plan::{Field, FineTuningSpec, Fixed, LoraSpec, Method, Optimizer};
-use trainyard_sim::usable;
 use trainyard_units::Bytes;
 
 /// Types with larger GPUs that are tried, the cheapest first: with each of them a plan may need more than on smaller ones.
