@@ -411,7 +411,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
 /// under FSDP 2 (its issues 89 and 1633), torchao does (pytorch/ao, pull request 484).
 fn in_eight_bits(draft: &mut Draft<'_>, paged: bool) -> &'static str {
     if draft.engine == Engine::Fsdp {
-        draft.remark("torchao compiles the update of each shape of tensors in the first step, which takes minutes");
+        draft.remark("torchao compiles the update of each shape of tensors in the first step, which is slow");
         return "adamw_torch_8bit";
     }
     if draft.engine == Engine::Ddp && draft.job.plan().method() == Method::Full {
