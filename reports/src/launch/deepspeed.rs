@@ -347,6 +347,7 @@ fn in_eight_bits(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader:
     let call =
         format!("bitsandbytes.optim.AdamW8bit(…, lr={rate}, betas={betas:?}, eps={epsilon}, weight_decay={decay})");
     draft.note(Field::Optimizer, &format!("DeepSpeed has no name for it; hand deepspeed.initialize {call}"));
+    draft.tells(&[Field::WeightDecay, Field::Betas, Field::Epsilon]);
     draft.remark(format!("the script needs {}", super::fine_tuning::BITSANDBYTES));
 }
 

@@ -423,10 +423,10 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
 /// under FSDP 2 (its issues 89 and 1633), torchao does (pytorch/ao, pull request 484).
 fn in_eight_bits(draft: &mut Draft<'_>, paged: bool) -> &'static str {
     if draft.engine == Engine::Fsdp {
-        draft.remark("torchao compiles the update of each shape of tensors in the first step, which takes minutes");
+        draft.remark("torchao compiles the update of each shape of tensors in the first step, which is slow");
         return "adamw_torch_8bit";
     }
-    if draft.engine == Engine::Ddp {
+    if draft.engine == Engine::Ddp && draft.job.plan().method() == Method::Full {
         draft.remark("the Trainer has bitsandbytes keep the moments of embeddings in 32 bits, as memory was counted");
     }
     if paged { "paged_adamw_8bit" } else { "adamw_8bit" }
