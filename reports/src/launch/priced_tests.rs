@@ -1,7 +1,7 @@
 //! Launch files start what was priced, and say what a user must know to compare with the prediction.
 
 use super::stack_tests::{export, first, megatron, pytorch, sharded, stack};
-use super::tests::{model, over_eight_ranks};
+use super::tests::{model, over_eight_ranks, plain, with};
 use super::{LaunchOptions, Target};
 use crate::launch::stack_tests::given;
 use serde_json::{Value, json};
@@ -289,4 +289,15 @@ fn megatron_is_started_as_the_generation_of_the_gpus_asks() {
         assert_eq!(script.contains("CUDA_DEVICE_MAX_CONNECTIONS=1"), connection, "{script}");
         assert_eq!(script.contains("flash-attn"), backend == "flash", "{script}");
     }
+}
+
+/// transformers leaves the loss out unless it is asked for.
+#[test]
+fn a_script_of_ones_own_is_told_to_balance_experts() {
+    let told = |name: &str| {
+        let document = with(&[model(name), vec![("plan.stack", json!("pytorch-ddp"))]].concat());
+        let notes = plain(&document, Target::Torchrun).expect("a script of one's own").notes;
+        notes.iter().any(|note| note.contains("output_router_logits=True"))
+    };
+    assert_eq!(["mixtral-8x7b", "llama-3.1-8b"].map(told), [true, false]);
 }

@@ -456,17 +456,6 @@ fn experts_are_balanced() {
     assert!(!file(&document(), Target::Megatron, "megatron.sh").contains("--moe-"));
 }
 
-/// transformers leaves the loss out unless it is asked for.
-#[test]
-fn a_script_of_ones_own_is_told_to_balance_experts() {
-    let told = |name: &str| {
-        let document = with(&[model(name), vec![("plan.stack", json!("pytorch-ddp"))]].concat());
-        let notes = plain(&document, Target::Torchrun).expect("a script of one's own").notes;
-        notes.iter().any(|note| note.contains("output_router_logits=True"))
-    };
-    assert_eq!(["mixtral-8x7b", "llama-3.1-8b"].map(told), [true, false]);
-}
-
 /// `validate_args` and `MoELayer.forward` of Megatron-LM refuse them.
 #[test]
 fn experts_that_megatron_does_not_train_are_refused() {
