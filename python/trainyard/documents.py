@@ -207,7 +207,7 @@ StateSharding = Literal["none", "optimizer", "gradients", "parameters"]
 GradientReduction = Literal["step", "micro-batch"]
 
 # In which form gradients travel between replicas.
-GradientCompression = Literal["none", "fp16", "int8", "dgc"]
+GradientCompression = Literal["none", "fp16", "bf16", "int8", "dgc"]
 
 # What is kept off the devices (Ren et al., ZeRO-Offload, arXiv:2101.06840; Rajbhandari et al., ZeRO-Infinity,
 # arXiv:2104.07857). Written as parts joined by `+`, each in main memory unless it says `@nvme`: `optimizer`,
@@ -502,8 +502,8 @@ class CampaignSpec(TypedDict, total=False):
     checkpoint_storage: CheckpointStorage | None
     """Where checkpoints go; s3 if left out."""
     checkpoint_bandwidth: str | None
-    """What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all,
-    and to ebs the throughput of a volume at each.
+    """What all machines together write there, `10 GB/s`. If left out, to s3 what each reaches, up to 10 GB/s of all or
+    1 GB/s of each, and to ebs the throughput of a volume at each.
     """
     evaluation: EvaluationSpec | None
     """When the model is tested; never if left out."""
@@ -1896,6 +1896,10 @@ class Prediction:
     queued_s: float | None = None
     """Seconds of the start-up in the scheduler's queue (`campaign.queue_wait`), of all jobs. Absent where there are
     none.
+    """
+    weights_s: float | None = None
+    """Seconds of reading trained weights before the first step, which are part of its start-up. Absent where training
+    begins with random ones.
     """
     checkpoints_s: float | None = None
     """Seconds of writing checkpoints, if nothing interrupts the training. Absent where nothing is known of them."""

@@ -535,14 +535,14 @@ fn weights_that_are_trained_further_are_not_decayed_by_default() {
     assert!(said.contains("--weight_decay 0.01 ") && said.contains("--adam_beta2 0.98 "), "{said}");
 }
 
-/// The Trainer's loader has nothing to do where DALI decodes.
+/// Where DALI decodes, a script that leaves the loader to the Trainer does so in as many processes.
 #[test]
 fn workers_are_those_of_the_loader_that_decodes() {
     let input = |decode: &str| json!({ "storage": "s3-fastfile", "decode": decode, "workers": 4, "prefetch": 2, "cache": "none" });
     let of = |decode| first(&[("plan.input", input(decode))], &pytorch("pytorch-ddp", false), Target::Torchrun);
     assert!(of("cpu").contains("--dataloader_num_workers 4 "));
     let dali = of("gpu");
-    assert!(!dali.contains("--dataloader"), "{dali}");
+    assert!(dali.contains("--dataloader_num_workers 4 ") && dali.contains("--ignore_data_skip true "), "{dali}");
     assert!(dali.contains("# - plan.input.workers is 4: threads of DALI's pipeline"), "{dali}");
     assert!(dali.contains("override its get_train_dataloader"), "{dali}");
     let packages = |decode| {
