@@ -567,7 +567,7 @@ impl Reasons<'_> {
         if own == GradientCompression::None || self.fixed.gradient_compression.is_some() {
             return None;
         }
-        let other = format!("gradients summed in {own} (a communication hook of DDP): without it");
+        let other = format!("gradients summed in {own} (a communication hook of DDP): the plan without it");
         let held = |held| Fixed { gradient_compression: Some(GradientCompression::None), ..held };
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }
