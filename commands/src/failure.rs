@@ -1,5 +1,7 @@
 //! How a command ends: exit codes, and errors as users read them.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::error::Error;
 use std::process::ExitCode;
 use trainyard_units::Invalid;
@@ -44,6 +46,35 @@ impl From<&Invalid> for Fault {
         let field = Some(invalid.field().to_owned()).filter(|field| !field.is_empty());
         Self { field, value: invalid.given().map(Into::into), allowed: invalid.allowed().map(Into::into) }
     }
+}
+
+/// The schema of [`ErrorDocument`].
+const ERROR_SCHEMA: &str = "trainyard.error/1";
+
+/// Why a command failed, as programs read it: one line on standard error with `--format json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct ErrorDocument {
+    /// `trainyard.error/1`.
+    schema: String,
+    /// The exit code.
+    exit_code: u8,
+    /// What failed.
+    message: String,
+    /// Why, from the outermost reason to the innermost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<String>,
+    /// What may be done about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// The field of a file, or the flag, that is wrong; absent where it is no single one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// What stands there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// What may stand there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed: Option<String>,
 }
 
 /// The reason why a command failed.
@@ -143,5 +174,20 @@ impl Failure {
 
     pub(crate) fn fault(&self) -> &Fault {
         &self.fault
+    }
+
+    /// Returns the failure with its texts as they may be shown.
+    pub(crate) fn document(&self, told: impl Fn(&str) -> String) -> ErrorDocument {
+        let given = |text: &Option<String>| text.as_deref().map(&told);
+        ErrorDocument {
+            schema: ERROR_SCHEMA.into(),
+            exit_code: self.code as u8,
+            message: told(&self.message),
+            causes: self.causes.iter().map(|cause| told(cause)).collect(),
+            hint: given(&self.hint),
+            field: given(&self.fault.field),
+            value: given(&self.fault.value),
+            allowed: given(&self.fault.allowed),
+        }
     }
 }

@@ -55,7 +55,7 @@ pub use listener::{Event, Listener};
 pub use shown::{Form, shown};
 pub use trainyard_planner::Cancellation;
 
-use crate::arguments::{Arguments, Command, Global, PricesCommand};
+use crate::arguments::{Arguments, Command, Format, Global, PricesCommand};
 use crate::caller::{Caller, on_behalf_of};
 use crate::failure::{Exit, Failure};
 use crate::history::History;
@@ -74,7 +74,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
             return if told.use_stderr() { Exit::Input as u8 } else { Exit::Done as u8 };
         }
         Err(error) => {
-            Output::new(&Global::default()).failure(&misused::misused(&error, &words));
+            Output::new(&asked_for(&words)).failure(&misused::misused(&error, &words));
             return Exit::Input as u8;
         }
     };
@@ -84,7 +84,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = match printed::resolved(arguments) {
         Ok(arguments) => arguments,
         Err(failure) => {
-            Output::new(&Global::default()).failure(&failure);
+            Output::new(&asked_for(&words)).failure(&failure);
             return failure.code() as u8;
         }
     };
@@ -101,6 +101,13 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
             failure.code() as u8
         }
     }
+}
+
+/// Returns the form of output that words ask for which are no arguments.
+fn asked_for(words: &[OsString]) -> Global {
+    let asked = words.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
+    let format = if asked || words.iter().any(|word| word == "--format=json") { Format::Json } else { Format::Table };
+    Global { format, ..Global::default() }
 }
 
 /// Returns `true` if the words lack a command or ask for help or the version: all that is printed as it is.

@@ -158,9 +158,14 @@ impl Output {
         }
     }
 
-    /// Prints the reason why a command failed.
+    /// Prints the reason why a command failed: as JSON on one line where results are JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         let told = |text: &str| short(&harmless(text));
+        if self.format == Format::Json {
+            let line = serde_json::to_string(&failure.document(told)).expect("texts are what JSON can hold");
+            let _ = writeln!(stderr(), "{line}");
+            return;
+        }
         let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), told(failure.message()));
         let causes = failure.causes().iter().map(|cause| format!("  caused by: {}\n", told(cause)));
         let painted = self.paint("hint:", AnsiColor::Cyan);

@@ -34,6 +34,10 @@ pub struct ObjectStorage {
     pub requests: Sourced<f64>,
     /// Number of objects that one request lists.
     pub listed: Sourced<f64>,
+    /// Bytes of an object that one request reads.
+    pub part: Sourced<Bytes>,
+    /// Price of a thousand requests that read.
+    pub thousand_reads: Sourced<Usd>,
     /// Price of 10⁹ bytes for a month.
     pub price: Sourced<Usd>,
 }

@@ -128,6 +128,7 @@ mod tests {
     fn planned(storage: StorageMode) -> PlanDocument {
         let mut job = asking::job("resnet50", 1024, &["p4d.24xlarge"], 1);
         (job.data.dataset, job.data.storage) = (Some("imagenet".into()), Some(storage));
+        job.data.decode = Some(DecodePlace::Gpu);
         job.training.epochs = Some(10.0);
         let problem = asking::solvable(&job);
         recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan")

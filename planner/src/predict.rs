@@ -164,6 +164,7 @@ fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, (feed, steps): (&Inp
         step_samples_per_s: plan.batch().global as f64 / outcome.step_time.0,
         first_pass_step_time_s: feed.first_step_time.0,
         download_s: feed.download.0,
+        requests: feed.requests,
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use methods::methods_table;
 pub use methods::trained_part;
 use methods::{methods, trained};
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
+use trainyard_plan::document::{Alternative, CostKind, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{Cache, Objective, PlanSpec};
 use trainyard_planner::{
     Evaluations, LIKELY, Loading, expected_count, forward_passes, likelihood, likely, loading, pace, passes, plan_of,
@@ -263,20 +263,21 @@ fn evaluated(document: &PlanDocument) -> Option<String> {
 
 /// Formats the parts of a cost, without those too small to show in its digits.
 fn parts_of(parts: &CostParts) -> String {
-    let named = [
-        ("steps", parts.instances_usd),
-        ("start-up", parts.start_up_usd),
-        ("checkpoints", parts.checkpoints_usd),
-        ("evaluations", parts.evaluations_usd),
-        ("reference", parts.reference_usd),
-        ("interruptions", parts.interruptions_usd),
-        ("failures", parts.failures_usd),
-        ("storage", parts.storage_usd),
-        ("unused", parts.unused_usd),
-    ];
+    let name = |kind| match kind {
+        CostKind::Steps => "steps",
+        CostKind::StartUp => "start-up",
+        CostKind::Checkpoints => "checkpoints",
+        CostKind::Evaluations => "evaluations",
+        CostKind::Reference => "reference",
+        CostKind::Interruptions => "interruptions",
+        CostKind::Failures => "failures",
+        CostKind::Storage => "storage",
+        CostKind::Requests => "S3 requests",
+        CostKind::Unused => "unused",
+    };
     let counts = |amount: f64| amount >= parts.total() / 1000.0;
-    let named = named.into_iter().filter(|(_, amount)| counts(*amount));
-    named.map(|(name, amount)| format!("{name} {}", usd(amount))).collect::<Vec<_>>().join(", ")
+    let counting = parts.each().into_iter().filter(|(_, amount)| counts(*amount));
+    counting.map(|(kind, amount)| format!("{} {}", name(kind), usd(amount))).collect::<Vec<_>>().join(", ")
 }
 
 /// The share of a step from which waiting for samples is told.

@@ -1,7 +1,7 @@
 //! `trainyard schemas`: the JSON Schemas of files and results, and the description of the server's API.
 
 use crate::arguments::SchemasArguments;
-use crate::failure::{Exit, Failure};
+use crate::failure::{ErrorDocument, Exit, Failure};
 use crate::files;
 use crate::output::{Output, json};
 use schemars::{JsonSchema, schema_for};
@@ -32,6 +32,7 @@ fn all() -> Vec<(&'static str, String)> {
         ("campaign", of::<CampaignDocument>()),
         ("cluster-file", of::<ClusterFile>()),
         ("comparison", of::<ComparisonDocument>()),
+        ("error", of::<ErrorDocument>()),
         ("explanation", of::<ExplanationDocument>()),
         ("fleet", of::<FleetDocument>()),
         ("fleet-file", of::<FleetSpec>()),

@@ -14,6 +14,9 @@ pub struct CostParts {
     pub start_up_usd: f64,
     /// What keeps checkpoints, and the data set near the machines.
     pub storage_usd: f64,
+    /// Requests that read samples from Amazon S3.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub requests_usd: f64,
     /// Instances while checkpoints are written.
     pub checkpoints_usd: f64,
     /// Instances while the model is evaluated.
@@ -33,11 +36,52 @@ pub struct CostParts {
     pub unused_usd: f64,
 }
 
+/// What a part of a cost is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostKind {
+    Steps,
+    StartUp,
+    Checkpoints,
+    Evaluations,
+    Reference,
+    Interruptions,
+    Failures,
+    Storage,
+    Requests,
+    Unused,
+}
+
 impl CostParts {
+    /// Lists all parts, in USD.
+    pub fn each(&self) -> [(CostKind, f64); 10] {
+        let &Self {
+            instances_usd,
+            start_up_usd,
+            storage_usd,
+            requests_usd,
+            checkpoints_usd,
+            evaluations_usd,
+            reference_usd,
+            interruptions_usd,
+            failures_usd,
+            unused_usd,
+        } = self;
+        [
+            (CostKind::Steps, instances_usd),
+            (CostKind::StartUp, start_up_usd),
+            (CostKind::Checkpoints, checkpoints_usd),
+            (CostKind::Evaluations, evaluations_usd),
+            (CostKind::Reference, reference_usd),
+            (CostKind::Interruptions, interruptions_usd),
+            (CostKind::Failures, failures_usd),
+            (CostKind::Storage, storage_usd),
+            (CostKind::Requests, requests_usd),
+            (CostKind::Unused, unused_usd),
+        ]
+    }
+
     /// Returns the sum of the parts, in USD.
     pub fn total(&self) -> f64 {
-        let saved = self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd;
-        let forward = self.evaluations_usd + self.reference_usd;
-        saved + self.interruptions_usd + self.failures_usd + forward + self.unused_usd
+        self.each().into_iter().map(|(_, usd)| usd).sum()
     }
 }

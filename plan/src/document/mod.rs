@@ -11,7 +11,7 @@ pub(crate) mod replay;
 pub(crate) mod what_if;
 
 pub use comparison::{COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, number_or_null};
-pub use cost::CostParts;
+pub use cost::{CostKind, CostParts};
 pub use decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
 
 use crate::fine_tuning::Method;
@@ -272,6 +272,9 @@ pub struct InputPrediction {
     pub first_pass_step_time_s: f64,
     /// Seconds of downloading or listing before the first step, which are part of its start-up.
     pub download_s: f64,
+    /// Requests that read objects of Amazon S3, of the whole training.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub requests: f64,
 }
 
 /// A price and where it comes from: of machines that AWS rents out, or of those that a cluster file describes, which are in

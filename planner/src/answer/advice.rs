@@ -94,9 +94,7 @@ impl<'a> Advice<'a> {
         let other = self.others.iter().min_by(|a, b| waits_with(a).total_cmp(&waits_with(b)))?;
         let less = waits_with(other).max(0.0);
         let fields = differences(self.input, other.0).join(" and ");
-        let by_gpus = self.input.decode == DecodePlace::Cpu && other.0.decode == DecodePlace::Gpu;
-        let dali = if by_gpus { " (NVIDIA DALI)" } else { "" };
-        (less < waits - NOTICEABLE).then(|| format!("with {fields}{dali} it would be {:.0} %", 100.0 * less))
+        (less < waits - NOTICEABLE).then(|| format!("with {fields} it would be {:.0} %", 100.0 * less))
     }
 
     /// Says what would help, outside the fields of a plan.

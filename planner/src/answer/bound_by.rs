@@ -171,6 +171,7 @@ mod tests {
             step_samples_per_s: 950.0,
             first_pass_step_time_s: 1.0,
             download_s: 0.0,
+            requests: 0.0,
         };
         assert_eq!(held_by_input(&input(1000.0), 0.5).as_deref(), Some("; decoding lets it be 5 % shorter at most"));
         assert_eq!(held_by_input(&input(950.0), 0.5).as_deref(), Some("; decoding lets it be 0 % shorter at most"));

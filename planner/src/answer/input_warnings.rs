@@ -4,10 +4,11 @@
 use super::solve::aim;
 use super::terms::unpriced_copies;
 use super::warnings::Warnings;
+use crate::Limits;
 use crate::amount::usd;
 use crate::problem::{Data, Place, chosen, named_set};
-use crate::search::{Aim, Evaluated, Prepared, Totals, choose_briefly};
-use trainyard_plan::{BatchSpec, DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
+use crate::search::{Aim, Evaluated, Prepared, Totals, amount, choose_briefly};
+use trainyard_plan::{BatchSpec, Cache, DecodePlace, Fixed, InputSpec, Plan, PlanSpec, SampleFormat, StorageMode};
 use trainyard_sim::{DataSet, Intake, LoaderRates};
 use trainyard_units::{Seconds, human_duration};
 
@@ -24,7 +25,27 @@ impl Warnings<'_> {
             Place::Rented(_) => unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice),
             Place::Owned { .. } => self.there_already(),
         };
-        [self.decoding_by_gpus(), self.assumed_storage(), place].into_iter().flatten().collect()
+        [self.decoding_by_gpus(), self.assumed_storage(), self.requests(), place].into_iter().flatten().collect()
+    }
+
+    /// Tells what requests to S3 cost, where that is a noticeable part of the whole.
+    fn requests(&self) -> Option<String> {
+        let (parts, input) = (self.prediction.cost_parts?, self.plan.input()?);
+        let share = parts.requests_usd / parts.total();
+        let cached = match (input.storage, input.cache) {
+            (StorageMode::S3FastFile | StorageMode::S3Pipe, Cache::None) => {
+                ", or a cache that is filled in the first pass,"
+            }
+            _ => "",
+        };
+        (share > NOTICEABLE).then(|| {
+            format!(
+                "requests to S3 cost {} of this, {:.0} %: samples packed into larger files (WebDataset, TFRecord){cached} take \
+                 fewer",
+                usd(parts.requests_usd),
+                100.0 * share
+            )
+        })
     }
 
     /// Tells that samples are taken to be on machines of one's own before the training begins, where the job does not say
@@ -42,37 +63,49 @@ impl Warnings<'_> {
         ))
     }
 
-    /// Warns of decoding by GPUs, which most training scripts do not do, by simulating the same plan without it.
+    /// Offers decoding by GPUs, for which a script has to use NVIDIA DALI: tells what this plan takes with it, and what the
+    /// best that a short search finds takes, where that is noticeably better than decoding by CPUs.
     fn decoding_by_gpus(&self) -> Option<String> {
-        let input = self.plan.input().filter(|input| input.decode == DecodePlace::Gpu)?;
-        let input = Some(InputSpec { decode: DecodePlace::Cpu, ..input });
+        let (limits, input, data) = (self.limits?, self.plan.input()?, self.problem.data?);
+        let open = data.held.decode.or(limits.fixed.input_decode).is_none();
+        if !open || data.set.format != SampleFormat::Jpeg {
+            return None;
+        }
+        let machine = self.problem.place.machine_of(self.choice, self.plan);
+        let own = Totals::simulated(self.problem, self.plan, self.choice, &machine)?;
+        let better = |other: &Totals| {
+            let [other_amount, own_amount] = [*other, own].map(|totals| amount(self.problem.objective, totals));
+            let in_time = self.problem.is_late(own.elapsed_s) && !self.problem.is_late(other.elapsed_s);
+            in_time || other_amount < own_amount * (1.0 - NOTICEABLE)
+        };
+        let takes = |Totals { elapsed_s, cost_usd, .. }: Totals| {
+            let cost = cost_usd.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
+            format!("{}{cost}", human_duration(Seconds(elapsed_s)))
+        };
+        let input = Some(InputSpec { decode: DecodePlace::Gpu, ..input });
         let plan = Plan::try_from(PlanSpec { input, ..self.plan.spec().clone() }).ok()?;
-        let machine = self.problem.place.machine_of(self.choice, &plan);
-        let other = Totals::simulated(self.problem, &plan, self.choice, &machine)?;
-        (other.elapsed_s > self.prediction.elapsed_s() * (1.0 + NOTICEABLE)).then(|| {
-            let takes = |elapsed_s: f64, cost: Option<f64>| {
-                let cost = cost.map_or_else(String::new, |cost| format!(" and {}", usd(cost)));
-                format!("{}{cost}", human_duration(Seconds(elapsed_s)))
-            };
-            let best = self.decoded_by_cpus().filter(|best| best.machines() != self.plan.cluster().to_string());
-            let best = best.map_or_else(String::new, |best| {
-                let told = takes(best.elapsed_s, best.cost_usd);
-                format!(", and {}, the best that a short search finds, {told}", best.machines())
-            });
-            let late = self.problem.is_late(other.elapsed_s);
-            let late = if late { ", more than the deadline" } else { "" };
+        let same = Totals::simulated(self.problem, &plan, self.choice, &machine).filter(better);
+        let machines = self.plan.cluster().to_string();
+        let best = self.decoded_by_gpus(limits).filter(|best| best.machines() != machines);
+        let best = best.map(|best| (best.machines(), Totals::found(&best))).filter(|(_, totals)| better(totals));
+        let told: Vec<String> =
+            same.map(|totals| format!("this plan would take {}", takes(totals)))
+                .into_iter()
+                .chain(best.map(|(machines, totals)| {
+                    format!("{machines}, the best that a short search finds, {}", takes(totals))
+                }))
+                .collect();
+        (!told.is_empty()).then(|| {
             format!(
-                "images are decoded by GPUs with NVIDIA DALI; with a DataLoader that decodes on CPUs this plan takes \
-                 {}{late}{best}: --fix input.decode=cpu plans for that",
-                takes(other.elapsed_s, other.cost_usd)
+                "images decoded by GPUs (NVIDIA DALI, in the script) would help: {}; --fix input.decode=gpu plans for that",
+                told.join(", ")
             )
         })
     }
 
-    /// Searches briefly for what would be recommended if CPUs decoded.
-    fn decoded_by_cpus(&self) -> Option<Evaluated> {
-        let limits = self.limits?;
-        let fixed = Fixed { input_decode: Some(DecodePlace::Cpu), ..limits.fixed.clone() };
+    /// Searches briefly for what would be recommended if GPUs decoded.
+    fn decoded_by_gpus(&self, limits: &Limits) -> Option<Evaluated> {
+        let fixed = Fixed { input_decode: Some(DecodePlace::Gpu), ..limits.fixed.clone() };
         let problem = self.problem.briefly();
         choose_briefly(&Prepared::new(&problem, &fixed), Aim { top: 1, ..aim(&problem, limits) })
     }
@@ -146,7 +179,7 @@ mod tests {
     use crate::asking;
     use crate::{Limits, recommend};
     use trainyard_plan::document::PlanDocument;
-    use trainyard_plan::{DecodePlace, JobSpec, SampleFormat, StorageMode};
+    use trainyard_plan::{Cache, DecodePlace, JobSpec, SampleFormat, StorageMode};
 
     fn images() -> JobSpec {
         let mut job = asking::job("resnet50", 1024, &["p4d.24xlarge"], 1);
@@ -165,41 +198,69 @@ mod tests {
         document.warnings.iter().find(|warning| warning.contains(part))
     }
 
+    /// What its caveat says of decoding by GPUs.
+    fn offer(document: &PlanDocument) -> Option<&String> {
+        told(document, "decoded by GPUs (NVIDIA DALI, in the script) would help: ")
+    }
+
     #[test]
-    fn decoding_by_gpus_is_told_first_with_the_same_plan_decoded_by_cpus() {
+    fn decoding_by_gpus_is_offered_and_never_assumed() {
         let document = planned(&images());
-        assert!(document.warnings[0].starts_with("images are decoded by GPUs"), "{:?}", document.warnings);
-        let mut by_cpus = images();
-        by_cpus.data.decode = Some(DecodePlace::Cpu);
-        let other = planned(&by_cpus);
-        assert!(told(&other, "images are decoded by GPUs").is_none(), "{:?}", other.warnings);
-        let mut late = images();
-        late.goal.deadline = Some(format!("{} s", document.prediction.elapsed_s() * 1.1));
-        let late = planned(&late).warnings;
-        assert!(late.iter().any(|told| told.contains("more than the deadline")), "{late:?}");
+        assert_eq!(document.plan.input.map(|input| input.decode), Some(DecodePlace::Cpu));
+        let same = offer(&document).expect("A100s have JPEG engines");
+        assert!(same.contains("this plan would take ") && !same.contains("short search"), "{same}");
+        let mut by_gpus = images();
+        by_gpus.data.decode = Some(DecodePlace::Gpu);
+        let other = planned(&by_gpus);
+        assert_eq!(other.plan.input.map(|input| input.decode), Some(DecodePlace::Gpu));
+        assert!(offer(&other).is_none(), "{:?}", other.warnings);
+        assert!(document.prediction.elapsed_s() > 1.5 * other.prediction.elapsed_s());
+        let mut stored = images();
+        stored.data.format = Some(SampleFormat::Raw);
+        assert!(offer(&planned(&stored)).is_none());
     }
 
     /// Cheaper machines keep as many processors busy as a machine of A100s, whose GPUs wait for theirs.
     #[test]
-    fn the_machines_that_would_win_with_decoding_by_cpus_are_told() {
+    fn the_machines_that_would_win_with_decoding_by_gpus_are_told() {
         let mut job = images();
         job.cluster.instances = Some(vec!["p4d.24xlarge".into(), "g4dn.2xlarge".into()]);
         job.cluster.max_instances = Some(4);
         let document = planned(&job);
-        assert_eq!(document.plan.cluster.instance, "p4d.24xlarge");
-        let best = "g4dn.2xlarge, the best that a short search finds, ";
-        assert!(document.warnings[0].contains(best), "{:?}", document.warnings);
-        assert!(!planned(&images()).warnings[0].contains("short search"));
+        assert_eq!(document.plan.cluster.instance, "g4dn.2xlarge");
+        let offer = offer(&document).expect("A100s have JPEG engines");
+        assert!(offer.contains("p4d.24xlarge, the best") && !offer.contains("this plan"), "{offer}");
+    }
+
+    /// A request for each image in each of 30 passes, at 0.0004 USD for a thousand.
+    #[test]
+    fn requests_for_single_files_are_in_the_cost_and_told() {
+        let mut job = images();
+        job.data.storage = Some(StorageMode::S3FastFile);
+        (job.data.files, job.data.cache) = (Some(1_281_167), Some(Cache::None));
+        let single = planned(&job);
+        let parts = single.prediction.cost_parts.expect("rented machines cost");
+        let images = (single.prediction.steps * 1024) as f64;
+        assert!((parts.requests_usd - images * 4e-7).abs() < 1e-9, "{parts:?}");
+        assert!((parts.total() - single.prediction.cost_usd.expect("a cost")).abs() < 1e-9);
+        assert!(told(&single, "requests to S3 cost 15.37 USD of this").is_some(), "{:?}", single.warnings);
+        job.data.files = None;
+        let packed = planned(&job);
+        let parts = packed.prediction.cost_parts.expect("rented machines cost");
+        assert!(parts.requests_usd > 0.0 && parts.requests_usd < 0.25, "{parts:?}");
+        assert!(told(&packed, "requests to S3").is_none());
     }
 
     #[test]
     fn files_are_told_where_their_number_is_supposed_and_matters() {
         let part = "in files of 128 MiB";
-        assert!(told(&planned(&images()), part).is_some());
-        let mut packed = images();
+        let mut images = images();
+        images.data.decode = Some(DecodePlace::Gpu);
+        assert!(told(&planned(&images), part).is_some());
+        let mut packed = images.clone();
         packed.data.files = Some(1024);
         assert!(told(&planned(&packed), part).is_none());
-        let mut there = images();
+        let mut there = images;
         there.data.storage = Some(StorageMode::Memory);
         assert!(told(&planned(&there), part).is_none());
     }

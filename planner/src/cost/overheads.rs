@@ -2,6 +2,7 @@
 
 use super::run_conditions::RunConditions;
 use crate::problem::{ForwardTimes, Hourly, Problem};
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::document::{CostParts, Prediction};
 use trainyard_plan::{Plan, Pricing, StorageMode};
 use trainyard_sim::Machine;
@@ -48,6 +49,8 @@ pub(crate) struct Work {
     pub(crate) forward: ForwardTimes,
     /// Downloading the data set.
     pub(crate) download: Seconds,
+    /// Requests that read samples from S3.
+    pub(crate) requests: f64,
 }
 
 impl Work {
@@ -59,6 +62,7 @@ impl Work {
             steps: Seconds(prediction.time_s),
             forward: ForwardTimes { evaluations, reference },
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
+            requests: prediction.input.map_or(0.0, |input| input.requests),
         }
     }
 }
@@ -81,6 +85,8 @@ pub(crate) struct TrainingCost {
     pub(crate) checkpoints: Seconds,
     /// Forward passes besides the steps.
     forward: ForwardTimes,
+    /// Requests that read samples from S3; what is read again after a loss is left out.
+    requests: f64,
     /// What reclaims of machines are expected to add, where they are reclaimed and it is known how often.
     pub(crate) reclaims: Option<Losses>,
     /// What failures of machines are expected to add, where overheads are known.
@@ -103,6 +109,7 @@ impl TrainingCost {
                     queued: nothing,
                     checkpoints: nothing,
                     forward: work.forward,
+                    requests: work.requests,
                     reclaims: None,
                     failures: None,
                 }
@@ -124,6 +131,7 @@ impl TrainingCost {
             instances_usd: hourly.of_all(self.steps),
             start_up_usd: hourly.of_all(self.paid_start_up),
             storage_usd: storage_hour * self.elapsed().0 / 3600.0,
+            requests_usd: self.requests / 1000.0 * catalog().storage().s3.thousand_reads.value.0,
             checkpoints_usd: hourly.of_all(self.checkpoints),
             evaluations_usd: hourly.of_all(self.forward.evaluations),
             reference_usd: hourly.of_all(self.forward.reference),
@@ -131,7 +139,10 @@ impl TrainingCost {
             failures_usd: of_losses(self.failures),
             unused_usd: 0.0,
         };
-        CostParts { unused_usd: hourly.unused(self.elapsed(), used.total() - used.storage_usd), ..used }
+        CostParts {
+            unused_usd: hourly.unused(self.elapsed(), used.total() - used.storage_usd - used.requests_usd),
+            ..used
+        }
     }
 
     /// Returns the time from the request for machines to the last checkpoint.
@@ -207,7 +218,7 @@ impl Overheads {
     /// after a download. No part gets shorter as one of these gets longer, so that lower bounds of them give one of the
     /// whole.
     fn training_cost(&self, steps: u64, work: Work) -> TrainingCost {
-        let Work { steps: time, forward, download } = work;
+        let Work { steps: time, forward, download, requests } = work;
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
         let start = self.software + download;
@@ -227,6 +238,7 @@ impl Overheads {
             queued: Seconds(self.queue.0 * jobs as f64),
             checkpoints: Seconds(self.write.0 * (written as f64 + again)),
             forward,
+            requests,
             reclaims: self.reclaimed.then(|| exposure.reclaims(exposed, step)),
             failures: Some(exposure.failures(exposed, step)),
         }

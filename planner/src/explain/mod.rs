@@ -6,7 +6,7 @@ mod words;
 use crate::loading::loading;
 use crate::predict::{MachineFiles, machine, plan_of, resimulate};
 use crate::problem::inside;
-use trainyard_plan::document::{PlanDocument, Prediction};
+use trainyard_plan::document::{CostKind, PlanDocument, Prediction};
 use trainyard_plan::{CostPart, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart, Plan};
 use trainyard_sim::{Options, critical_path, spread};
 use trainyard_units::{Invalid, Seconds, human_duration};
@@ -128,16 +128,18 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     };
     let what = format!("{cluster} for {} at {rate}", human_duration(Seconds(prediction.time_s)));
     let Some(parts) = prediction.cost_parts else { return vec![CostPart { what, usd }] };
-    let rest = [
-        ("start-up", parts.start_up_usd),
-        ("writing checkpoints", parts.checkpoints_usd),
-        ("evaluating the model", parts.evaluations_usd),
-        ("scores of the reference model", parts.reference_usd),
-        ("interruptions of spot instances", parts.interruptions_usd),
-        ("failures of machines", parts.failures_usd),
-        ("keeping checkpoints and data", parts.storage_usd),
-        ("the rest of the capacity block", parts.unused_usd),
-    ];
-    let rest = rest.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(what, usd)| CostPart { what: what.into(), usd });
-    std::iter::once(CostPart { what, usd: parts.instances_usd }).chain(rest).collect()
+    let words = |kind| match kind {
+        CostKind::Steps => &what,
+        CostKind::StartUp => "start-up",
+        CostKind::Checkpoints => "writing checkpoints",
+        CostKind::Evaluations => "evaluating the model",
+        CostKind::Reference => "scores of the reference model",
+        CostKind::Interruptions => "interruptions of spot instances",
+        CostKind::Failures => "failures of machines",
+        CostKind::Storage => "keeping checkpoints and data",
+        CostKind::Requests => "requests to S3",
+        CostKind::Unused => "the rest of the capacity block",
+    };
+    let spent = parts.each().into_iter().filter(|(_, usd)| *usd > 0.0);
+    spent.map(|(kind, usd)| CostPart { what: words(kind).to_owned(), usd }).collect()
 }

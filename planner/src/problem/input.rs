@@ -192,7 +192,8 @@ impl InputChoice {
     }
 
     /// Lists every input with the held fields, the simpler and cheaper first. Data that a machine has already is not
-    /// chosen: a job says so if its samples are there.
+    /// chosen: a job says so if its samples are there. Nor is decoding by GPUs: no loader does it by itself, so that a script
+    /// has to be written for it.
     fn options(self, machine: &Machine, data: &DataSet, replicas: u32) -> Vec<InputSpec> {
         fn each<T: Copy>(held: Option<T>, open: &[T]) -> Vec<T> {
             held.map_or_else(|| open.to_vec(), |held| vec![held])
@@ -210,18 +211,15 @@ impl InputChoice {
         } else {
             &[StorageMode::Nvme, StorageMode::Memory]
         };
-        let decodes: &[DecodePlace] =
-            if data.format == SampleFormat::Jpeg { DecodePlace::ALL } else { &[DecodePlace::Cpu] };
         let processors = host.and_then(|host| host.processors).map_or(1, |processors| processors.vcpus);
         let share = processors / replicas.div_ceil(machine.cluster.machines()).max(1);
         let workers = self.workers.unwrap_or(share.clamp(1, INPUT_COUNT_MAX));
         let prefetch = self.prefetch.unwrap_or(PREFETCH);
+        let decode = self.decode.unwrap_or(DecodePlace::Cpu);
         let mut all = Vec::new();
         for storage in each(self.storage, storages) {
-            for decode in each(self.decode, decodes) {
-                for cache in each(self.cache, Cache::ALL) {
-                    all.push(InputSpec { storage, decode, workers, prefetch, cache });
-                }
+            for cache in each(self.cache, Cache::ALL) {
+                all.push(InputSpec { storage, decode, workers, prefetch, cache });
             }
         }
         all

@@ -26,7 +26,7 @@ mod surer;
 mod totals;
 mod usual_batch;
 
-pub(crate) use aim::{Aim, Ceilings, Ranking, Within, nearest, other};
+pub(crate) use aim::{Aim, Ceilings, Ranking, Within, amount, nearest, other};
 pub(crate) use arrangement::{UNSHARDED, other_compression, other_offload, other_recomputation, other_sharding};
 pub use cases::cases_to_measure;
 pub(crate) use complexity::Complexity;

@@ -230,7 +230,8 @@ impl<'a> Prepared<'a> {
         let hourly = self.problem.place.hourly(candidate.choice, candidate.instances);
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
         let input = self.input_stalls.input(candidate).map(|input| input.storage);
-        let work = Work { steps: Seconds(time_s), forward, download };
+        let requests = feed.map_or(0.0, |feed| feed.requests);
+        let work = Work { steps: Seconds(time_s), forward, download, requests };
         let surrounded = Surrounded::of(overheads, hourly, steps, work, input);
         let devices = if self.problem.place.is_measured() { 1 } else { candidate.parallel.ranks() };
         Totals::new((step_time_s, time_s), surrounded, devices)

@@ -350,7 +350,7 @@ impl<'a> Searcher<'a> {
         let steps = self.sought.problem().training.steps(candidate.batch.global);
         let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, queued_s, cost_usd, .. } = totals;
-        let download_s = fed.map_or(0.0, |feed| feed.download.0);
+        let (download_s, requests) = fed.map_or((0.0, 0.0), |feed| (feed.download.0, feed.requests));
         let evaluated = Evaluated {
             plan,
             choice,
@@ -360,6 +360,7 @@ impl<'a> Searcher<'a> {
             queued_s,
             forward: times.forward,
             download_s,
+            requests,
             cost_usd,
             memory_peak,
             outcome,

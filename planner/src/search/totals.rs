@@ -70,21 +70,21 @@ impl Totals {
     pub(crate) fn simulated(problem: &Problem, plan: &Plan, choice: usize, machine: &Machine) -> Option<Self> {
         let step = step_time(plan, machine).ok()?;
         let steps = problem.training.steps(plan.batch().global);
-        let (step_time_s, time_s, download) = match (plan.input(), &problem.data) {
+        let (step_time_s, time_s, download, requests) = match (plan.input(), &problem.data) {
             (Some(input), Some(data)) => {
                 let BatchSpec { global: global_batch, micro: micro_batch, .. } = plan.batch();
                 let intake = Intake { mesh: plan.mesh(), global_batch, micro_batch };
                 let supply = LoaderRates::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
                 let feed = supply.feed(step, steps);
-                (feed.step_time.0, feed.time.0, feed.download)
+                (feed.step_time.0, feed.time.0, feed.download, feed.requests)
             }
-            _ => (step.0, step.0 * steps as f64, Seconds(0.0)),
+            _ => (step.0, step.0 * steps as f64, Seconds(0.0), 0.0),
         };
         let forward = problem.forward_passes(plan.batch().global).times_of(plan, machine).ok()?;
         let overheads = Overheads::of_plan(problem, plan, machine, choice);
         let hourly = problem.place.hourly(choice, plan.cluster().instances);
         let storage = plan.input().map(|input| input.storage);
-        let work = Work { steps: Seconds(time_s), forward, download };
+        let work = Work { steps: Seconds(time_s), forward, download, requests };
         let surrounded = Surrounded::of(overheads.as_ref(), hourly, steps, work, storage);
         Some(Self::new((step_time_s, time_s), surrounded, devices(plan)))
     }
@@ -128,7 +128,8 @@ impl Evaluated {
 
     /// Returns the work of the training.
     pub(crate) fn work(&self) -> Work {
-        Work { steps: Seconds(self.time_s), forward: self.forward, download: Seconds(self.download_s) }
+        let (steps, download) = (Seconds(self.time_s), Seconds(self.download_s));
+        Work { steps, forward: self.forward, download, requests: self.requests }
     }
 
     /// Returns the time of the training on machines that have started, to the last checkpoint, without reclaims: what
@@ -180,6 +181,8 @@ pub struct Evaluated {
     pub(crate) forward: ForwardTimes,
     /// Seconds of downloading before the first step.
     pub download_s: f64,
+    /// Requests that read samples from S3.
+    pub(crate) requests: f64,
     /// Price of the training and its overheads, in USD.
     pub cost_usd: Option<f64>,
     /// Memory needed by the rank that needs most.

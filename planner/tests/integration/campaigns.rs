@@ -107,8 +107,8 @@ fn a_plan_that_meets_the_goal_by_little_is_warned_of_beside_one_that_is_likely_t
     let tight = of(&job, 5);
     let chance = tight.prediction.within_deadline.expect("a deadline");
     assert!((0.5..0.7).contains(&chance), "{chance}");
-    let told = &tight.warnings[0];
-    assert!(told.starts_with(&format!("the plan is {:.0} % likely to end within ", 100.0 * chance)), "{told}");
+    let start = format!("the plan is {:.0} % likely to end within ", 100.0 * chance);
+    let told = tight.warnings.iter().find(|told| told.starts_with(&start)).expect("a warning");
     assert!(told.contains("; the cheapest that is 90 % likely to: ") && told.contains("; --point "), "{told}");
     let number: usize =
         told.split("--point ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
@@ -118,11 +118,9 @@ fn a_plan_that_meets_the_goal_by_little_is_warned_of_beside_one_that_is_likely_t
     job.goal.objective = Some(Objective::Time);
     job.goal.deadline = Some(format!("{} s", 1.01 * of(&job, 5).prediction.elapsed_s()));
     let none = of(&job, 5);
-    assert!(
-        none.warnings[0].ends_with("; none of the plans that were compared is 90 % likely to"),
-        "{:?}",
-        none.warnings
-    );
+    let told =
+        none.warnings.iter().any(|told| told.ends_with("; none of the plans that were compared is 90 % likely to"));
+    assert!(told, "{:?}", none.warnings);
     job.goal.deadline = Some("90 d".into());
     assert!(of(&job, 5).warnings.iter().all(|own| !own.contains("likely to")));
 }

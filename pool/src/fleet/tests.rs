@@ -501,7 +501,7 @@ fn a_missed_deadline_or_budget_is_named() {
     assert!(told, "{reasons:?}");
 }
 
-/// A job of its own costs and takes what it does in a fleet, storage apart; evaluation and checkpoints are part of it.
+/// A job of its own costs and takes what it does in a fleet, storage and requests to it apart; evaluation and checkpoints are part of it.
 #[test]
 fn a_fleet_of_one_is_its_plan() {
     let job = JOB.replace("count = 5", "count = 1");
@@ -512,8 +512,8 @@ fn a_fleet_of_one_is_its_plan() {
     let prediction = &plan.prediction;
     assert!(prediction.evaluations_s.is_some_and(|seconds| seconds > 60.0));
     assert!(close(fleet.document.prediction.makespan_s, prediction.elapsed_s()));
-    let storage = prediction.cost_parts.expect("rented").storage_usd;
-    let (cost, alone) = (total(&fleet.document), prediction.cost_usd.expect("rented") - storage);
+    let parts = prediction.cost_parts.expect("rented");
+    let (cost, alone) = (total(&fleet.document), parts.total() - parts.storage_usd - parts.requests_usd);
     // Queues bill begun seconds in full.
     assert!(cost >= alone && cost < alone * 1.01, "{cost} {alone}");
 }

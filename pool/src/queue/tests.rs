@@ -153,6 +153,7 @@ fn a_plan_that_downloads_its_data_set_takes_that_longer() {
         step_samples_per_s: 1.0,
         first_pass_step_time_s: 1.0,
         download_s: 600.0,
+        requests: 0.0,
     });
     let document = with_plan("", &plans).expect("a plan that fits");
     assert!((document.jobs[0].end_s - document.jobs[0].ready_s - 87_000.0).abs() < 1e-6);

@@ -124,9 +124,17 @@ pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static s
     }
     let input = job.plan().input()?;
     match field {
-        Field::Storage if from_objects(input.storage) => {
-            Some("these files do not mount the bucket; Mountpoint for Amazon S3 does, or the script reads it")
-        }
+        Field::Storage => match input.storage {
+            StorageMode::S3FastFile => {
+                Some("these files do not mount the bucket; Mountpoint for Amazon S3 does, or the script reads it")
+            }
+            StorageMode::S3Pipe => Some(
+                "the script streams the objects, each from its beginning to its end: WebDataset, or S3IterableDataset of the Amazon \
+                 S3 Connector for PyTorch",
+            ),
+            StorageMode::S3File => Some("`aws s3 sync` copies the samples onto each machine before the script starts"),
+            _ => None,
+        },
         Field::Decode if input.decode == DecodePlace::Gpu => Some(DALI),
         _ => None,
     }

@@ -76,6 +76,11 @@ impl DataSet {
         Some(bytes(self.samples? as f64 * self.bytes_per_sample))
     }
 
+    /// Returns the requests to S3 with which one sample is read: one for each file, or for each part of a large one.
+    fn requests_per_sample(&self, part: Bytes) -> f64 {
+        self.files_per_sample().max(self.bytes_per_sample / part.as_f64())
+    }
+
     fn files_per_sample(&self) -> f64 {
         match (self.files, self.samples) {
             (Some(files), Some(samples)) => files as f64 / samples.max(1) as f64,
@@ -110,6 +115,18 @@ pub struct LoaderRates {
     deviation: f64,
     /// The download before the first step.
     download: Seconds,
+    requests: Requests,
+}
+
+/// Requests that read objects of S3.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Requests {
+    /// Before the first step, of all machines.
+    before: f64,
+    /// For each sample while the data set is read for the first time.
+    first: f64,
+    /// For each sample afterwards.
+    later: f64,
 }
 
 /// Machines that read the same in the same way.
@@ -164,6 +181,7 @@ impl LoaderRates {
             largest_micro_batch: u64::MAX,
             deviation: data.bytes_deviation / data.bytes_per_sample,
             download: Seconds::ZERO,
+            requests: Requests::default(),
         };
         for ((pool, switches), machines) in readers {
             let pool = &machine.cluster.pools[*pool];
@@ -179,6 +197,7 @@ impl LoaderRates {
             let (first, later) = (times(site.read(rest)?), times(site.read_again(rest)?));
             supply.kinds.push(Kind { first, later, samples, machines: *machines });
             supply.download = supply.download.max(site.download(machine.cluster.machines())?);
+            supply.requests = site.requests(machine.cluster.machines());
         }
         Ok(supply)
     }
@@ -461,6 +480,22 @@ impl<'a> Site<'a> {
 
     fn main_memory(&self) -> Store {
         Store { machine: Some(self.host.memory_bandwidth), ..Store::default() }
+    }
+
+    /// Returns the requests to S3 on so many machines, each of which downloads all samples or reads its own part of each pass;
+    /// a file system in front of a bucket reads each object once.
+    fn requests(&self, machines: u32) -> Requests {
+        let each = self.data.requests_per_sample(self.storage.s3.part.value);
+        let later = if self.input.cache == Cache::None { each } else { 0.0 };
+        match self.input.storage {
+            StorageMode::S3FastFile | StorageMode::S3Pipe => Requests { before: 0.0, first: each, later },
+            StorageMode::FsxLustre => Requests { before: 0.0, first: each, later: 0.0 },
+            StorageMode::S3File => {
+                let all = self.data.samples.unwrap_or(0) as f64 * each;
+                Requests { before: all * f64::from(machines), ..Requests::default() }
+            }
+            StorageMode::Shared | StorageMode::Ebs | StorageMode::Nvme | StorageMode::Memory => Requests::default(),
+        }
     }
 
     fn decode(&self) -> Result<Seconds, Invalid> {

@@ -1,7 +1,7 @@
 //! Steps whose samples have to be brought in.
 
 use super::line::{Batch, LOADING, step_ends};
-use super::{Kind, LoaderRates};
+use super::{Kind, LoaderRates, Requests};
 use rand::SeedableRng;
 use rand::distr::{Distribution, Uniform};
 use rand_pcg::Pcg64;
@@ -45,6 +45,8 @@ pub struct InputStall {
     pub time: Seconds,
     /// Seconds before that, in which data is downloaded or listed.
     pub download: Seconds,
+    /// Requests that read objects of S3, of the whole training.
+    pub requests: f64,
     /// The stage that a step waits for; nothing if it does not wait.
     pub slowest: Option<Bottleneck>,
     /// Samples a second that reading, decoding and copying would reach, all machines together.
@@ -89,6 +91,8 @@ impl LoaderRates {
             let slowest = self.kinds.iter().map(|kind| times(kind).stages()[stage]).fold(Seconds::ZERO, Seconds::max);
             self.global_batch as f64 / slowest.0
         });
+        let samples = |steps: u64| steps as f64 * self.global_batch as f64;
+        let Requests { before, first: first_requests, later: later_requests } = self.requests;
         InputStall {
             step_time: later,
             first_step_time: first,
@@ -96,6 +100,7 @@ impl LoaderRates {
             utilisation: step.0 / later.0,
             time: self.filling(step, first) + first * first_steps as f64 + later * (steps - first_steps) as f64,
             download: self.download,
+            requests: before + samples(first_steps) * first_requests + samples(steps - first_steps) * later_requests,
             slowest: Some(slowest).filter(|_| stall.0 > 0.0),
             rates,
         }

@@ -83,7 +83,9 @@ fn a_fleet_of_one_is_as_likely_to_keep_its_goal_as_its_plan() {
     };
     for (pool, off) in [("", 0.01), ("pricing = \"spot\"", 0.04)] {
         let (usual, plan) = at(pool, "budget = 1000");
-        let [cost, own] = [usual.cost_interval_usd, plan.cost_interval_usd].map(|interval| interval.expect("rented"));
+        let requests = plan.cost_parts.expect("rented").requests_usd;
+        let cost = usual.cost_interval_usd.expect("rented");
+        let own = plan.cost_interval_usd.expect("rented").map(|end| end - requests);
         assert!(cost.iter().zip(own).all(|(cost, own)| (cost / own - 1.0).abs() < off), "{cost:?} {own:?}");
     }
     let (usual, _) = at("", "budget = 1000");
