@@ -313,6 +313,16 @@ impl StateSharding {
             Self::Parameters => Some("ZeRO-3"),
         }
     }
+
+    /// Returns what replicas share out, in words; `None` where every replica holds everything.
+    pub const fn in_words(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Optimizer => Some("optimizer state"),
+            Self::Gradients => Some("optimizer state and gradients"),
+            Self::Parameters => Some("parameters, gradients and optimizer state"),
+        }
+    }
 }
 
 named! {

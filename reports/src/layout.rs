@@ -75,13 +75,9 @@ fn states(plan: &PlanSpec) -> Option<String> {
     // One rank keeps all of its state, whatever the software calls that.
     let shared = plan.parallel.data * plan.parallel.context > 1;
     let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" over {ranks} ranks"));
-    let sharding = match plan.state_sharding {
-        StateSharding::None => None,
-        _ if !shared => None,
-        StateSharding::Optimizer => Some(format!("optimizer state sharded{ranks} (ZeRO-1)")),
-        StateSharding::Gradients => Some(format!("optimizer state and gradients sharded{ranks} (ZeRO-2)")),
-        StateSharding::Parameters => Some(format!("parameters, gradients and optimizer state sharded{ranks} (ZeRO-3)")),
-    };
+    let own = plan.state_sharding;
+    let sharding = own.in_words().zip(own.zero()).filter(|_| shared);
+    let sharding = sharding.map(|(what, zero)| format!("{what} sharded{ranks} ({zero})"));
     let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
         .then(|| "gradients reduced after each micro-batch".to_owned());
     let compression = (shared && plan.gradient_compression != GradientCompression::None)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use trainyard_tests::{root, text};
 
 /// Folders whose pages are read.
-const FOLDERS: [&str; 4] = ["", "docs", "docs/guide", "docs/design"];
+const FOLDERS: [&str; 5] = ["", "docs", "docs/guide", "docs/design", "docs/measurements"];
 
 fn pages() -> Vec<PathBuf> {
     let inside = |folder: &str| {

@@ -243,7 +243,7 @@ mod tests {
         let images = (single.prediction.steps * 1024) as f64;
         assert!((parts.requests_usd - images * 4e-7).abs() < 1e-9, "{parts:?}");
         assert!((parts.total() - single.prediction.cost_usd.expect("a cost")).abs() < 1e-9);
-        assert!(told(&single, "requests to S3 cost 15.37 USD of this").is_some(), "{:?}", single.warnings);
+        assert!(told(&single, "requests to S3 cost 15.38 USD of this").is_some(), "{:?}", single.warnings);
         job.data.files = None;
         let packed = planned(&job);
         let parts = packed.prediction.cost_parts.expect("rented machines cost");

@@ -1,4 +1,4 @@
-//! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
+//! The parts of an answer: the recommendation, its reasons, warnings, ways out and refusals.
 
 mod advice;
 mod bound_by;

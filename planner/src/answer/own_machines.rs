@@ -226,11 +226,20 @@ fn fastest_link(gpu: &Gpu, kind: &Interconnect) -> Option<(BytesPerSecond, &'sta
     rates.max_by(|(one, _), (other, _)| one.0.total_cmp(&other.0))
 }
 
+/// Tells that time is sought in place of the cost that the job names, on machines without a price.
+pub(crate) fn without_price(place: &Place, job: &JobSpec) -> Option<String> {
+    (job.goal.objective == Some(Objective::Cost) && !place.is_priced()).then(|| {
+        "the fastest plan is sought and not the cheapest, because these machines have no price: usd_per_hour in [[machines]] of \
+         the cluster file says what an hour of one costs"
+            .into()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::recommend;
-    use crate::{Resources, problem};
+    use crate::{Resources, asking, problem};
     use trainyard_hardware_profiles::ClusterFile;
     use trainyard_plan::{Fixed, GlobalBatch, JobSpec};
 
@@ -252,6 +261,18 @@ mod tests {
         job.cluster.file = Some("own.toml".into());
         let own = Resources { cluster_file: Some(file), cluster_path: Some("own.toml".into()), ..Resources::default() };
         problem(&job, own).expect("solvable").place
+    }
+
+    #[test]
+    fn a_cost_that_cannot_be_sought_is_told() {
+        let place = place("\"h100-sxm5-80gb\"", "");
+        let mut job = JobSpec::default();
+        assert_eq!(without_price(&place, &job), None);
+        job.goal.objective = Some(Objective::Cost);
+        assert!(without_price(&place, &job).is_some_and(|told| told.contains("usd_per_hour")));
+        let mut rented = asking::job("gpt2", 8, &["p3.2xlarge"], 1);
+        rented.data.samples = Some(1000);
+        assert_eq!(without_price(&asking::solvable(&rented).place, &job), None);
     }
 
     #[test]

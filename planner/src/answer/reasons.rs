@@ -534,18 +534,10 @@ impl Reasons<'_> {
         let own = self.chosen.plan.state_sharding();
         // One rank keeps all of its state, whatever the software calls that.
         let shared = self.chosen.plan.mesh().shard() > 1;
-        if own == StateSharding::None
-            || !shared
-            || self.fixed.state_sharding.is_some()
-            || self.fixed.sharding_ranks.is_some()
-        {
+        if !shared || self.fixed.state_sharding.is_some() || self.fixed.sharding_ranks.is_some() {
             return None;
         }
-        let what = match own {
-            StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
-            StateSharding::Parameters => "optimizer state, gradients and parameters sharded (ZeRO-3)",
-            _ => "optimizer state sharded (ZeRO-1)",
-        };
+        let what = format!("{} sharded ({})", own.in_words()?, own.zero()?);
         let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
         Some(match self.best(&whole) {
             (Some(best), _) => {
@@ -567,7 +559,7 @@ impl Reasons<'_> {
         if own == GradientCompression::None || self.fixed.gradient_compression.is_some() {
             return None;
         }
-        let other = format!("gradients summed in {own} (a communication hook of DDP): the plan without it");
+        let other = format!("gradients summed in {own} (a communication hook of DDP): the plan");
         let held = |held| Fixed { gradient_compression: Some(GradientCompression::None), ..held };
         self.alike(&held(self.same_layout()), &held(self.same_software()), &other, &other)
     }

@@ -3,7 +3,9 @@
 
 use super::encoders::of_pretraining;
 use super::limits::Limits;
-use super::own_machines::{doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links};
+use super::own_machines::{
+    doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links, without_price,
+};
 use super::rejected::types_left_out;
 use super::samples::unsure_of_samples;
 use super::terms::Terms;
@@ -62,6 +64,7 @@ impl Warnings<'_> {
         let mut all = impossible_cards(&self.problem.place);
         all.extend(without_links(&self.problem.place));
         all.extend(little_main_memory(&self.problem.place));
+        all.extend(without_price(&self.problem.place, self.job));
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
         all.extend(self.context());
@@ -143,10 +146,19 @@ impl Warnings<'_> {
         })
     }
 
-    /// Warns that a fine-tuning is planned for software whose scripts go on with pretraining.
+    /// Warns that a fine-tuning is planned for software whose scripts go on with pretraining, or that none of that was compared
+    /// where text is read on.
     fn further_pretraining(&self) -> Option<String> {
         let stack = self.problem.place.software(self.choice);
         let tuned = self.job.training.method.is_some() && predicts_next_token(&self.problem.model);
+        let on_text = self.job.data.tokens.is_some() && self.plan.tuning_kind() == TuningKind::FULL;
+        if tuned && on_text && self.job.cluster.stack.is_none() && self.plan.cluster().instances > 1 {
+            return Some(
+                "software that fine-tunes was compared; where text is read on as in pretraining, with a loss on every token, \
+                 Megatron Core may be faster: --stack megatron-core plans for it"
+                    .into(),
+            );
+        }
         (tuned && stack.runs.own_models).then(|| {
             format!(
                 "{} goes on with pretraining: weights are converted first, text has no chat template, and every token counts in \

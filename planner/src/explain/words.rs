@@ -163,20 +163,15 @@ fn held(plan: &Plan, prediction: &Prediction) -> String {
 }
 
 fn sharding(plan: &Plan) -> Option<String> {
-    let what = match plan.state_sharding() {
-        // One rank keeps all of its state, whatever the software calls that.
-        _ if plan.mesh().shard() == 1 => return None,
-        StateSharding::None => return None,
-        StateSharding::Optimizer => "optimizer state sharded (ZeRO-1)",
-        StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
-        StateSharding::Parameters => "weights, gradients and optimizer state sharded (ZeRO-3)",
-    };
+    let (own, ranks) = (plan.state_sharding(), plan.mesh().shard());
+    // One rank keeps all of its state, whatever the software calls that.
+    let (what, zero) = own.in_words().zip(own.zero()).filter(|_| ranks > 1)?;
     let experts = match holders_of_experts(plan) {
         None => String::new(),
         Some(1) => ", experts not (no two ranks hold the same)".into(),
         Some(holders) => format!(", experts over {holders}"),
     };
-    Some(format!("{what} over {} ranks{experts}", plan.mesh().shard()))
+    Some(format!("{what} sharded ({zero}) over {ranks} ranks{experts}"))
 }
 
 fn offload(plan: &Plan) -> Option<String> {

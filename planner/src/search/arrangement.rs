@@ -39,11 +39,14 @@ pub(crate) fn other_offload(own: &Plan, other: &Plan) -> Option<String> {
     })
 }
 
-/// Says in which form gradients of another plan travel, if it is not that of this one.
+/// Says in which form gradients of another plan travel, if it is not that of this one. Without a hook the software decides,
+/// as it shards states: FSDP and DeepSpeed sum gradients in the format of the computation, DDP in single precision.
 pub(crate) fn other_compression(own: &Plan, other: &Plan) -> Option<String> {
     let form = other.gradient_compression();
-    (own.gradient_compression() != form).then(|| match form {
-        GradientCompression::None => "gradients summed in single precision".into(),
+    let is_told =
+        form != GradientCompression::None || own.state_sharding() == other.state_sharding() && other.mesh().data() > 1;
+    (own.gradient_compression() != form && is_told).then(|| match form {
+        GradientCompression::None => "no communication hook".into(),
         form => format!("gradients summed in {form}"),
     })
 }

@@ -26,6 +26,9 @@ use trainyard_units::{Bytes, Seconds, human_bytes, human_count};
 /// two plans share cancel.
 pub const INDISTINCT: f64 = 0.05;
 
+/// The relative difference of the objective that is nothing beside one that cannot be told from another. A stated default.
+const HARDLY: f64 = 0.01;
+
 /// The most that is given up for a plan that is simpler, however little is known: a stated default. What is predicted to be
 /// faster than that by more is worth some trouble.
 pub(crate) const GIVEN_UP_MAX: f64 = 0.1;
@@ -249,8 +252,19 @@ fn preferred_near(among: Among<'_, '_>, problem: &Problem, one: Aim, best: &Eval
     let at_most = Ceilings::near(one.objective, Totals::found(best), 1.0 + SET_UP_MAX);
     let plain = plainer(among, Aim { ceilings: not_much_worse.and(at_most), ..one }, &chosen);
     let chosen = plain.unwrap_or(chosen);
+    let chosen = hardly_worse(among, Aim { ceilings: not_much_worse, ..one }, &chosen).unwrap_or(chosen);
     let as_simple = Aim { complexity: Some(among.prepared.complexity(&chosen)), ..one };
     Some(fastest_in_block(among, problem, as_simple, &chosen).unwrap_or(chosen))
+}
+
+/// Returns the simplest plan on the same machines that is hardly worse than this one, which may lie just within a limit beyond
+/// which a simpler one lies.
+fn hardly_worse(among: Among<'_, '_>, aim: Aim, plan: &Evaluated) -> Option<Evaluated> {
+    let own = among.prepared.complexity(plan);
+    let beside = Ceilings::near(aim.objective, Totals::found(plan), 1.0 + HARDLY);
+    let aim = Aim { ceilings: aim.ceilings.and(beside), left_over: LEFT_OVER, ..aim };
+    let simpler = simplest(among, aim, |class| class < own).map(|(_, plan)| plan);
+    simpler.filter(|simpler| simpler.plan.cluster() == plan.plan.cluster())
 }
 
 /// Returns the fastest plan that costs no more than this one, if machines are booked in blocks of whole days: many plans cost

@@ -132,7 +132,7 @@ fn choose(document: &PlanDocument) -> Vec<(&'static str, &Alternative)> {
             let best = those.min_by(|a, b| by(a).total_cmp(&by(b)))?;
             known.iter().position(|other| std::ptr::eq(*other, *best))
         };
-    // As plans are preferred: few kinds of parallelism first.
+    // Of what a document tells of a plan: how the search weighs it (its class of complexity) is not kept.
     let complexity = |plan: &PlanSpec| (plan.parallel.kinds(), plan.features().len());
     let own_complexity = complexity(&document.plan);
     let cheaper = least(&mut known.iter().filter(|other| cost(other) * CHEAPER < own_cost), &cost);
