@@ -4,7 +4,7 @@ use super::Target;
 use super::deepspeed;
 use super::downloads;
 use super::draft::Draft;
-use super::ending::{Completion, run_and_tell};
+use super::ending::{Completion, newest_of_trainer, run_and_tell};
 use super::error::LaunchError;
 use super::field::Field;
 use super::fine_tuning;
@@ -16,7 +16,6 @@ use super::script::command_with;
 use super::software::Engine;
 use super::starter::{self, Script, Starter};
 use super::training_arguments::{self, Sharding};
-use crate::shell::quoted;
 use trainyard_plan::{Collectives, LaunchFile, Precision, StateSharding};
 
 /// A script with the arguments that express the plan.
@@ -150,13 +149,9 @@ impl Resume {
         Self { results }
     }
 
-    /// Returns shell lines that look for the newest checkpoint. The Trainer writes this file last, so that the
-    /// checkpoint is complete.
+    /// Returns shell lines that look for the newest checkpoint that is complete.
     pub(super) fn search(&self) -> String {
-        format!(
-            "LATEST=$(ls -d {}/checkpoint-*/trainer_state.json 2>/dev/null | sort -V | tail -n 1 || true)\n",
-            quoted(&self.results)
-        )
+        format!("LATEST=$({})\n", newest_of_trainer(&self.results))
     }
 }
 

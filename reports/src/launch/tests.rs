@@ -520,8 +520,7 @@ fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
                 timeout 600 tail --pid=\"$launcher\" -f /dev/null || true\n  again\n}\n";
     assert!(script.contains(told), "{script}");
     assert!(script.contains(" --mca odls_base_sigkill_timeout 270 "), "{script}");
-    let start =
-        " &\nlauncher=$!\ntrap stop USR1\ntrap 'trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\nwhile kill -0 ";
+    let start = " &\nlauncher=$!\ntrap stop USR1\ntrap 'told=1; trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\nwhile kill -0 ";
     assert!(script.contains(start) && script.ends_with("\nexit \"$status\"\n"), "{script}");
 }
 

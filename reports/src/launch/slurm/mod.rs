@@ -142,6 +142,23 @@ stop() {{
     )
 }
 
+/// Returns lines before the start that keep which checkpoint is the newest, as `command` tells it.
+fn newest(command: &str) -> String {
+    format!("newest() {{\n  {command}\n}}\nbefore=$(newest)\n")
+}
+
+/// Returns lines after the end that queue the job again where a rank failed, as Slurm does where a machine does, if it has come
+/// further than it had before, and not because of someone who told the ranks to end: what fails without a newer checkpoint would
+/// fail for ever.
+fn again_if_further(unless: &str) -> String {
+    format!(
+        "if [ \"$status\" != 0 ] && [ -z \"$told\" ] && [ \"$(newest)\" != \"$before\" ]; then
+  {unless}{{ echo \"ended with $status, with a newer checkpoint than at its start\" >&2; again; }}
+fi
+"
+    )
+}
+
 /// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
 fn kind(draft: &mut Draft<'_>) -> Option<String> {
     const FEATURE: &str = "FEATURE";
