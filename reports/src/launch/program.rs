@@ -200,6 +200,13 @@ fn threads_and_sockets(connections: u32) -> (u32, u32) {
     (threads, connections / threads)
 }
 
+/// NCCL's threads for sockets and the sockets of each where no connection is limited but by the processors.
+///
+/// # Source
+///
+/// NVIDIA NCCL 2.27, user guide, `NCCL_SOCKET_NTHREADS` and `NCCL_NSOCKS_PERTHREAD`: 4 of each on generic networks of 100 Gbit/s.
+const ON_FAST_CARDS: (u32, u32) = (4, 4);
+
 /// Returns the environment variables that the fabric and the number formats need.
 pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     let mut variables = Vec::new();
@@ -213,8 +220,8 @@ pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     if draft.job.forces_sockets() {
         set("NCCL_NET", "Socket");
     }
-    if let Some(connections) = draft.job.priced_connections() {
-        let (threads, sockets) = threads_and_sockets(connections);
+    let limited = draft.job.priced_connections().map(threads_and_sockets);
+    if let Some((threads, sockets)) = limited.or(draft.job.needs_several_sockets().then_some(ON_FAST_CARDS)) {
         set("NCCL_SOCKET_NTHREADS", &threads.to_string());
         set("NCCL_NSOCKS_PERTHREAD", &sockets.to_string());
     }
