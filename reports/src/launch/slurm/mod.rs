@@ -31,6 +31,9 @@ const SHORTEST_MIN: u64 = 10;
 /// before it has come further would run for ever.
 const RESTARTS_MAX: u64 = 50;
 
+/// The GPUs of one board of NVIDIA HGX: plans that use as many take whole machines.
+const GPUS_OF_A_BOARD: u32 = 8;
+
 /// Stands for what loads the software on the machines.
 const ENVIRONMENT: &str = "ENVIRONMENT";
 
@@ -174,6 +177,15 @@ fn kind(draft: &mut Draft<'_>) -> Option<String> {
     Some(format!("--constraint={FEATURE}"))
 }
 
+/// Says that the job takes whole machines, where a cluster file may describe a part of one.
+fn whole_machines(draft: &mut Draft<'_>) {
+    let is_own = draft.job.plan().cluster().file.is_some();
+    if is_own && draft.job.has_gpus() && draft.job.processes() < GPUS_OF_A_BOARD {
+        let what = "the job takes whole machines, with the GPUs that it does not use: where the cluster file has a part of each alone, take out --exclusive and write the memory and the processors of that part, --mem and --cpus-per-task";
+        draft.assumes(Field::Instance, "--exclusive, --mem=0", what);
+    }
+}
+
 /// Returns directives that Slurm reads once a `#` is taken away: not every Slurm wants them.
 fn of_the_site(draft: &mut Draft<'_>) -> String {
     draft.leaves("PARTITION", "partition of these machines (`sinfo -s`), where it is not the default: write it, and take away one # of its line");
@@ -201,6 +213,7 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     if draft.job.plan().pricing() == Pricing::CapacityBlock {
         draft.note(Field::Pricing, BLOCK);
     }
+    whole_machines(draft);
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
