@@ -22,7 +22,7 @@ use crate::families::ModelSpec;
 use config::{Config, wrong};
 use serde_json::{Map, Value};
 use trainyard_documents::from_json;
-use trainyard_units::{Invalid, similar};
+use trainyard_units::{Invalid, slip};
 
 /// Makes a specification of a configuration.
 type Reader = fn(&Config) -> Result<ModelSpec, Invalid>;
@@ -124,7 +124,7 @@ fn model_type(fields: &Map<String, Value>) -> Result<(&'static str, Reader), Inv
     let exact = TYPES.iter().find(|(known, _)| *known == found);
     // The longest name: classes of `gemma2` begin with `gemma` too.
     let leading = || TYPES.iter().filter(|(known, _)| is_class_of(&found, known)).max_by_key(|(known, _)| known.len());
-    exact.or_else(leading).copied().ok_or_else(|| unknown(&found))
+    exact.or_else(leading).copied().ok_or_else(|| unknown(&found, fields))
 }
 
 /// Returns `true` if a class, in small letters, is one of a type: `qwen2moeforcausallm` of `qwen2_moe`.
@@ -138,12 +138,34 @@ fn is_class_of(class: &str, model_type: &str) -> bool {
 const BY_HAND: &str = "a model may also be described by hand: a TOML file with family = \"blocks\" and the parts of its \
      blocks, or family = \"layers\" and its operators";
 
-fn unknown(found: &str) -> Invalid {
+/// What to do about a model that reads images and writes text.
+const WITH_IMAGES: &str = "models of images and text are not read; the text model alone is, as a file of its own: the fields under \
+     `text_config` where there is one, with the `model_type` of a type that is known and has the same fields";
+
+/// Returns `true` for a model of images and text, of which a known type is a part at most.
+fn sees_images(found: &str, fields: &Map<String, Value>) -> bool {
+    fields.get("vision_config").is_some_and(Value::is_object) || found.split(['_', '-']).any(|part| part == "vl")
+}
+
+/// Returns `true` if a configuration has the fields of a type, or none at all by which to tell.
+fn reads_as((model_type, read): (&'static str, Reader), fields: &Map<String, Value>) -> bool {
+    let is_bare = fields.keys().all(|name| name == "model_type" || name == "architectures");
+    is_bare || read(&Config { fields, model_type, name: model_type }).is_ok()
+}
+
+fn unknown(found: &str, fields: &Map<String, Value>) -> Invalid {
     let known: Vec<&str> = TYPES.iter().map(|(known, _)| *known).collect();
+    let refused = Invalid::whole(format!("the model type `{found}` is not known; known are {}", known.join(", ")));
+    if sees_images(found, fields) {
+        return refused.with_hint(WITH_IMAGES);
+    }
     // Another version of a known type is nearest to the latest one, whatever merely sounds alike.
     let stem = |name: &str| name.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
     let kin = known.iter().rev().copied().find(|known| stem(known) == stem(found));
-    let nearest = kin.or_else(|| similar(found, known.iter().copied()));
+    let nearest = kin.or_else(|| slip(found, known.iter().copied()));
+    let nearest = nearest.filter(|nearest| {
+        TYPES.iter().filter(|(known, _)| known == nearest).any(|(known, read)| reads_as((*known, *read), fields))
+    });
     let hint = nearest.map_or_else(
         || BY_HAND.into(),
         |nearest| {
@@ -152,7 +174,7 @@ fn unknown(found: &str) -> Invalid {
             )
         },
     );
-    Invalid::whole(format!("the model type `{found}` is not known; known are {}", known.join(", "))).with_hint(hint)
+    refused.with_hint(hint)
 }
 
 #[cfg(test)]
@@ -178,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn another_type_is_named_only_if_it_has_the_same_fields() {
+        let fields = |value: Value| value.as_object().cloned().expect("an object");
+        let stages = fields(serde_json::json!({ "model_type": "bit", "hidden_sizes": [256, 512], "depths": [3, 4] }));
+        assert_eq!(unknown("bit", &stages).hint().as_deref(), Some(BY_HAND));
+        let seen = fields(serde_json::json!({ "model_type": "blip", "vision_config": { "hidden_size": 768 } }));
+        for (found, fields) in [("blip", seen), ("qwen2_5_vl", Map::new()), ("qwen3_vl_moe", Map::new())] {
+            assert_eq!(unknown(found, &fields).hint().as_deref(), Some(WITH_IMAGES), "{found}");
+        }
+    }
+
+    #[test]
     fn an_unknown_type_names_its_kin() {
         for (found, nearest) in [
             ("qwen4", "qwen3"),
@@ -186,9 +219,11 @@ mod tests {
             ("olmo3", "olmo2"),
             ("deepseek_v4", "deepseek_v3"),
         ] {
-            let hint = unknown(found).hint().expect("there is one");
+            let hint = unknown(found, &Map::new()).hint().expect("there is one");
             assert!(hint.starts_with(&format!("the nearest is `{nearest}`")), "{found}: {hint}");
         }
-        assert_eq!(unknown("zzzzzz").hint().as_deref(), Some(BY_HAND));
+        for found in ["zzzzzz", "detr", "albert"] {
+            assert_eq!(unknown(found, &Map::new()).hint().as_deref(), Some(BY_HAND), "{found}");
+        }
     }
 }

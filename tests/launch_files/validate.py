@@ -529,7 +529,7 @@ MEGATRON_OWN_FLAGS = {
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
     "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
     "accumulate-allreduce-grads-in-fp32", "use-rope-scaling", "exit-signal-handler",
-    "no-create-attention-mask-in-dataloader", "log-throughput",
+    "no-create-attention-mask-in-dataloader", "log-throughput", "no-rope-fusion", "no-masked-softmax-fusion",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}

@@ -41,4 +41,4 @@ pub use number::{
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use schema::numbers_or_texts;
 pub use text::{ParseQuantityError, counted, either, human_bytes, human_count, human_duration, short_count};
-pub use words::{CatalogError, similar};
+pub use words::{CatalogError, similar, slip};

@@ -13,6 +13,12 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
 }
 
+/// Returns the first of the words that are known that differs by one letter alone: another one, one too many, one too few, or two
+/// the wrong way round.
+pub fn slip<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known.into_iter().find(|word| strsim::osa_distance(written, word) == 1)
+}
+
 /// The similarity from which a name is another one with a slip of the pen.
 const SLIP: f64 = 0.96;
 

@@ -11,8 +11,8 @@ use crate::{files, job};
 use std::path::Path;
 use trainyard_hardware_profiles::Service;
 use trainyard_history::Kind;
-use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
+use trainyard_plan::{CampaignSpec, ClusterSpec, PlanSpec};
 use trainyard_planner::{machine, point};
 use trainyard_reports::{self as reports, Breadth, Detail, LaunchOptions, NextStep, Target, file_argument};
 
@@ -156,10 +156,15 @@ fn starting(document: &PlanDocument, file: &Path) -> Option<Target> {
     let offered = document.prediction.price.as_ref().and_then(PriceUsed::offered);
     let sagemaker = offered.is_some_and(|offered| offered.service == Service::Sagemaker.name());
     let runs = |target: &Target| export::launch_files(document, &machine, *target, &LaunchOptions::default()).is_ok();
-    let several = document.plan.cluster.file.is_some() && document.plan.cluster.instances > 1;
+    let queues = has_scheduler(&document.plan.cluster, document.job.campaign.as_ref());
     let all = Target::ALL.into_iter().filter(|target| sagemaker || *target != Target::Sagemaker);
-    // Several machines of one's own are most often behind a scheduler.
-    several.then_some(Target::Slurm).into_iter().chain(all).find(runs)
+    queues.then_some(Target::Slurm).into_iter().chain(all).find(runs)
+}
+
+/// Returns `true` if machines are behind a scheduler: the job says so, or they are several of one's own, which most often are.
+fn has_scheduler(cluster: &ClusterSpec, campaign: Option<&CampaignSpec>) -> bool {
+    let said = campaign.is_some_and(|campaign| campaign.job_limit.is_some() || campaign.queue_wait.is_some());
+    said || (cluster.file.is_some() && cluster.instances > 1)
 }
 
 /// Returns a plan's entry for the history, with the files that it names relative to a folder.
@@ -167,4 +172,27 @@ pub(super) fn outcome(document: &PlanDocument, folder: &Path) -> Outcome {
     let headline = Headline::from(document);
     Outcome::new(Kind::Plan, "plan.json", document, headline)
         .with_all(files::named_by(document, &folder.join("plan.json")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_with_a_limit_or_a_wait_are_those_of_a_scheduler() {
+        let (limit, wait) = (Some("24h".to_owned()), Some("2h".to_owned()));
+        let limited = CampaignSpec { job_limit: limit, ..CampaignSpec::default() };
+        let waits = CampaignSpec { queue_wait: wait, ..CampaignSpec::default() };
+        let own = |machines| ClusterSpec { file: Some("own.toml".into()), ..ClusterSpec::of("own", machines) };
+        for (cluster, campaign, queues) in [
+            (own(1), None, false),
+            (own(1), Some(&limited), true),
+            (own(1), Some(&waits), true),
+            (own(2), None, true),
+            (ClusterSpec::of("p4d.24xlarge", 2), None, false),
+            (ClusterSpec::of("p4d.24xlarge", 2), Some(&CampaignSpec::default()), false),
+        ] {
+            assert_eq!(has_scheduler(&cluster, campaign), queues, "{cluster}");
+        }
+    }
 }

@@ -148,19 +148,35 @@ impl Place {
         }
     }
 
-    /// Returns the same place with at least so many machines of a type, where they are owned and there may be so many.
+    /// Returns the same place with at least so many machines of a type, or of the only one that may be used, where they are owned
+    /// and there may be so many.
     pub(crate) fn with_machines(mut self, instances: u32, of: Option<&str>) -> Self {
-        let there_may_be = self.may_have(instances, of);
-        if let Self::Owned { machine, .. } = &mut self
+        let of = of.map(ToOwned::to_owned).or_else(|| self.only_type());
+        let there_may_be = self.may_have(instances, of.as_deref());
+        if let Self::Owned { machine, only, max_instances, .. } = &mut self
             && there_may_be
         {
-            let grows = of_type(&machine.cluster, of).first().name.clone();
+            let grown = of_type(&machine.cluster, of.as_deref());
+            let (grows, called) = (grown.first().name.clone(), of.unwrap_or_else(|| grown.instance.clone()));
             let pool = machine.cluster.pools.iter_mut().find(|pool| pool.name == grows);
             if let Some(pool) = pool.filter(|pool| pool.instances < instances) {
                 pool.instances = instances;
+                let most = instances.min(max_instances.unwrap_or(u32::MAX));
+                only.iter_mut()
+                    .flatten()
+                    .filter(|(name, _)| *name == called)
+                    .for_each(|(_, machines)| *machines = most);
             }
         }
         self
+    }
+
+    /// Returns the type of machines that is the only one that may be used, where the job names one alone.
+    fn only_type(&self) -> Option<String> {
+        match self {
+            Self::Owned { only: Some(only), .. } if only.len() == 1 => Some(only[0].0.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the same place without the other types of machines and with at most so many of these, where they are owned.
@@ -474,6 +490,8 @@ mod tests {
         let more: Vec<u32> =
             mixed.with_machines(4, Some("p3.16xlarge")).types().into_iter().map(|(_, machines)| machines).collect();
         assert_eq!(more, [6, 2, 4]);
+        let only = place(&format!("{SMALL}{LARGE}")).only_on(&[("p3.16xlarge".into(), 1)]);
+        assert_eq!(only.with_machines(4, None).types(), [("p3.16xlarge".into(), 4)]);
     }
 
     #[test]

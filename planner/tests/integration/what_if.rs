@@ -585,15 +585,19 @@ fn a_held_kind_of_machines_may_become_more() {
     let file = resources.cluster_file.as_mut().expect("there is one");
     let other: ClusterFile = toml::from_str(&format!("name = \"other\"\nmachines = [{old}]")).expect("a cluster file");
     file.machines.extend(other.machines);
-    let subject = |fixed: &[&str]| {
+    let subject = |spec: &JobSpec, fixed: &[&str]| {
         let (cancellation, cache) = (Cancellation::default(), SearchCache::default());
-        let (spec, resources, limits) = (job.clone(), resources.clone(), limits(fixed));
+        let (spec, resources, limits) = (spec.clone(), resources.clone(), limits(fixed));
         Subject::Job(Box::new(SoughtJob { spec, resources, limits, cancellation, cache }))
     };
-    let held = ask(&subject(&["instance=node"]), &["instances=2,4"]);
-    let machines: Vec<String> = figures(&held).iter().map(|own| own.plan.cluster.to_string()).collect();
-    assert_eq!(machines, ["2 × node", "4 × node"]);
-    let free = ask(&subject(&[]), &["instances=2,4"]);
+    let mut only = job.clone();
+    only.cluster.instances = Some(vec!["node".into()]);
+    for asked in [subject(&job, &["instance=node"]), subject(&only, &[]), subject(&only, &["instance=node"])] {
+        let held = ask(&asked, &["instances=2,4"]);
+        let machines: Vec<String> = figures(&held).iter().map(|own| own.plan.cluster.to_string()).collect();
+        assert_eq!(machines, ["2 × node", "4 × node"]);
+    }
+    let free = ask(&subject(&job, &[]), &["instances=2,4"]);
     assert!(reason(&free, 1).contains("a plan takes all 3 machines of rack or machines of one kind"), "{free:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::downloads;
 use super::error::LaunchError;
-use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
+use super::field::{FOLLOWING, Field, is_said, left_to_the_user, place, value};
 use super::form;
 use super::job::Job;
 use super::network;
@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
     /// there.
     pub(super) fn note(&mut self, field: Field, advice: &str) {
         if let Some(value) = self.told(field) {
-            self.notes.push(format!("{} is {value}: {advice}", field.path()));
+            self.notes.push(format!("{} is {value}: {advice}", place(field, self.job)));
         }
     }
 
@@ -357,7 +357,7 @@ impl<'a> Draft<'a> {
                 format!("these files start no machines: run them on {value}")
             } else {
                 let open = left_to_the_user(field, self.job);
-                format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it"))
+                format!("{} is {value}: {}", place(field, self.job), open.unwrap_or("these files do not set it"))
             });
         }
         for flag in Flag::ALL {

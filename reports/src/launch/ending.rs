@@ -11,6 +11,13 @@ pub(super) struct Completion {
     test: String,
     /// `false` for scripts of which nobody knows what they write: the test is of how they ended.
     is_of_results: bool,
+    /// The command that tells the newest checkpoint, where it is known what the script writes.
+    newest: Option<String>,
+}
+
+/// Returns the command that tells the newest checkpoint of transformers' Trainer, which writes this file of a checkpoint last.
+pub(super) fn newest_of_trainer(results: &str) -> String {
+    format!("ls -d {}/checkpoint-*/trainer_state.json 2>/dev/null | sort -V | tail -n 1 || true", quoted(results))
 }
 
 impl Completion {
@@ -18,18 +25,24 @@ impl Completion {
     /// last step always.
     pub(super) fn of_trainer(results: &str, steps: u64) -> Self {
         let file = quoted(&format!("{results}/checkpoint-{steps}/trainer_state.json"));
-        Self { test: format!("[ -e {file} ]"), is_of_results: true }
+        Self { test: format!("[ -e {file} ]"), is_of_results: true, newest: Some(newest_of_trainer(results)) }
     }
 
     /// Creates the test for Megatron-LM, which writes the number of its newest checkpoint once that is whole.
     pub(super) fn of_megatron(results: &str, steps: u64) -> Self {
         let file = quoted(&format!("{results}/latest_checkpointed_iteration.txt"));
-        Self { test: format!("[ \"$(cat {file} 2>/dev/null)\" = {steps} ]"), is_of_results: true }
+        let newest = Some(format!("cat {file} 2>/dev/null || true"));
+        Self { test: format!("[ \"$(cat {file} 2>/dev/null)\" = {steps} ]"), is_of_results: true, newest }
     }
 
     /// Creates the test for a script that ends with 0 when it has finished, unless it was told to stop.
     pub(super) fn of_status() -> Self {
-        Self { test: "[ \"${status:-1}${told:-}\" = 0 ]".into(), is_of_results: false }
+        Self { test: "[ \"${status:-1}${told:-}\" = 0 ]".into(), is_of_results: false, newest: None }
+    }
+
+    /// Returns the command that tells the newest checkpoint, where it is known.
+    pub(super) fn newest(&self) -> Option<&str> {
+        self.newest.as_deref()
     }
 
     /// Returns lines that define `finished`, and end the shell if there is nothing to do.
@@ -86,11 +99,12 @@ exit \"$status\"
 #[cfg(test)]
 mod tests {
     use crate::launch::Target;
-    use crate::launch::stack_tests::{first, megatron, pytorch};
+    use crate::launch::stack_tests::{first, megatron, pytorch, stack};
     use serde_json::json;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
     use std::time::Duration;
+    use trainyard_hardware_profiles::Abilities;
 
     /// A launcher with one rank, which begins, and saves and ends when it is told; the launcher must not be told itself.
     const LAUNCHER: &str = r#"trap 'echo killed >> log' TERM
@@ -244,6 +258,24 @@ echo $$ > step
         }
     }
 
+    /// mpirun ends as the first of its ranks that fails.
+    #[test]
+    fn a_slurm_job_of_the_executor_that_failed_is_queued_again_if_it_came_further() {
+        let own = stack("trainyard-executor", &["slurm"], Abilities::default());
+        let script = first(&[], &own, Target::Slurm);
+        let bench = |name: &str, body: &str| {
+            Bench::new(name).program("mpirun", body).program("scontrol", r#"echo "$*" >> log"#)
+        };
+        let further = bench("mpi-further", "mkdir -p RESULTS/checkpoint/checkpoint-2; exit 7");
+        assert_eq!(further.run(&script, None), (Some(7), "requeue 7\n".into()), "{script}");
+        assert_eq!(further.run(&script, None), (Some(7), "requeue 7\n".into()), "{script}");
+        assert_eq!(bench("mpi-fails", "exit 7").run(&script, None), (Some(7), String::new()));
+        assert_eq!(bench("mpi-done", "mkdir -p RESULTS/checkpoint/checkpoint-2").run(&script, None).1, "");
+        // Who cancels the job wants no other.
+        let told = "trap 'mkdir -p RESULTS/checkpoint/checkpoint-2; exit 7' TERM; echo begun >> log; while :; do sleep 0.02; done";
+        assert_eq!(bench("mpi-told", told).run(&script, Some("-TERM")), (Some(7), "begun\n".into()));
+    }
+
     #[test]
     fn a_slurm_job_is_queued_again_unless_it_has_finished() {
         let script = first(&[], &pytorch("pytorch-ddp", false), Target::Slurm);
@@ -261,6 +293,18 @@ echo "$*" >> log"#;
         // Ranks that somebody else told have ended with 0.
         assert_eq!(bench("slurm-others", "exit 0").run(&script, None), (Some(143), "requeue 7\n".into()));
         assert_eq!(bench("slurm-fails", "exit 7").run(&script, None), (Some(7), String::new()));
+        let saves = "mkdir -p RESULTS/checkpoint-100; touch RESULTS/checkpoint-100/trainer_state.json; exit 7";
+        let further = bench("slurm-further", saves);
+        assert_eq!(further.run(&script, None), (Some(7), "requeue 7\n".into()));
+        // It failed again, and came no further.
+        assert_eq!(further.run(&script, None), (Some(7), "requeue 7\n".into()));
+        let last = format!("mkdir -p RESULTS/checkpoint-7629; touch {LAST}; exit 7");
+        assert_eq!(bench("slurm-fails-late", &last).run(&script, None), (Some(0), String::new()));
+        let megatron = first(&[], &megatron(), Target::Slurm);
+        let saves = "printf 100 > RESULTS/latest_checkpointed_iteration.txt; exit 7";
+        let further = bench("slurm-further-megatron", saves);
+        assert_eq!(further.run(&megatron, None), (Some(7), "requeue 7\n".into()));
+        assert_eq!(further.run(&megatron, None), (Some(7), "requeue 7\n".into()));
         let often = script.replace("${SLURM_RESTART_COUNT:-0}\" -lt", "50\" -lt");
         assert_eq!(bench("slurm-often", "exit 0").run(&often, None), (Some(143), String::new()));
     }

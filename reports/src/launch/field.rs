@@ -27,6 +27,14 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
     }
 }
 
+/// Returns where a document states a field, for notes: dropout that no job states is the model's.
+pub(super) fn place(field: Field, job: &Job<'_>) -> &'static str {
+    match field {
+        Field::Dropout if !is_said(field, job) => "plan.model.dropout, of the model's description or config.json,",
+        field => field.path(),
+    }
+}
+
 /// Returns the document's value of a field; `None` for the value that any training has.
 pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
     let (plan, training) = (job.plan(), job.training());

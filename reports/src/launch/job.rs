@@ -46,6 +46,10 @@ const SHORT_STEP: Seconds = Seconds(1.0);
 /// The most steps from one such question to the next.
 const STOP_STEPS_MAX: f64 = 100.0;
 
+/// Bytes per second of a network card from which one TCP connection does not fill it, 40 Gbit/s: one processor copies what a
+/// connection carries. A stated default.
+const FAST_CARD: f64 = 5e9;
+
 /// A plan with the machines it was made for.
 #[derive(Clone, Debug)]
 pub(super) struct Job<'a> {
@@ -225,6 +229,16 @@ impl<'a> Job<'a> {
         };
         let most = self.networks().iter().filter_map(priced).max();
         most.filter(|connections| self.instance().is_none() && *connections > 1)
+    }
+
+    /// Returns `true` if several machines of one's own were priced with TCP over a card that is too fast for one connection, and
+    /// nothing else limits each.
+    pub(super) fn needs_several_sockets(&self) -> bool {
+        let is_fast = |network: &&Network| {
+            let card = network.baseline.value.0 / f64::from(network.interfaces.max(1));
+            network.transport == Transport::Tcp && network.flow_limit.is_none() && card >= FAST_CARD
+        };
+        self.instance().is_none() && self.networks().iter().any(is_fast)
     }
 
     /// Returns `true` if several machines send over sockets of their own network devices.

@@ -12,6 +12,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::job::CHECKPOINTS_KEPT;
 use super::megatron_arguments::{Words, uneven};
+use super::megatron_kernels;
 use super::megatron_model;
 use super::places::Places;
 use super::program::{Program, environment, pytorch};
@@ -21,7 +22,7 @@ use super::software::{Engine, wants_launches_in_order};
 use super::starter::{self, Script};
 use super::torchrun;
 use trainyard_hardware_profiles::UpdatedWeights;
-use trainyard_models::{Divisible, Model, Norm, predicts_next_token};
+use trainyard_models::{Divisible, predicts_next_token};
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StateSharding, Store,
@@ -67,7 +68,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     }
     let mut words = Words::default();
     let (usual, what) = megatron_model::arguments(draft, &mut words)?;
-    kernels(draft, &mut words)?;
+    megatron_kernels::arguments(draft, &mut words)?;
     parallel(draft, &mut words)?;
     stages(draft, &mut words)?;
     sharding(draft, &mut words)?;
@@ -105,52 +106,6 @@ fn copy_of_the_repository(draft: &mut Draft<'_>) {
     draft.remark(format!(
         "{place}: git clone --branch core_v0.16.0 https://github.com/NVIDIA/Megatron-LM; the package megatron-core does not have the scripts"
     ));
-}
-
-/// Selects the kernels with which the stack was priced. Without Transformer Engine the layers are Megatron-LM's own,
-/// whose layer norm is Apex's where ranks shard sequences and PyTorch's otherwise.
-fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
-    let Some(attention) = draft.job.attention() else { return Ok(()) };
-    draft.tells(&[Field::Attention]);
-    let parallel = draft.job.plan().mesh().parallel();
-    if attention.is_before_transformer_engine() {
-        let generation = attention.generation;
-        if parallel.context > 1 {
-            let why = format!("without Transformer Engine, as on {generation} GPUs, Megatron-LM's attention does not");
-            return Err(draft.cannot(Field::Context, format!("{why} share sequences")));
-        }
-        let has_rms_norm = match draft.job.plan().model() {
-            Model::Llama(_) => true,
-            Model::Blocks(model) => model.norm == Norm::Rms,
-            _ => false,
-        };
-        if parallel.sequence && has_rms_norm {
-            let why = format!("without Transformer Engine, as on {generation} GPUs, RMSNorm does not share sequences");
-            return Err(draft.cannot(Field::Sequence, why));
-        }
-        match draft.job.plan().model() {
-            Model::Bert(_) => words.set("spec", "local"),
-            _ => words.set("transformer-impl", "local"),
-        };
-        words.flag("no-persist-layer-norm");
-        if parallel.sequence {
-            draft.remark("sequence parallelism without Transformer Engine wants NVIDIA's Apex, for its layer norm");
-        }
-        return Ok(());
-    }
-    let half = draft.job.plan().precision().element_bytes() == 2;
-    let backend = match attention.kernel {
-        // Fused kernels exist for half precision only.
-        _ if !half => "unfused",
-        "flash" => megatron_model::flash(attention.generation),
-        "unfused" => "unfused",
-        _ => "fused",
-    };
-    words.set("attention-backend", backend);
-    if backend == "flash" {
-        draft.remark(megatron_model::FLASH_PACKAGE);
-    }
-    Ok(())
 }
 
 /// Adds what the stack overlaps with computing, and the number format in which gradients are summed.
@@ -250,10 +205,7 @@ fn sharding(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     let plan = draft.job.plan();
     let fully = |strategy: &str, words: &mut Words| {
         words.line().flag("use-megatron-fsdp").set("data-parallel-sharding-strategy", strategy);
-        words
-            .flag("use-distributed-optimizer")
-            .flag("no-gradient-accumulation-fusion")
-            .set("ckpt-format", "fsdp_dtensor");
+        words.flag("use-distributed-optimizer").set("ckpt-format", "fsdp_dtensor");
     };
     match plan.state_sharding() {
         StateSharding::None => {}

@@ -22,6 +22,7 @@ mod job;
 mod kubernetes;
 mod megatron;
 mod megatron_arguments;
+mod megatron_kernels;
 mod megatron_model;
 mod network;
 mod packing;

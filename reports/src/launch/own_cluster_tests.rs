@@ -106,6 +106,47 @@ fn several_machines_of_ones_own_are_told_their_network() {
 }
 
 #[test]
+fn fast_cards_are_given_several_sockets() {
+    let of = |gbit: f64, transport: Transport| {
+        let cluster = two_kinds(|cluster| {
+            for pool in 0..2 {
+                network(cluster, pool, |network| {
+                    network.transport = transport;
+                    network.interfaces = 2;
+                    network.baseline.value.0 = gbit / 8.0 * 2e9;
+                    network.flow_limit = None;
+                });
+            }
+        });
+        let launch = files(&cluster, Target::Slurm).expect("alike");
+        launch.files[0].text.contains("export NCCL_SOCKET_NTHREADS=4\nexport NCCL_NSOCKS_PERTHREAD=4\n")
+    };
+    let told =
+        [(100.0, Transport::Tcp), (40.0, Transport::Tcp), (25.0, Transport::Tcp), (100.0, Transport::Infiniband)];
+    assert_eq!(told.map(|(gbit, transport)| of(gbit, transport)), [true, true, false, false]);
+}
+
+/// `gpus = 4` may be half of a machine, of which Slurm would give nobody the rest.
+#[test]
+fn a_slurm_job_that_may_take_a_part_of_a_machine_says_that_it_takes_all() {
+    let of = |instances: u32, gpus: u32| {
+        let mut document: PlanDocument = serde_json::from_value(document()).expect("a plan document");
+        document.plan.cluster.file = Some("own.toml".into());
+        document.plan.cluster.instances = instances;
+        let mut cluster = catalog().cluster("p4d.24xlarge", instances).expect("in the catalog");
+        cluster.pools[0].devices_per_instance = gpus;
+        let launch = launch(&document, &cluster, Some(&megatron()), Target::Slurm, &LaunchOptions::default());
+        let text = launch.expect("replicas").files[0].text.clone();
+        assert!(
+            text.contains(&format!("#SBATCH --gpus-per-node={gpus}\n#SBATCH --exclusive\n#SBATCH --mem=0\n")),
+            "{text}"
+        );
+        text.contains("# - --exclusive, --mem=0: the job takes whole machines")
+    };
+    assert_eq!([of(4, 4), of(2, 8)], [true, false]);
+}
+
+#[test]
 fn a_slurm_job_has_a_place_for_what_a_site_asks() {
     let executor = stack("trainyard-executor", &["slurm"], Abilities::default());
     for own in [pytorch("pytorch-ddp", false), megatron(), executor] {

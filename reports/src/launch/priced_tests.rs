@@ -91,6 +91,11 @@ fn a_script_of_ones_own_hears_how_long_samples_were_priced() {
     }
     let bert = export(&model("bert-large"), &ddp, Target::Torchrun).expect("replicas");
     assert_eq!(notes(&bert, "run_mlm.py takes --max_seq_length 512"), 1, "{:?}", bert.notes);
+    let labels =
+        [model("bert-large"), vec![("plan.model.head", json!("classifier")), ("plan.model.classes", json!(2))]];
+    let labels = export(&labels.concat(), &ddp, Target::Torchrun).expect("replicas");
+    let scripts = "run_classification.py and run_glue.py take --max_seq_length 512";
+    assert_eq!((notes(&labels, scripts), notes(&labels, "run_mlm.py")), (1, 0), "{:?}", labels.notes);
     let resnet = export(&model("resnet50"), &ddp, Target::Torchrun).expect("replicas");
     assert_eq!(notes(&resnet, "samples were priced"), 0, "{:?}", resnet.notes);
     // TRL's scripts are told.
@@ -197,6 +202,17 @@ fn dropout_is_the_models_or_an_assumption() {
         notes(&launch, "memory and time count dropout")
     };
     assert_eq!((told(&model("bert-large")), told(&said(0.0)), told(&model("llama-3-8b"))), (1, 0, 0));
+    let heard = |changes: &[(&str, Value)]| {
+        let launch = export(changes, &pytorch("pytorch-ddp", false), Target::Torchrun).expect("replicas");
+        launch.notes.into_iter().find(|note| note.contains("dropout") && note.contains(" is 0.1: "))
+    };
+    let of_job = [said(0.1), vec![("job.training.dropout", json!(0.1))]].concat();
+    let [of_model, of_job] = [said(0.1), of_job].map(|changes| heard(&changes).unwrap_or_default());
+    assert!(
+        of_model.starts_with("plan.model.dropout, of the model's description or config.json, is 0.1: "),
+        "{of_model}"
+    );
+    assert!(of_job.starts_with("job.training.dropout is 0.1: "), "{of_job}");
 }
 
 /// Tensors of experts that drop no token have other sizes in every micro-batch.

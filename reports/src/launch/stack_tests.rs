@@ -181,7 +181,7 @@ fn megatron_computes_the_attention_that_was_priced() {
     let volta = ("plan.cluster", json!({ "instance": "p3.16xlarge", "instances": 2 }));
     let half = ("plan.precision", json!("fp16-mixed"));
     let script = first(&[volta.clone(), half.clone()], &megatron(), Target::Megatron);
-    assert!(script.contains("--transformer-impl local --no-persist-layer-norm"), "{script}");
+    assert!(script.contains("--transformer-impl local --no-persist-layer-norm --no-rope-fusion"), "{script}");
     assert!(!script.contains("--attention-backend"), "{script}");
     let context = [
         volta,

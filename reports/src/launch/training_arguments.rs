@@ -18,7 +18,7 @@ use super::places::Places;
 use super::reclaims::spot_notice;
 use super::software::Engine;
 use serde_json::json;
-use trainyard_models::{Model, PublishedWeights, Sample, predicts_next_token};
+use trainyard_models::{HeadKind, Model, PublishedWeights, Sample, predicts_next_token};
 use trainyard_plan::{Decay, DecodePlace, GradientReduction, Method, Optimizer, Precision, Recompute, StateSharding};
 use trainyard_units::{counted, human_bytes};
 
@@ -162,6 +162,9 @@ pub(super) fn length_of_samples(draft: &mut Draft<'_>) {
     let model = draft.job.plan().model();
     let Some(tokens) = model.tokens_per_sample() else { return };
     let flag = match model {
+        model if model.spec().head == Some(HeadKind::Classifier) => {
+            format!("; Hugging Face's run_classification.py and run_glue.py take --max_seq_length {tokens}")
+        }
         Model::Bert(_) => format!("; Hugging Face's run_mlm.py takes --max_seq_length {tokens}"),
         model if predicts_next_token(model) => format!("; Hugging Face's run_clm.py takes --block_size {tokens}"),
         _ => String::new(),

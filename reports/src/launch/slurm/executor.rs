@@ -1,6 +1,6 @@
 //! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::{directives, environment_line, lead_s, requeue, script};
+use super::{again_if_further, directives, environment_line, lead_s, newest, requeue, script};
 use crate::launch::draft::{Draft, Finished, Flag};
 use crate::launch::ending::WAIT;
 use crate::launch::error::LaunchError;
@@ -16,8 +16,11 @@ const WAITS: u32 = 2;
 /// The command that has mpirun ask the ranks for a checkpoint, which they write when they are asked to end.
 const TELL: &str = "kill -TERM \"$launcher\"";
 
+/// The command that tells the newest of the executor's checkpoints.
+const NEWEST: &str = "ls -d \"$RESULTS\"/checkpoint/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true";
+
 /// The line that passes the first signal of others on to mpirun.
-const PASS_ON: &str = "trap 'trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\n";
+const PASS_ON: &str = "trap 'told=1; trap \"\" TERM; kill -TERM \"$launcher\" || true' TERM\n";
 
 /// Writes `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
@@ -95,8 +98,9 @@ fn body(draft: &mut Draft<'_>, lead_s: u64) -> String {
     let run = command(&start, &words);
     let run = run.trim_end();
     let requeue = requeue(draft, lead_s, TELL, "");
+    let (before, after) = (newest(NEWEST), again_if_further(""));
     format!(
-        "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\nlauncher=$!\ntrap stop USR1\n{PASS_ON}{WAIT}exit \"$status\"\n",
+        "{environment}{requeue}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{before}{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\nlauncher=$!\ntrap stop USR1\n{PASS_ON}{WAIT}{after}exit \"$status\"\n",
         quoted(&results)
     )
 }

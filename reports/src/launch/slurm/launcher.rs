@@ -1,7 +1,7 @@
 //! Slurm jobs that start torchrun on each of their machines.
 
 use super::container::Container;
-use super::{directives, environment_line, lead_s, requeue, script};
+use super::{again_if_further, directives, environment_line, lead_s, newest, requeue, script};
 use crate::launch::draft::{Draft, Finished};
 use crate::launch::ending::{END, WAIT};
 use crate::launch::error::LaunchError;
@@ -38,8 +38,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     };
     let lead_s = lead_s(&mut draft, 1);
     let requeue = requeue(&draft, lead_s, TELL, "finished || ");
+    // Of a script of one's own nobody knows whether it has come further.
+    let (before, after) = match program.completion.newest() {
+        Some(command) => (newest(command), again_if_further("finished || ")),
+        None => (String::new(), String::new()),
+    };
     let body = format!(
-        "{}{folder}{environment}{first_host}{requeue}{} &\nlauncher=$!\ntrap stop USR1\n{WAIT}{STOPPED_BY_OTHERS}{END}",
+        "{}{folder}{environment}{first_host}{requeue}{before}{} &\nlauncher=$!\ntrap stop USR1\n{WAIT}{STOPPED_BY_OTHERS}{after}{END}",
         program.completion.begin(),
         run.trim_end()
     );

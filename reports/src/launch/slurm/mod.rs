@@ -31,6 +31,9 @@ const SHORTEST_MIN: u64 = 10;
 /// before it has come further would run for ever.
 const RESTARTS_MAX: u64 = 50;
 
+/// The GPUs of one board of NVIDIA HGX: plans that use as many take whole machines.
+const GPUS_OF_A_BOARD: u32 = 8;
+
 /// Stands for what loads the software on the machines.
 const ENVIRONMENT: &str = "ENVIRONMENT";
 
@@ -142,6 +145,23 @@ stop() {{
     )
 }
 
+/// Returns lines before the start that keep which checkpoint is the newest, as `command` tells it.
+fn newest(command: &str) -> String {
+    format!("newest() {{\n  {command}\n}}\nbefore=$(newest)\n")
+}
+
+/// Returns lines after the end that queue the job again where a rank failed, as Slurm does where a machine does, if it has come
+/// further than it had before, and not because of someone who told the ranks to end: what fails without a newer checkpoint would
+/// fail for ever.
+fn again_if_further(unless: &str) -> String {
+    format!(
+        "if [ \"$status\" != 0 ] && [ -z \"$told\" ] && [ \"$(newest)\" != \"$before\" ]; then
+  {unless}{{ echo \"ended with $status, with a newer checkpoint than at its start\" >&2; again; }}
+fi
+"
+    )
+}
+
 /// Returns the directive that keeps the job on machines of the plan's kind, where the cluster has others.
 fn kind(draft: &mut Draft<'_>) -> Option<String> {
     const FEATURE: &str = "FEATURE";
@@ -155,6 +175,15 @@ fn kind(draft: &mut Draft<'_>) -> Option<String> {
     );
     draft.leaves(FEATURE, what);
     Some(format!("--constraint={FEATURE}"))
+}
+
+/// Says that the job takes whole machines, where a cluster file may describe a part of one.
+fn whole_machines(draft: &mut Draft<'_>) {
+    let is_own = draft.job.plan().cluster().file.is_some();
+    if is_own && draft.job.has_gpus() && draft.job.processes() < GPUS_OF_A_BOARD {
+        let what = "the job takes whole machines, with the GPUs that it does not use: where the cluster file has a part of each alone, take out --exclusive and write the memory and the processors of that part, --mem and --cpus-per-task";
+        draft.assumes(Field::Instance, "--exclusive, --mem=0", what);
+    }
 }
 
 /// Returns directives that Slurm reads once a `#` is taken away: not every Slurm wants them.
@@ -184,6 +213,7 @@ fn directives(draft: &mut Draft<'_>, tasks: u32, lead_s: u64) -> String {
     if draft.job.plan().pricing() == Pricing::CapacityBlock {
         draft.note(Field::Pricing, BLOCK);
     }
+    whole_machines(draft);
     let job = draft.job;
     let mut lines = vec![
         format!("--job-name={}", job.name()),
