@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 pub(crate) use trainyard_planner::usd;
+pub(crate) use trainyard_units::three_digits as rate;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, human_duration};
 
 /// The number of terminal columns that a report may use.
@@ -245,16 +246,6 @@ pub fn percent(fraction: f64) -> String {
 /// Formats a relative deviation with its sign: `+3.2 %`.
 pub(crate) fn deviation(fraction: f64) -> String {
     format!("{:+.1} %", fraction * 100.0)
-}
-
-/// Formats a rate with three or more digits.
-pub(crate) fn rate(value: f64) -> String {
-    match value {
-        v if v >= 1000.0 => human_count(v.round() as u64),
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
 }
 
 /// Formats a rate with exactly three significant digits: `1,140,000`, `8,910`, `0.131`.

@@ -40,5 +40,7 @@ pub use number::{
 };
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use schema::numbers_or_texts;
-pub use text::{ParseQuantityError, counted, either, human_bytes, human_count, human_duration, short_count};
+pub use text::{
+    ParseQuantityError, counted, either, human_bytes, human_count, human_duration, short_count, three_digits,
+};
 pub use words::{CatalogError, similar, slip};

@@ -410,7 +410,8 @@ pub fn either<T: fmt::Display>(values: &[T]) -> String {
     }
 }
 
-fn three_digits(value: f64) -> String {
+/// Formats an amount with three digits, or as many as its whole part has: `9.99`, `1,140,000`.
+pub fn three_digits(value: f64) -> String {
     match value {
         v if v >= 999.5 => human_count(v.round() as u64),
         v if v >= 99.95 => format!("{v:.0}"),

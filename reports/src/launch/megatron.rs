@@ -15,17 +15,16 @@ use super::megatron_arguments::{Words, uneven};
 use super::megatron_kernels;
 use super::megatron_model;
 use super::places::Places;
-use super::program::{Program, environment, pytorch};
+use super::program::{Program, pytorch};
 use super::reclaims::{asks_for_checkpoints, spot_notice};
-use super::script::{exports, script};
 use super::software::{Engine, wants_launches_in_order};
 use super::starter::{self, Script};
 use super::torchrun;
 use trainyard_hardware_profiles::UpdatedWeights;
 use trainyard_models::{Divisible, predicts_next_token};
 use trainyard_plan::{
-    Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
-    StateSharding, Store,
+    Axis, Decay, GradientReduction, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName, StateSharding,
+    Store,
 };
 
 /// How tensors are scaled before they become fp8, which no plan states: the default of `transformer_config.py`.
@@ -34,13 +33,8 @@ const FP8_RECIPE: &str = "delayed";
 pub(super) const STARTS: &[Engine] = &[Engine::Megatron];
 
 /// Writes `megatron.sh`.
-pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
-    let program = program(&mut draft, Places::default())?;
-    let body = exports(&environment(&mut draft)) + &program.run(&torchrun::start(draft.job));
-    torchrun::on_each_machine(&mut draft);
-    let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
-    let file = LaunchFile { name: "megatron.sh".into(), text: script(&head, &body) };
-    Ok(draft.finished(vec![file]))
+pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    torchrun::started(draft, "megatron.sh", program)
 }
 
 /// Returns `true` if kernels and transfers must be launched in one order (`CUDA_DEVICE_MAX_CONNECTIONS=1`) for tensor

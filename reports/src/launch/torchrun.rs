@@ -8,7 +8,7 @@ use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::job::Job;
 use super::places::Places;
-use super::program::{environment, program};
+use super::program::{Program, environment, program};
 use super::script::{exports, script};
 use super::software::Engine;
 use trainyard_plan::LaunchFile;
@@ -19,12 +19,21 @@ pub(super) const PORT: u16 = 29_500;
 pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `torchrun.sh` and the files that must lie beside it.
-pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    started(draft, "torchrun.sh", program)
+}
+
+/// Writes a script of this name that starts a program, and the files that must lie beside it.
+pub(super) fn started(
+    mut draft: Draft<'_>,
+    name: &str,
+    program: fn(&mut Draft<'_>, Places) -> Result<Program, LaunchError>,
+) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
     let body = exports(&environment(&mut draft)) + &program.run(&start(draft.job));
     on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
-    let mut files = vec![LaunchFile { name: "torchrun.sh".into(), text: script(&head, &body) }];
+    let mut files = vec![LaunchFile { name: name.into(), text: script(&head, &body) }];
     files.extend(program.files());
     Ok(draft.finished(files))
 }
