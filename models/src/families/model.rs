@@ -32,6 +32,8 @@ pub enum Sample {
     Image(u64),
     /// A volume of this many values.
     Volume(u64),
+    /// Sound, of which a model is given features.
+    Sound,
     /// Anything else.
     Record,
 }

@@ -5,7 +5,7 @@ use super::encoders::of_pretraining;
 use super::limits::Limits;
 use super::own_machines::{doubled_links, impossible_cards, little_main_memory, uncounted_overheads, without_links};
 use super::rejected::types_left_out;
-use super::samples::unsure_of_samples;
+use super::samples::{may_decide, unsure_of_samples};
 use super::terms::Terms;
 use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
@@ -64,6 +64,9 @@ impl Warnings<'_> {
         all.extend(little_main_memory(&self.problem.place));
         // What is paid beyond the use comes before all that only may be wrong.
         all.extend(self.terms().as_ref().and_then(Terms::block));
+        let samples = unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s);
+        let (first, last) = if may_decide(self.job, &self.problem.model) { (samples, None) } else { (None, samples) };
+        all.extend(first);
         all.extend(self.context());
         all.extend(self.padded());
         all.extend(self.masked());
@@ -107,7 +110,7 @@ impl Warnings<'_> {
         }));
         all.extend(doubled_links(&self.problem.place));
         all.extend(self.convergence());
-        all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
+        all.extend(last);
         all
     }
 

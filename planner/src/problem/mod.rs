@@ -52,7 +52,7 @@ pub(crate) use software::{
     executable_on, names_of_those_that, of_these, of_today, refused, software_of, trains, why_refused,
     with_chosen_attention,
 };
-pub(crate) use stored::{Stored, TEXT, named_set, stored, usual_set};
+pub(crate) use stored::{Stored, TEXT, name_in_catalog, named_set, stored, usual_set};
 pub use terms::{NoWarmPool, no_warm_pool, price_of, price_used, purchase};
 pub(crate) use terms::{service_of, stated_price};
 pub use training::{Training, passes};
