@@ -65,6 +65,16 @@ macro_rules! families {
             }
         }
 
+        impl Family {
+            /// Returns `true` for models with an encoder and a decoder, whose output has a length of its own
+            /// ([`ModelSpec::decoder_seq_len`]).
+            pub fn has_decoder_length(self) -> bool {
+                match self {
+                    $(Self::$family => <$family as fields::Dimensions>::has("decoder_seq_len"),)*
+                }
+            }
+        }
+
         /// A model whose dimensions fit together.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(clippy::large_enum_variant, reason = "there are few models at a time")]

@@ -68,6 +68,7 @@ impl Warnings<'_> {
         let (first, last) = if may_decide(self.job, &self.problem.model) { (samples, None) } else { (None, samples) };
         all.extend(first);
         all.extend(self.context());
+        all.extend(self.labels());
         all.extend(self.padded());
         all.extend(self.masked());
         // Whoever compares the MFU with another one is misled by what comes later than the first screen.
@@ -96,7 +97,6 @@ impl Warnings<'_> {
             self.wide_interval(),
             self.stack_interval(),
             self.untimed(),
-            self.labels(),
         ];
         all.extend(of_training.into_iter().flatten());
         all.extend(self.terms().iter().flat_map(Terms::all));
