@@ -115,6 +115,10 @@ pub struct Abilities {
     /// Unfused if left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attention: BTreeMap<String, String>,
+    /// The kernel, on all GPUs, for attention that adds a trained bias to the scores: flash kernels take none. Unfused if left
+    /// out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub biased_attention: Option<String>,
     /// The documentation that states this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,

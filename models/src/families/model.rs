@@ -6,9 +6,9 @@ use crate::graph::OperatorGraph;
 use crate::operator::AttentionKernel;
 use trainyard_units::Invalid;
 
-/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
-/// Transformer-XL add terms to the scores by position, for which their usual implementations have no fused kernel
-/// (Hugging Face transformers, `_supports_sdpa` of each model).
+/// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute, whichever kernel it
+/// is. T5 adds a bias to the scores, which only some kernels do ([`Model::adds_bias_to_scores`]), and Transformer-XL terms
+/// for which its usual implementation has no fused kernel.
 const FUSED: [Family; 11] = [
     Family::Gpt,
     Family::GptMoe,
@@ -127,11 +127,17 @@ impl Model {
         spec
     }
 
-    /// Returns the model as software computes it that chooses this attention kernel: with the kernel, unless frameworks
-    /// compute the model's attention in separate kernels anyway.
+    /// Returns `true` if a trained bias by position is added to the scores, which kernels have to take as a mask of values.
+    pub fn adds_bias_to_scores(&self) -> bool {
+        matches!(self, Self::T5(_))
+    }
+
+    /// Returns the model as software computes it that chooses this attention kernel: with the kernel, unless it cannot
+    /// compute the model's attention, or frameworks compute that in separate kernels anyway.
     #[must_use]
     pub fn with_attention(&self, kernel: AttentionKernel) -> Self {
-        if !self.has_fused_attention() {
+        let takes_bias = self.adds_bias_to_scores() && kernel != AttentionKernel::Flash;
+        if !self.has_fused_attention() && !takes_bias {
             return self.clone();
         }
         Self::try_from(ModelSpec { attention: Some(kernel), ..self.spec() }).unwrap_or_else(|_| self.clone())
@@ -196,6 +202,31 @@ mod tests {
         };
         let [dropping, dropless]: [Vec<_>; 2] = [&dropping, dropless].map(work);
         assert_eq!(dropping, dropless);
+    }
+
+    /// FlashAttention takes no bias; the memory-efficient kernel does, and reads it for every pair.
+    #[test]
+    fn a_bias_of_scores_excludes_flash_attention() {
+        let t5 = &crate::find("t5-small").expect("in the catalog").model;
+        let kernel = |model: &Model| model.spec().attention;
+        let unfused = t5.with_attention(AttentionKernel::Unfused);
+        assert_eq!(kernel(&unfused.with_attention(AttentionKernel::Flash)), Some(AttentionKernel::Unfused));
+        let fused = unfused.with_attention(AttentionKernel::MemoryEfficient);
+        assert_eq!(kernel(&fused), Some(AttentionKernel::MemoryEfficient));
+        let bart = &crate::find("bart-large").expect("in the catalog").model;
+        assert_eq!(kernel(&bart.with_attention(AttentionKernel::Flash)), Some(AttentionKernel::Flash));
+        let biased = |model: &Model| {
+            let graph = model.graph();
+            let mut kinds = graph.layers().flat_map(|layer| &layer.operators).map(|operator| operator.kind);
+            kinds
+                .find(|kind| matches!(kind, crate::OperatorKind::Attention(own) if own.biased))
+                .expect("of the encoder")
+        };
+        let bytes = |model: &Model, pass| biased(model).traffic(pass).elements;
+        // Eight heads of 64 and 512 tokens: queries, keys, values and outputs once for the transposes and once for the kernel.
+        let (values, scores) = (512 * 8 * 64, 8 * 512 * 512);
+        assert_eq!(bytes(&fused, Pass::Forward), 2 * 4 * values + scores);
+        assert!(bytes(&fused, Pass::Backward) < bytes(&unfused, Pass::Backward));
     }
 
     #[test]

@@ -265,7 +265,9 @@ pub(crate) fn names_of_those_that(stacks: &[Arc<Stack>], runs: impl Fn(&Executab
 /// Returns the model as the stack of a machine computes it: if the model does not state its attention kernel, with the
 /// one that the stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
-    machine.attention_kernel().map_or_else(|| model.clone(), |kernel| model.with_attention(kernel))
+    machine
+        .attention_kernel(model.adds_bias_to_scores())
+        .map_or_else(|| model.clone(), |kernel| model.with_attention(kernel))
 }
 
 #[cfg(test)]
@@ -288,6 +290,27 @@ mod tests {
         let error = executable(&wrong).expect_err("no schedule");
         assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
         assert!(error.to_string().contains("`2f2b`"), "{error}");
+    }
+
+    /// transformers 5.24 computes T5 with PyTorch's scaled_dot_product_attention, which takes FlashAttention for no bias.
+    #[test]
+    fn a_bias_of_scores_is_computed_by_the_memory_efficient_kernel() {
+        let kernel = |name: &str, stack_name: &str| {
+            let cluster = catalog().cluster("p4d.24xlarge", 1).expect("in the catalog");
+            let machine = Machine { cluster, stack: stack(stack_name) };
+            let model = &trainyard_models::find(name).expect("in the catalog").model;
+            with_chosen_attention(&model_without_kernel(model), &machine).spec().attention
+        };
+        for of_today in ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch-fsdp", "deepspeed"] {
+            assert_eq!(kernel("t5-base", of_today), Some(AttentionKernel::MemoryEfficient), "{of_today}");
+            assert_eq!(kernel("bart-large", of_today), Some(AttentionKernel::Flash), "{of_today}");
+        }
+        assert_eq!(kernel("t5-base", "pytorch-2020"), Some(AttentionKernel::Unfused));
+    }
+
+    fn model_without_kernel(model: &Model) -> Model {
+        let spec = trainyard_models::ModelSpec { attention: None, ..model.spec() };
+        Model::try_from(spec).expect("a model of the catalog")
     }
 
     /// ZeRO's partitions are flat; Megatron-LM and the Trainer's FSDP have no LAMB at all.
@@ -349,7 +372,7 @@ mod tests {
         assert_eq!(kernel("gpt2", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Flash));
         assert_eq!(kernel("gpt2", "pytorch-ddp", "p3.2xlarge"), Some(AttentionKernel::MemoryEfficient));
         assert_eq!(kernel("gpt2", "megatron-core", "p3.2xlarge"), Some(AttentionKernel::Unfused));
-        assert_eq!(kernel("t5-large", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::Unfused));
+        assert_eq!(kernel("t5-large", "pytorch-ddp", "p4d.24xlarge"), Some(AttentionKernel::MemoryEfficient));
         assert_eq!(kernel("resnet50", "pytorch-ddp", "p4d.24xlarge"), None);
     }
 
