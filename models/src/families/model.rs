@@ -65,6 +65,11 @@ pub(crate) trait Architecture: Dimensions<Given = ()> + Named {
         false
     }
 
+    /// As [`Model::overflows_half`].
+    fn overflows_half(&self) -> bool {
+        false
+    }
+
     /// As [`Model::dropout`].
     fn dropout(&self) -> Dropout {
         Dropout::default()
@@ -102,6 +107,12 @@ impl Model {
     /// (Ioffe and Szegedy, arXiv:1502.03167), and so learns something else when they are more or fewer.
     pub fn normalises_over_batches(&self) -> bool {
         self.architecture().normalises_over_batches()
+    }
+
+    /// Returns `true` if activations of its published weights exceed what half precision (fp16) can hold, of which a scaled loss
+    /// does not help.
+    pub fn overflows_half(&self) -> bool {
+        self.architecture().overflows_half()
     }
 
     /// Returns the shares that are dropped out in training, as far as the description says any.

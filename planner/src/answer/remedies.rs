@@ -270,7 +270,8 @@ impl<'a> Remedies<'a> {
         if plain.precision.element_bytes() <= precision.element_bytes() {
             return None;
         }
-        let allowed = self.fixed.precision.is_none() && self.problem.precisions.contains(&precision);
+        let open = self.problem.precisions.contains(&precision) && self.problem.unless_named(precision).is_none();
+        let allowed = self.fixed.precision.is_none() && open;
         Some(Step {
             name: precision.to_string(),
             changes_training: !allowed,

@@ -9,7 +9,7 @@ use super::samples::{may_decide, unsure_of_samples};
 use super::terms::Terms;
 use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
-use crate::problem::{NORMALISED_MIN, Place, Problem, Training};
+use crate::problem::{NORMALISED_MIN, OVERFLOWS_HALF, Place, Problem, Training};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
@@ -430,8 +430,11 @@ impl Warnings<'_> {
 
     /// Adapters beside 4-bit weights stay in bfloat16, of which PyTorch scales no loss.
     fn loss_scaling(&self) -> Option<String> {
-        (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora)
-            .then(|| "fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2)".into())
+        let of_model = self.problem.model.overflows_half().then(|| format!("; {OVERFLOWS_HALF}"));
+        (self.plan.precision() == Precision::Fp16Mixed && self.plan.method() != Method::Qlora).then(|| {
+            let own = of_model.unwrap_or_default();
+            format!("fp16-mixed needs loss scaling (Micikevicius et al., arXiv:1710.03740, section 3.2){own}")
+        })
     }
 
     fn eight_bits(&self) -> Option<String> {
