@@ -302,7 +302,10 @@ fn relief(nearest: Option<Shortfall>, ways_out: &WaysOut) -> String {
         machines.as_ref().map(|machines| format!("use more machines ({machines})")),
         seq_len.map(|tokens| format!("shorten the samples to {tokens} tokens (--seq-len {tokens})")),
     ];
-    let lighter = optimizer.map(|own| format!("keep AdamW's moments in eight bits (training.optimizer = \"{own}\")"));
+    let lighter = optimizer.map(|own| {
+        let what = if own.is_in_eight_bits() { "keep AdamW's moments in eight bits" } else { "train with less state" };
+        format!("{what} (training.optimizer = \"{own}\")")
+    });
     let ways: Vec<String> = std::iter::once(lighter).chain(freed).chain(ways).flatten().collect();
     let last = method.as_ref().map_or_else(|| "take a smaller model".into(), otherwise_tuned);
     let why = loaded_whole.map_or_else(String::new, |weights| {

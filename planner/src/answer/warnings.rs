@@ -9,7 +9,7 @@ use super::samples::{may_decide, unsure_of_samples};
 use super::terms::Terms;
 use crate::campaign::extrapolated;
 use crate::packed_attention::lacks_flash_attention;
-use crate::problem::{NORMALISED_MIN, OVERFLOWS_HALF, Place, Problem, Training};
+use crate::problem::{NORMALISED_MIN, OVERFLOWS_HALF, Place, Problem, Training, Usual, usual_optimizer};
 use crate::search::Totals;
 use trainyard_hardware_profiles::{Instance, Service, Stack, Transport};
 use trainyard_models::{
@@ -369,18 +369,17 @@ impl Warnings<'_> {
         }
     }
 
-    /// Tells what the usual optimizer of networks with batch normalisation would change, where the job names none (Goyal et
-    /// al., arXiv:1706.02677).
+    /// Tells what the usual optimizer of such networks would change, where the job names none.
     fn optimizer(&self) -> Option<String> {
         let training = &self.job.training;
         let assumed = training.optimizer.is_none() && training.method.is_none();
-        if !assumed || self.plan.optimizer() != Optimizer::AdamW || !self.problem.model.normalises_over_batches() {
+        if !assumed || self.plan.optimizer() != Optimizer::AdamW {
             return None;
         }
-        let usual = PlanSpec { optimizer: Optimizer::Momentum, ..self.plan.spec().clone() };
-        let usual = Plan::try_from(usual).ok()?;
-        let machine = self.problem.place.machine_of(self.choice, &usual);
-        let step = Totals::simulated(self.problem, &usual, self.choice, &machine)?.step_time_s;
+        let Usual { optimizer, whose, name } = usual_optimizer(&self.problem.model, self.plan.graph())?;
+        let plan = Plan::try_from(PlanSpec { optimizer, ..self.plan.spec().clone() }).ok()?;
+        let machine = self.problem.place.machine_of(self.choice, &plan);
+        let step = Totals::simulated(self.problem, &plan, self.choice, &machine)?.step_time_s;
         let told = |seconds| human_duration(Seconds(seconds));
         let own = self.prediction.step_time_s;
         let takes = if (step / own - 1.0).abs() < SAME_STEP {
@@ -393,9 +392,8 @@ impl Warnings<'_> {
             _ => String::new(),
         };
         Some(format!(
-            "the optimizer is taken to be adamw: networks with batch normalisation are usually trained by SGD with \
-             momentum, with which a step of this plan takes {takes}{steps}; training.optimizer = \"sgd-momentum\" in a job \
-             file plans for that"
+            "the optimizer is taken to be adamw: {whose} are usually trained by {name}, with which a step of this plan takes \
+             {takes}{steps}; training.optimizer = \"{optimizer}\" in a job file plans for that"
         ))
     }
 
@@ -697,6 +695,13 @@ mod tests {
         let warning = told("resnet50", None).expect("AdamW is unusual");
         assert!(warning.contains("SGD with momentum, with which a step of this plan takes "), "{warning}");
         assert_eq!((told("resnet50", Some(Optimizer::AdamW)), told("gpt2", None)), (None, None));
+        let detector = told("mask-rcnn-r50-fpn", None).expect("AdamW is unusual");
+        assert!(
+            detector.contains("detectors with frozen batch normalisation are usually trained by SGD with momentum"),
+            "{detector}"
+        );
+        let tables = told("dlrm-small", None).expect("AdamW is unusual");
+        assert!(tables.contains("by plain SGD") && tables.contains("training.optimizer = \"sgd\""), "{tables}");
     }
 
     #[test]

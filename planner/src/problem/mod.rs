@@ -21,6 +21,7 @@ mod stored;
 mod terms;
 mod training;
 mod transport;
+mod usual_optimizer;
 
 pub(crate) use campaign_settings::{SCENARIOS, Settings, settings_of};
 pub use error::JobError;
@@ -58,3 +59,4 @@ pub(crate) use terms::{service_of, stated_price};
 pub use training::{Training, passes};
 pub(crate) use training::{target, training};
 pub(crate) use transport::{has_instead, on_no_instance, send_over, transport_named};
+pub(crate) use usual_optimizer::{Usual, lighter, usual_optimizer};
