@@ -38,7 +38,7 @@ pub use bert::predicted_tokens;
 pub use dropout::{Dropout, DropoutSpec, check_dropout};
 pub use encoder_decoder::EncoderDecoder;
 pub use fields::SEQUENCE_MAX;
-pub use model::{Sample, samples_in};
+pub use model::{Sample, SpecialLayers, samples_in};
 pub use parts::{Experts, FeedForward, Norm};
 pub use rotary::RotaryScaling;
 pub use router::{Router, RouterScores};

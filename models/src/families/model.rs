@@ -3,7 +3,7 @@
 use crate::families::fields::Dimensions;
 use crate::families::{Dropout, Family, Model, ModelSpec};
 use crate::graph::OperatorGraph;
-use crate::operator::AttentionKernel;
+use crate::operator::{AttentionKernel, Image, OperatorKind};
 use trainyard_units::Invalid;
 
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute, whichever kernel it
@@ -36,6 +36,25 @@ pub enum Sample {
     Sound,
     /// Anything else.
     Record,
+}
+
+/// Layers that some software cannot run as it runs others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpecialLayers {
+    /// Recurrent layers, of which cuDNN takes all weights in one buffer.
+    Recurrent,
+    /// Regions cut out of maps, whose number depends on what is in an image.
+    Regions,
+}
+
+impl std::fmt::Display for SpecialLayers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Recurrent => "recurrent layers",
+            Self::Regions => "regions cut out of maps",
+        })
+    }
 }
 
 /// A model that has a name.
@@ -163,6 +182,16 @@ impl Model {
         }
     }
 
+    /// Returns `true` if the model has layers of this kind.
+    pub fn has(&self, special: SpecialLayers) -> bool {
+        let is_one = |kind: &OperatorKind| match special {
+            SpecialLayers::Recurrent => matches!(kind, OperatorKind::Recurrent(_)),
+            SpecialLayers::Regions => matches!(kind, OperatorKind::Image(Image::RegionAlign { .. })),
+        };
+        let graph = self.graph();
+        graph.distinct().iter().flat_map(|layer| &layer.operators).any(|operator| is_one(&operator.kind))
+    }
+
     /// Returns `true` if keys and values come out of what is narrow (DeepSeek-AI, arXiv:2405.04434, section 2.1).
     pub fn has_latent_attention(&self) -> bool {
         matches!(self, Self::Blocks(blocks) if blocks.kv_rank.is_some())
@@ -238,6 +267,17 @@ mod tests {
         let (values, scores) = (512 * 8 * 64, 8 * 512 * 512);
         assert_eq!(bytes(&fused, Pass::Forward), 2 * 4 * values + scores);
         assert!(bytes(&fused, Pass::Backward) < bytes(&unfused, Pass::Backward));
+    }
+
+    #[test]
+    fn special_layers_are_found_by_their_operators() {
+        let of = |name: &str| {
+            let model = &crate::find(name).expect("in the catalog").model;
+            [SpecialLayers::Recurrent, SpecialLayers::Regions].map(|special| model.has(special))
+        };
+        assert_eq!([of("gnmt"), of("rnn-t")], [[true, false]; 2]);
+        assert_eq!(of("mask-rcnn-r50-fpn"), [false, true]);
+        assert_eq!([of("gpt2"), of("retinanet-resnet50-fpn"), of("resnet50")], [[false; 2]; 3]);
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn no_software_trains(
             kind => format!("by {kind}"),
         };
         let own = problem.place.stacks().iter().find(|stack| stack.name == *held);
-        let why = own.and_then(|stack| why_refused(stack, problem.method()));
+        let why = own.and_then(|stack| why_refused(stack, &problem.model, problem.method()));
         let why = why.map_or_else(String::new, |why| format!(", because {why}"));
         let stacks = format!("does not train {what} here{why}");
         let others = names_of_those_that(problem.place.stacks(), able);
